@@ -1,0 +1,111 @@
+"""mooring: the MCP host layer for Python.
+
+Names load on first use: `import mooring` pulls in neither the MCP SDK nor pydantic.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Block": "core.types",
+    "Group": "core.types",
+    "Prompt": "core.types",
+    "Resource": "core.types",
+    "ResourceTemplate": "core.types",
+    "Result": "core.types",
+    "ServerStatus": "core.types",
+    "Snapshot": "core.types",
+    "Tool": "core.types",
+    "Catalog": "core.catalog",
+    "HostConfig": "core.config",
+    "ServerConfig": "core.config",
+    "CallFinished": "core.events",
+    "CallStarted": "core.events",
+    "CatalogChanged": "core.events",
+    "Event": "core.events",
+    "EventsDropped": "core.events",
+    "ServerConnected": "core.events",
+    "ServerLost": "core.events",
+    "ServerRemoved": "core.events",
+    "StateChanged": "core.events",
+    "AuthNeeded": "errors",
+    "CallError": "errors",
+    "CallTimeout": "errors",
+    "CircuitOpen": "errors",
+    "ConfigError": "errors",
+    "ConnectError": "errors",
+    "ConnectionLost": "errors",
+    "MooringError": "errors",
+    "Overloaded": "errors",
+    "PolicyDenied": "errors",
+    "ServerError": "errors",
+    "ToolChanged": "errors",
+    "UnknownResource": "errors",
+    "UnknownServer": "errors",
+    "UnknownTool": "errors",
+    "LocalTools": "local",
+    "Provider": "local",
+    "Host": "host",
+    "Session": "session",
+}
+
+__all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from mooring.core.catalog import Catalog as Catalog
+    from mooring.core.config import HostConfig as HostConfig
+    from mooring.core.config import ServerConfig as ServerConfig
+    from mooring.core.events import CallFinished as CallFinished
+    from mooring.core.events import CallStarted as CallStarted
+    from mooring.core.events import CatalogChanged as CatalogChanged
+    from mooring.core.events import Event as Event
+    from mooring.core.events import EventsDropped as EventsDropped
+    from mooring.core.events import ServerConnected as ServerConnected
+    from mooring.core.events import ServerLost as ServerLost
+    from mooring.core.events import ServerRemoved as ServerRemoved
+    from mooring.core.events import StateChanged as StateChanged
+    from mooring.core.types import Block as Block
+    from mooring.core.types import Group as Group
+    from mooring.core.types import Prompt as Prompt
+    from mooring.core.types import Resource as Resource
+    from mooring.core.types import ResourceTemplate as ResourceTemplate
+    from mooring.core.types import Result as Result
+    from mooring.core.types import ServerStatus as ServerStatus
+    from mooring.core.types import Snapshot as Snapshot
+    from mooring.core.types import Tool as Tool
+    from mooring.errors import AuthNeeded as AuthNeeded
+    from mooring.errors import CallError as CallError
+    from mooring.errors import CallTimeout as CallTimeout
+    from mooring.errors import CircuitOpen as CircuitOpen
+    from mooring.errors import ConfigError as ConfigError
+    from mooring.errors import ConnectError as ConnectError
+    from mooring.errors import ConnectionLost as ConnectionLost
+    from mooring.errors import MooringError as MooringError
+    from mooring.errors import Overloaded as Overloaded
+    from mooring.errors import PolicyDenied as PolicyDenied
+    from mooring.errors import ServerError as ServerError
+    from mooring.errors import ToolChanged as ToolChanged
+    from mooring.errors import UnknownResource as UnknownResource
+    from mooring.errors import UnknownServer as UnknownServer
+    from mooring.errors import UnknownTool as UnknownTool
+    from mooring.host import Host as Host
+    from mooring.local import LocalTools as LocalTools
+    from mooring.local import Provider as Provider
+    from mooring.session import Session as Session
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mooring' has no attribute {name!r}")
+    value = getattr(import_module(f"mooring.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,227 @@
+"""The data of the house: frozen, slotted, keyword-only values.
+
+Everything a server says (names, titles, descriptions, instructions, schemas, annotations) is kept as
+it was said and is untrusted: show it as data, never obey it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from mooring.errors import MooringError
+
+__all__ = [
+    "EMPTY",
+    "Block",
+    "Group",
+    "Json",
+    "Prompt",
+    "Resource",
+    "ResourceTemplate",
+    "Result",
+    "ServerInfo",
+    "ServerStatus",
+    "Snapshot",
+    "State",
+    "Tool",
+]
+
+Json = Any
+"""A JSON value. Spelled `Any` because a recursive alias helps nobody who indexes into it."""
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool. Inside a `Snapshot`, `name` is the provider's own name; in a `Catalog`, the local name."""
+
+    name: str
+    server: str
+    """Id of the provider that runs it: the server's name in the configuration."""
+    remote_name: str
+    """What the server calls it: the name that goes on the wire."""
+    title: str | None = None
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    """JSON Schema, verbatim."""
+    output_schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] = EMPTY
+    """The server's hints (`readOnlyHint` …): never a licence for anything."""
+    meta: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    uri: str
+    server: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+    extra: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    uri_template: str
+    server: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    extra: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    name: str
+    server: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[Mapping[str, Any], ...] = ()
+    """Each `{"name", "description"?, "required"?}`, as the server sent it."""
+    extra: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A bundle of tools that belong together: one per server, plus those the application declares."""
+
+    id: str
+    """`mcp:<server>` for servers."""
+    title: str
+    description: str
+    instructions: str | None = None
+    members: tuple[str, ...] = ()
+    """Local tool names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """How a server describes itself. For display: never an identity, never a name prefix."""
+
+    name: str | None = None
+    title: str | None = None
+    version: str | None = None
+    description: str | None = None
+    protocol: str | None = None
+    """Negotiated protocol version, such as `2026-07-28`."""
+    capabilities: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What one provider offered at one instant."""
+
+    server: str
+    info: ServerInfo = field(default_factory=ServerInfo)
+    instructions: str | None = None
+    tools: tuple[Tool, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Bundles this provider declares itself; members are its own tool names. A server declares none:
+    its one group is made by the catalog."""
+    warnings: tuple[str, ...] = ()
+    """What was set aside while listing, each naming the thing and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of content of a result, around the JSON object that the server sent.
+
+    The properties are checked when the result arrives, so that reading them never fails.
+    """
+
+    raw: Mapping[str, Any]
+
+    @property
+    def type(self) -> str:
+        """`text`, `image`, `audio`, `resource_link`, `resource`, or what a newer protocol calls it."""
+        return self.raw["type"]
+
+    @property
+    def text(self) -> str | None:
+        """Text of a text block or of an embedded text resource."""
+        if self.type == "resource":
+            return self.raw["resource"].get("text")
+        return self.raw.get("text") if self.type == "text" else None
+
+    @property
+    def data(self) -> str | None:
+        """Base64 of an image, an audio clip or an embedded binary resource."""
+        if self.type == "resource":
+            return self.raw["resource"].get("blob")
+        return self.raw.get("data") if self.type in ("image", "audio") else None
+
+    @property
+    def mime_type(self) -> str | None:
+        if self.type == "resource":
+            return self.raw["resource"].get("mimeType")
+        return self.raw.get("mimeType")
+
+    @property
+    def uri(self) -> str | None:
+        if self.type == "resource":
+            return self.raw["resource"].get("uri")
+        return self.raw.get("uri")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Outcome of a call, good or bad: always something that a model can read."""
+
+    server: str
+    """Empty when the call never reached a server (an unknown tool)."""
+    tool: str
+    """The server's own name of the tool, for audit."""
+    blocks: tuple[Block, ...] = ()
+    structured: Json = None
+    is_error: bool = False
+    duration: float = 0.0
+    """Seconds, from the call to its end."""
+    meta: Mapping[str, Any] = EMPTY
+    handle: str | None = None
+    """Where the whole output is kept when it was too large to show."""
+    error: MooringError | None = None
+    """Why there is no answer of the tool; None when the tool itself answered, `is_error` or not."""
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by newlines."""
+        return "\n".join(text for block in self.blocks if (text := block.text) is not None)
+
+    @property
+    def content(self) -> list[Mapping[str, Any]]:
+        """The blocks as the JSON objects that the server sent."""
+        return [block.raw for block in self.blocks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """How one server is doing right now."""
+
+    name: str
+    state: State
+    transport: str
+    protocol: str | None = None
+    tools: int = 0
+    resources: int = 0
+    prompts: int = 0
+    error: str | None = None
+    """Why it is not connected, and what to do next."""
+    connected_at: float | None = None
+    """Seconds since the epoch."""
+    breaker: str = "closed"
+    warnings: tuple[str, ...] = ()
