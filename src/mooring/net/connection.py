@@ -362,7 +362,7 @@ class Connection:
         async with open_channel(kind, self.config, target, self._pool) as channel:
             try:
                 peer = await negotiate(
-                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities=EMPTY
+                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
                 )
                 live = Live(channel, peer)
                 self._clock.deadline = anyio.current_time() + self.config.list_timeout
