@@ -85,7 +85,9 @@ class LocalTools:
         for function in functions:
             self.add(function)
 
-    def add(self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> None:
+    def add(
+        self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+    ) -> None:
         """Offer one more function.
 
         Raises:
@@ -198,6 +200,8 @@ def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
     try:
         data = to_jsonable_python(value)
     except ValueError as problem:
-        raise CallError(f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool) from None
+        raise CallError(
+            f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool
+        ) from None
     structured = data if isinstance(data, dict) else {"result": data}
     return structured, json.dumps(data, ensure_ascii=False)

@@ -92,7 +92,11 @@ class Session:
             return self._shore.catalog.route(name)
 
     async def _run(
-        self, tool: Tool, arguments: Mapping[str, Any] | None, timeout: float | None, on_progress: Progress | None
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        timeout: float | None,
+        on_progress: Progress | None,
     ) -> Result:
         given = EMPTY if arguments is None else arguments
         about = {"server": tool.server, "tool": tool.remote_name, "session": self.id}

@@ -33,9 +33,7 @@ STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""
 FALLBACK = (400, 404, 405, 415)
 """Statuses that mean "no Streamable HTTP here", so that old SSE is worth a try."""
-LIST_CHANGED = {
-    f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")
-}
+LIST_CHANGED = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
 _ALLOWED: Mapping[State, tuple[State, ...]] = {
     "disabled": (),
     "pending": ("connected", "failed", "needs-auth", "pending"),

@@ -37,9 +37,7 @@ class Endpoint:
         """
         if origin(url) != origin(self.url):
             raise _elsewhere(url, None)
-        return Endpoint(
-            self._server, url, headers=self._headers, pool=self._pool, max_message=self._max
-        )
+        return Endpoint(self._server, url, headers=self._headers, pool=self._pool, max_message=self._max)
 
     @asynccontextmanager
     async def open(

@@ -383,7 +383,9 @@ def _as_error(error: Exception) -> dict[str, Any]:
     return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
 
 
-def _intercepted(intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]) -> bool:
+def _intercepted(
+    intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]
+) -> bool:
     try:
         return intercept(method, params)
     except Exception:
