@@ -4,7 +4,7 @@ system become errors that people and models read."""
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mooring.errors import (
     AuthNeeded,
@@ -33,7 +33,7 @@ class Permanent(ConnectError):
 def leaf(problem: BaseException) -> BaseException:
     """The first real exception inside nested groups."""
     while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
+        problem = cast("BaseExceptionGroup[BaseException]", problem).exceptions[0]
     return problem
 
 
