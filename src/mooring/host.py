@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,15 +15,18 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from mooring.config import GetSecret, load
+from mooring.config import GetSecret, found_files, load
+from mooring.config.watch import changes
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event
+from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event
 from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.errors import ConfigError
 from mooring.fleet import Fleet, RefreshReport
 from mooring.local import LocalTools, Progress, Provider
 from mooring.session import SHARED, Session
 from mooring.stream import EventStream
+from mooring.telemetry import SessionClock
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -67,6 +71,9 @@ class Host:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._closed = False
         self._shared = Session(self)
+        self._clock = SessionClock()
+        self._files: Sequence[Path] = ()
+        self._reload: Callable[[], HostConfig] | None = None
 
     @classmethod
     def from_config(
@@ -78,7 +85,11 @@ class Host:
             ConfigError: a file cannot be read. One bad entry is only a warning in `config.warnings`.
         """
         files = [Path(path) for path in paths] or None
-        return cls(load(files, cwd=Path(cwd) if cwd is not None else None), **options)
+        here = Path(cwd) if cwd is not None else None
+        host = cls(load(files, cwd=here), **options)
+        host._files = [found.path for found in found_files(files, cwd=here)]
+        host._reload = partial(load, files, cwd=here, strict=True)
+        return host
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -90,6 +101,8 @@ class Host:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         try:
+            if self.config.watch.enabled and self._reload is not None:
+                self._tasks.start_soon(self._follow, self._reload)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -239,6 +252,7 @@ class Host:
         self._changed()
 
     def emit(self, event: Event) -> None:
+        self._clock.heard(event)
         for stream in self._streams:
             stream.put(event)
 
@@ -253,6 +267,27 @@ class Host:
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
+
+    async def _follow(self, reload: Callable[[], HostConfig]) -> None:
+        """Apply the configuration files whenever they change; a bad one changes nothing."""
+        try:
+            async for _ in changes(self._files, self.config.watch.debounce):
+                await self._take_over(reload)
+        except Exception as problem:  # without watching, the host goes on
+            log.warning("configuration files are not watched: %s", problem)
+            self.emit(ConfigRejected(problem=f"files are not watched: {problem}"))
+
+    async def _take_over(self, reload: Callable[[], HostConfig]) -> None:
+        try:
+            if gone := [str(file) for file in self._files if not file.is_file()]:
+                raise ConfigError("the file is gone", file=gone[0])
+            config = reload()
+        except (ConfigError, OSError) as problem:
+            log.warning("the last good configuration stays: %s", problem)
+            self.emit(ConfigRejected(problem=str(problem)))
+            return
+        if config != self.config:
+            await self.apply(config)
 
     def _configure(self, **changes: Any) -> None:
         self.config = self.config.model_copy(update=changes)

@@ -13,6 +13,7 @@ from mooring.core.events import CallFinished, CallStarted, Event
 from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import Progress, Provider
+from mooring.telemetry import tool_call
 
 log = logging.getLogger("mooring.session")
 
@@ -101,24 +102,27 @@ class Session:
         started = time.monotonic()
         self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
         error, failed = None, True
-        try:
-            result = await self._send(tool, arguments, timeout, on_progress)
-            failed = result.is_error
-            return result
-        except BaseException as problem:
-            error = type(problem).__name__
-            raise
-        finally:
-            self._shore.emit(
-                CallFinished(
-                    server=tool.server,
-                    tool=tool.remote_name,
-                    session=self.id,
-                    duration=time.monotonic() - started,
-                    is_error=failed,
-                    error=error,
+        with tool_call(tool, self.id) as record:
+            try:
+                result = await self._send(tool, arguments, timeout, on_progress, record.meta)
+                failed = result.is_error
+                record.ended(result)
+                return result
+            except BaseException as problem:
+                error = type(problem).__name__
+                record.refused(problem)
+                raise
+            finally:
+                self._shore.emit(
+                    CallFinished(
+                        server=tool.server,
+                        tool=tool.remote_name,
+                        session=self.id,
+                        duration=time.monotonic() - started,
+                        is_error=failed,
+                        error=error,
+                    )
                 )
-            )
 
     async def _send(
         self,
@@ -126,13 +130,16 @@ class Session:
         arguments: Mapping[str, Any] | None,
         timeout: float | None,
         on_progress: Progress | None,
+        meta: Mapping[str, Any],
     ) -> Result:
         given = EMPTY if arguments is None else arguments
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
             raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
         provider = self._shore.provider(tool.server)
         try:
-            return await provider.call(tool.remote_name, given, timeout=timeout, on_progress=on_progress)
+            return await provider.call(
+                tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
+            )
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
 

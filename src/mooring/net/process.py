@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+import anyio
+
 from mooring.net import watchdog
 
 log = logging.getLogger("mooring.server")
@@ -55,6 +57,7 @@ class Child(asyncio.SubprocessProtocol):
         self.pid = 0
         self.returncode: int | None = None
         self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
         self.on_data: Callable[[bytes], None] | None = None
         self.on_end: Callable[[], None] | None = None
         """Called when stdout is closed: whatever else the process does, it can answer no more."""
@@ -75,13 +78,16 @@ class Child(asyncio.SubprocessProtocol):
         """
         loop = asyncio.get_running_loop()
         marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        _, child = await loop.subprocess_exec(
-            lambda: cls(server),
-            *argv,
-            env={**env, MARKER: marker},
-            cwd=cwd,
-            start_new_session=sys.platform != "win32",
-        )
+        child = cls(server)
+        # Cancelled half-way, asyncio would leave the pipes of a running child to nobody.
+        with anyio.CancelScope(shield=True):
+            await loop.subprocess_exec(
+                lambda: child,
+                *argv,
+                env={**env, MARKER: marker},
+                cwd=cwd,
+                start_new_session=sys.platform != "win32",
+            )
         child.marker = marker
         _alive[child.pid] = os.getpid()
         watchdog.guard(child.pid)
@@ -174,6 +180,8 @@ class Child(asyncio.SubprocessProtocol):
             self._early.append(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 2:
+            self.silent.set()
         if fd == 1 and not self._ended:
             self._ended = True
             if self.on_end is not None:
