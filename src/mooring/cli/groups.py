@@ -1,0 +1,55 @@
+"""`mooring groups`: what there is, without any schema."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from mooring.cli.layout import GAP, table
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.core.text import clean_line
+
+if TYPE_CHECKING:
+    from mooring.core.types import Group
+
+USAGE = "mooring groups [options]"
+DETAILS = """
+
+A group is what a model is shown first: one per server, plus those that
+the application declares."""
+EXAMPLES = """\
+  mooring groups
+  mooring groups --json | jq '.[].member_count'"""
+
+
+def configure(parser: Parser) -> None:
+    """This command has no arguments of its own."""
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.hosting import open_host, settle
+    from mooring.cli.servers import report_missing, require_servers
+
+    async with open_host(options, out) as host:
+        await settle(host, out, timeout=options.timeout)
+        groups = host.catalog.groups
+        report_missing(host, out, require_servers(host, []))
+    if options.json:
+        out.document([_document(group) for group in groups])
+    elif groups:
+        rows = [[clean_line(g.id), str(len(g.members)), clean_line(g.description)] for g in groups]
+        for name, count, text in table(
+            [["GROUP", "TOOLS", "DESCRIPTION"], *rows], width=out.width, right=[1]
+        ):
+            out.line(f"{out.paint(name, 'cyan')}{GAP}{count}{GAP}{text}".rstrip())
+    return 0
+
+
+def _document(group: Group) -> dict[str, object]:
+    return {
+        "id": group.id,
+        "title": group.title,
+        "description": group.description,
+        "member_count": len(group.members),
+    }

@@ -1,0 +1,41 @@
+"""Servers named on the command line: that they exist, that they have settled, and what keeps them away."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from mooring.cli.output import Output
+from mooring.cli.progress import summary
+from mooring.errors import UnknownServer
+
+if TYPE_CHECKING:
+    from mooring.host import Host
+
+__all__ = ["report_missing", "require_servers", "settled"]
+
+
+def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
+    """The named servers, or all that are not disabled when none is named.
+
+    Raises:
+        UnknownServer: one of the names is not configured.
+    """
+    known = [status.name for status in host.status()]
+    for name in names:
+        if name not in known:
+            raise UnknownServer(name, get_close_matches(name, known), hint="See `mooring list`.")
+    return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
+
+
+def settled(host: Host, names: Collection[str]) -> bool:
+    """Whether each of these servers has connected or failed."""
+    return all(status.state != "pending" for status in host.status() if status.name in names)
+
+
+def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
+    """Say on standard error which of these servers are absent from the result, and why."""
+    for status in host.status():
+        if status.name in names and status.state != "connected":
+            out.warning(f"{status.name} is not in this list: {summary(status)}")
