@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mooring.cli.options import UsageError, did_you_mean
@@ -11,12 +12,14 @@ from mooring.cli.options import UsageError, did_you_mean
 __all__ = ["parse_arguments"]
 
 _DEPTH = 8
-"""How far references and unions are followed: a schema may point at itself."""
+"""How far unions are followed. A reference is followed once, so that no schema can blow this up."""
+# A bool is an int in Python, so it comes first.
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
     float: "number",
     str: "string",
+    list: "array",
     type(None): "null",
 }
 
@@ -52,9 +55,13 @@ def _base(document: str | None) -> dict[str, Any]:
 
 def _json(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as problem:
         raise UsageError(f"{place}: {text[:80]!r} is not JSON ({problem}).") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
 
 
 def _typed(text: str, key: str, types: set[str]) -> Any:
@@ -63,7 +70,7 @@ def _typed(text: str, key: str, types: set[str]) -> Any:
         return text
     value: object = text
     with suppress(ValueError, RecursionError):
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_constant)
     kind = _kind(value)
     if kind in types or (kind == "integer" and "number" in types):
         return value
@@ -79,19 +86,25 @@ def _kind(value: object) -> str:
     return "object"
 
 
-def _types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """The JSON types that a schema allows; empty when it does not say."""
-    schema = _mapping(schema)
-    if depth > _DEPTH:
-        return set()
-    found = {kind for kind in _list(schema.get("type")) if isinstance(kind, str)}
-    for value in [*_list(schema.get("enum")), *([schema["const"]] if "const" in schema else [])]:
-        found.add(_kind(value))
-    for branch in [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]:
-        found |= _types(branch, root, depth + 1)
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found |= _types(_mapping(root.get("$defs")).get(reference.removeprefix("#/$defs/")), root, depth + 1)
+    found: set[str] = set()
+    followed: set[str] = set()
+    branches = [(schema, 0)]
+    while branches:
+        branch, depth = branches.pop()
+        keywords = _mapping(branch)
+        found.update(kind for kind in _list(keywords.get("type")) if isinstance(kind, str))
+        found.update(map(_kind, _list(keywords.get("enum"))))
+        if "const" in keywords:
+            found.add(_kind(keywords["const"]))
+        if depth < _DEPTH:
+            unions = [*_list(keywords.get("anyOf")), *_list(keywords.get("oneOf"))]
+            branches.extend((union, depth + 1) for union in unions)
+        name = str(keywords.get("$ref", "")).removeprefix("#/$defs/")
+        if name not in followed:
+            followed.add(name)
+            branches.append((_mapping(root.get("$defs")).get(name), depth))
     return found
 
 
