@@ -1,0 +1,1 @@
+"""Configuration files: where they are, what may stand in them, and the secrets they refer to."""

@@ -1,0 +1,124 @@
+"""A file as plain data: decoded, parsed by its suffix, bounded, without a key that stands twice.
+
+Every failure is a `ConfigError` that names file, line and remedy, and repeats nothing of the content.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from mooring.config import jsonc, yamldoc
+from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
+from mooring.errors import ConfigError
+
+__all__ = ["SIZE_LIMIT", "read_document"]
+
+SIZE_LIMIT = 4 * 2**20
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The mapping that stands in the file.
+
+    Raises:
+        ConfigError: the file cannot be read, cannot be parsed, or holds no mapping.
+    """
+    file = str(path)
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise ConfigError("has no known format; name it .yaml, .toml or .json", file=file)
+    text = _text(path)
+    if not text.strip():
+        raise ConfigError("the file is empty; write 'servers: {}' to mean no servers", file=file)
+    try:
+        data = parse(text)
+    except BadSyntaxError as error:
+        raise ConfigError(error.problem, file=file, place=error.place) from None
+    if not isinstance(data, dict):
+        raise ConfigError(
+            'must be a mapping at the top, such as {"mcpServers": {"name": {"command": "…"}}}', file=file
+        )
+    return cast("dict[str, Any]", data)
+
+
+def _text(path: Path) -> str:
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(SIZE_LIMIT + 1)
+    except FileNotFoundError:
+        raise ConfigError("there is no such file", file=file) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or type(error).__name__}", file=file) from None
+    if len(raw) > SIZE_LIMIT:
+        raise ConfigError("is larger than 4 MiB, too large for a configuration", file=file)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, place=f"line {line}") from None
+
+
+def _toml(text: str) -> object:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _toml_problem(text, str(error)) from None
+    except RecursionError:
+        raise BadSyntaxError("is nested too deeply") from None
+    _check_depth(data)
+    return data
+
+
+def _toml_problem(text: str, message: str) -> BadSyntaxError:
+    words, _, _ = message.partition(" (at ")
+    found = re.search(r"at line (\d+), column (\d+)", message)
+    line, column = (int(found[1]), int(found[2])) if found else (len(text.rstrip().splitlines()), None)
+    if words.startswith(("Cannot overwrite", "Cannot declare")):
+        key, first = _first_mention(text.splitlines(), line)
+        if first is not None:
+            return BadSyntaxError.twice(key, first, line)
+    return BadSyntaxError(f"is not valid TOML: {words}", line=line, column=column)
+
+
+def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
+    """The key or table header on line `again`, and the line before it that says the same."""
+
+    def said(line: str) -> str:
+        head = line.strip() if line.strip().startswith("[") else line.partition("=")[0]
+        return re.sub(r"[\s\"']", "", head.partition("#")[0]).strip("[]")
+
+    key, start = said(lines[again - 1]), 0
+    if not lines[again - 1].strip().startswith("["):
+        headers = (n for n, line in enumerate(lines[: again - 1]) if line.strip().startswith("["))
+        start = max(headers, default=0)  # a key can only clash within its own table
+    before = (n for n in range(start, again - 1) if said(lines[n]) == key)
+    first = next(before, None)
+    return key.rpartition(".")[2], None if first is None else first + 1
+
+
+def _check_depth(data: object) -> None:
+    level = [data]
+    for _ in range(DEPTH_LIMIT):
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += cast("dict[str, object]", value).values()
+            elif isinstance(value, list):
+                deeper += cast("list[object]", value)
+        if not deeper:
+            return
+        level = deeper
+    raise BadSyntaxError("is nested too deeply")
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    ".json": jsonc.parse,
+    ".jsonc": jsonc.parse,
+    ".toml": _toml,
+    ".yaml": yamldoc.parse,
+    ".yml": yamldoc.parse,
+}

@@ -1,0 +1,143 @@
+"""References in configuration text: parsed once, resolved through a lookup that the caller injects.
+
+    ${VAR}  ${env:VAR}       a variable (or a secret of that name)
+    ${VAR:-default}          the default stands in when the variable is unset or empty
+    ${file:path}             the content of a file
+    ${keyring:name}          an entry of the system keyring
+    ${cmd:program arg …}     what a program prints
+    $${                      a literal ${
+
+A value that comes in is text and nothing else: it is not looked at for further references and
+never splits an argument in two. Other syntax, such as the shell's `${v%p}`, is left as written;
+`unknown` tells where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from mooring.errors import ConfigError
+
+__all__ = [
+    "Kind",
+    "Lookup",
+    "MissingReferenceError",
+    "Reference",
+    "escape",
+    "expand",
+    "references",
+    "unknown",
+]
+
+Kind = Literal["env", "file", "keyring", "cmd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One `${…}`: what is meant, not what it stands for."""
+
+    kind: Kind
+    name: str
+    default: str | None = None
+
+    def __str__(self) -> str:
+        """The reference as one would write it, without its default, which may itself be a secret."""
+        return f"${{{self.name}}}" if self.kind == "env" else f"${{{self.kind}:{self.name}}}"
+
+
+Lookup = Callable[[Reference], str | None]
+"""Gives the value of a reference; None when there is none."""
+
+
+class MissingReferenceError(ConfigError):
+    """Some references have no value. `references` holds all of them: names, never values."""
+
+    def __init__(self, missing: tuple[Reference, ...]) -> None:
+        names = ", ".join(str(reference) for reference in missing)
+        super().__init__(f"no value for {names}; set it, or give a default as in ${{NAME:-default}}")
+        self.references = missing
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Syntax we do not know: stays as written."""
+
+    text: str
+
+
+# The body ends at the first brace: references do not nest.
+_TOKEN = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_ENV = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_OTHER = re.compile(r"(file|keyring|cmd):(.+)", re.DOTALL)
+
+
+def expand(text: str, lookup: Lookup) -> str:
+    """`text` with every reference replaced by its value.
+
+    Raises:
+        MissingReferenceError: naming all references that have neither a value nor a default.
+    """
+    done: list[str] = []
+    missing: dict[Reference, None] = {}
+    for part in _parse(text):
+        if isinstance(part, Reference):
+            value = lookup(part)
+            if part.default is not None:
+                value = value or part.default
+            if value is None:
+                missing[part] = None
+            else:
+                done.append(value)
+        else:
+            done.append(part.text if isinstance(part, _Unknown) else part)
+    if missing:
+        raise MissingReferenceError(tuple(missing))
+    return "".join(done)
+
+
+def references(text: str) -> tuple[Reference, ...]:
+    """The references in `text`, in order."""
+    return tuple(part for part in _parse(text) if isinstance(part, Reference))
+
+
+def unknown(text: str) -> tuple[str, ...]:
+    """The `${…}` in `text` that are no references, cut after the first word: more may be a secret."""
+    return tuple(
+        (re.match(r"\$\{\w{0,40}", part.text) or "${")[0] + "…}"
+        for part in _parse(text)
+        if isinstance(part, _Unknown)
+    )
+
+
+def escape(text: str) -> str:
+    """Text that expands to exactly `text`."""
+    return text.replace("${", "$${")
+
+
+def _parse(text: str) -> list[str | Reference | _Unknown]:
+    parts: list[str | Reference | _Unknown] = []
+    at = 0
+    for token in _TOKEN.finditer(text):
+        parts.append(text[at : token.start()])
+        at = token.end()
+        if token[0] == "$${":
+            parts.append("${")
+        else:
+            reference = _reference(token[1]) if token[2] else None
+            parts.append(reference or _Unknown(token[0]))
+    parts.append(text[at:])
+    return parts
+
+
+def _reference(body: str) -> Reference | None:
+    if "${" in body:
+        return None
+    if found := _ENV.fullmatch(body):
+        return Reference(kind="env", name=found[1], default=found[2])
+    if found := _OTHER.fullmatch(body):
+        kind: Kind = "file" if found[1] == "file" else "keyring" if found[1] == "keyring" else "cmd"
+        return Reference(kind=kind, name=found[2])
+    return None

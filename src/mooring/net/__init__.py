@@ -1,0 +1,1 @@
+"""The wire: the only code, with the gateway, that knows the MCP SDK."""

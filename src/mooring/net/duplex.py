@@ -1,0 +1,135 @@
+"""A wire on which answers come back in any order: every request is a future that its answer, its
+deadline or the death of the wire ends. Stdio and old SSE are such wires."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mooring.net.rpc import (
+    REQUEST_TIMEOUT,
+    Channel,
+    Progress,
+    RequestId,
+    WireError,
+    answer_id,
+    closed,
+    encode,
+    take_answer,
+)
+
+
+class Waiter:
+    """One request without an answer."""
+
+    __slots__ = ("_heard", "_idle", "_loop", "_silence", "_timer", "answer", "on_progress")
+
+    def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        self.on_progress = on_progress
+        self._idle = idle
+        self._heard = self._loop.time() if idle is not None else 0.0
+        self._timer = self._loop.call_later(timeout, self._expire) if timeout is not None else None
+        self._silence = self._loop.call_later(idle, self._listen) if idle is not None else None
+
+    def touch(self) -> None:
+        self._heard = self._loop.time()
+
+    def fail(self, fault: WireError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(fault)
+
+    def disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._silence is not None:
+            self._silence.cancel()
+
+    def _listen(self) -> None:
+        assert self._idle is not None
+        left = self._heard + self._idle - self._loop.time()
+        if left > 0:
+            self._silence = self._loop.call_later(left, self._listen)
+        else:
+            self._expire()
+
+    def _expire(self) -> None:
+        # An answer that is already here wins, even when a blocked loop lets the timer fire late.
+        self.fail(WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT))
+
+
+class DuplexChannel(Channel):
+    """Requests as futures; a subclass sends the bytes and hands every message it reads to `take`."""
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        if self.death is not None:
+            raise closed(self.death, "not sent")
+        wire_id, key, body = self.prepare(method, params, request_id, idle is not None or on_progress is not None)
+        waiter = self.waiting[key] = Waiter(timeout, idle, on_progress)
+        abandoned = True
+        try:
+            self.send(body, waiter)
+            message = await waiter.answer
+            abandoned = False
+        except WireError as fault:
+            abandoned = fault.kind == "timeout"
+            raise
+        finally:
+            del self.waiting[key]
+            waiter.disarm()
+            if abandoned and cancellable:
+                self.cancel_on_wire(wire_id)
+        return take_answer(message)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self.send(encode(message), None)
+
+    async def reply(self, message: dict[str, Any]) -> None:
+        self.send(encode(message), None)
+
+    def send(self, body: bytes, waiter: Waiter | None) -> None:
+        """Put one message on the wire without waiting; what goes wrong later fails `waiter`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def cancel_on_wire(self, wire_id: RequestId) -> None:
+        notice = {"requestId": wire_id, "reason": "no longer waited for"}
+        message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice}
+        self.send(encode(message), None)
+
+    def take(self, message: object) -> bool:
+        """Give one message that arrived to whom it concerns; False when it is no message at all."""
+        if not isinstance(message, dict):
+            return False
+        fields = cast("dict[str, Any]", message)
+        if "method" in fields:
+            self.inbound(fields)
+            return True
+        waiter = self.waiting.get(answer_id(fields.get("id")) or "")
+        if waiter is None:
+            self.dropped += 1  # late, foreign or uncorrelated
+        elif not (answer := cast(Waiter, waiter).answer).done():
+            answer.set_result(fields)  # the first answer counts
+        return True
+
+    def die(self, reason: str) -> None:
+        first = self.death is None
+        super().die(reason)
+        if first:
+            for waiter in self.waiting.values():
+                cast(Waiter, waiter).fail(closed(reason, "unknown"))

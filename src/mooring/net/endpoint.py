@@ -1,0 +1,150 @@
+"""One HTTP address of a server: opened with its headers and nobody else's, read within a cap."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urljoin
+
+import aiohttp
+
+from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
+from mooring.net.rpc import CONNECTION_CLOSED, WireError, decode
+from mooring.net.sse import SseEvent, SseParser, TooLarge
+
+MAX_HOPS = 5
+
+
+class Endpoint:
+    """Where requests go. Redirects are followed only within the origin: credentials never leave it."""
+
+    def __init__(
+        self, server: str, url: str, *, headers: Mapping[str, str], pool: HttpPool, max_message: int
+    ) -> None:
+        self.url = url
+        self._server = server
+        self._headers = dict(headers)
+        self._pool = pool
+        self._proxy = proxy_for(url)
+        self._max = max_message
+
+    def at(self, url: str) -> Endpoint:
+        """Another address of the same server.
+
+        Raises:
+            WireError: it belongs to another origin.
+        """
+        if origin(url) != origin(self.url):
+            raise _elsewhere(url, None)
+        return Endpoint(
+            self._server, url, headers=self._headers, pool=self._pool, max_message=self._max
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response, its headers read.
+
+        Raises:
+            WireError: the server cannot be reached, or the connection broke.
+        """
+        sent = {"Accept-Encoding": "gzip, deflate", **self._headers, **headers}
+        url = self.url
+        for _ in range(MAX_HOPS):
+            async with await self._send(method, url, body, sent) as response:
+                if response.status not in (307, 308):
+                    try:
+                        yield response
+                    except (aiohttp.ClientError, ConnectionError) as problem:
+                        raise _broken(problem) from None
+                    return
+                url = urljoin(url, response.headers.get("Location", ""))
+                if origin(url) != origin(self.url):
+                    raise _elsewhere(url, response.status)
+        raise WireError("it redirects in circles", kind="status", outcome="not sent", status=308)
+
+    async def _send(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await self._pool.session().request(
+                method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
+            )
+        except aiohttp.ClientConnectorError as problem:
+            reason = problem.os_error.strerror or str(problem.os_error)
+            raise WireError(
+                f"{problem.host}:{problem.port} cannot be reached: {reason}",
+                kind="refused",
+                outcome="not sent",
+                code=CONNECTION_CLOSED,
+            ) from None
+        except (aiohttp.ClientError, ConnectionError) as problem:
+            raise _broken(problem) from None
+
+    async def whole(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body.
+
+        Raises:
+            WireError: it is too large, or cannot be unpacked.
+        """
+        try:
+            return await whole_body(response, self._max)
+        except TooLargeBody:
+            raise self._too_large() from None
+        except ValueError as problem:
+            raise WireError(str(problem), kind="invalid", outcome="unknown") from None
+
+    async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[SseEvent]:
+        """The events of a stream as they come.
+
+        Raises:
+            WireError: one is too large, or the stream cannot be unpacked.
+        """
+        parser = SseParser(self._max)
+        try:
+            async for chunk in body_chunks(response):
+                for event in parser.feed(chunk):
+                    yield event
+        except TooLarge:
+            raise self._too_large() from None
+        except ValueError as problem:
+            raise WireError(str(problem), kind="invalid", outcome="unknown") from None
+
+    def _too_large(self) -> WireError:
+        return WireError(
+            f"the answer holds more than {self._max} bytes; "
+            f"raise `max_message` of server {self._server!r} if it is meant to be that large",
+            kind="too-large",
+            outcome="unknown",
+        )
+
+
+def message_in(data: bytes) -> dict[str, Any] | None:
+    """The JSON object in an event, if there is one."""
+    try:
+        message = decode(data) if data else None
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else None
+
+
+def _broken(problem: Exception) -> WireError:
+    return WireError(
+        f"the connection broke off ({problem or type(problem).__name__})",
+        kind="closed",
+        outcome="unknown",
+        code=CONNECTION_CLOSED,
+    )
+
+
+def _elsewhere(url: str, status: int | None) -> WireError:
+    scheme, host, port = origin(url)
+    return WireError(
+        f"it points to another origin ({scheme}://{host}:{port}), which is not followed; "
+        "use that address in the configuration if it is the right one",
+        kind="status",
+        outcome="not sent",
+        status=status,
+    )

@@ -1,0 +1,87 @@
+"""What went wrong, in the words of our error tree: the one place where faults of the wire and of the
+system become errors that people and models read."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mooring.errors import AuthNeeded, CallError, CallTimeout, ConfigError, ConnectError, ConnectionLost
+from mooring.errors import MooringError, ServerError
+from mooring.net.negotiate import Incompatible
+from mooring.net.open import CannotStart
+from mooring.net.rpc import WireError
+
+if TYPE_CHECKING:
+    from mooring.core.config import ServerConfig
+
+log = logging.getLogger("mooring.connection")
+
+
+class Permanent(ConnectError):
+    """Trying again is useless until the configuration changes or somebody asks for it."""
+
+
+def leaf(problem: BaseException) -> BaseException:
+    """The first real exception inside nested groups."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
+
+
+def explain(problem: BaseException, config: ServerConfig) -> MooringError:
+    """Why a server is not connected, and what to do next."""
+    name = config.name
+    if isinstance(problem, WireError):
+        if problem.kind == "auth":
+            return AuthNeeded(f"{name!r} {problem}; give it credentials in `headers` or log in", server=name)
+        return ConnectError(str(problem), server=name)
+    if isinstance(problem, TimeoutError):
+        return ConnectError(
+            f"no answer within {config.connect_timeout:g} s; "
+            "raise `connect_timeout` if it is only slow to start",
+            server=name,
+        )
+    if isinstance(problem, CannotStart | Incompatible | ConfigError):
+        return Permanent(str(problem), server=name)
+    if isinstance(problem, OSError):
+        return ConnectError(f"it could not be started: {problem.strerror or problem}", server=name)
+    log.error("%s failed in a way that mooring did not foresee", name, exc_info=problem)
+    return ConnectError(f"unexpected {type(problem).__name__}: {problem}", server=name)
+
+
+def call_error(
+    fault: WireError, server: str, tool: str, elapsed: float, words: str | None
+) -> CallError | AuthNeeded:
+    """Why a request to a connected server brought no result."""
+    if fault.kind == "auth":
+        return AuthNeeded(f"{server!r} {fault}; log in, then call again", server=server)
+    if fault.kind == "timeout":
+        return CallTimeout(
+            f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "
+            "it may or may not have taken effect",
+            server=server,
+            tool=tool,
+            elapsed=elapsed,
+            outcome="unknown",
+        )
+    if fault.kind in ("closed", "refused", "session"):
+        doubt = (
+            "it may or may not have taken effect" if fault.outcome == "unknown" else "it was not sent"
+        )
+        return ConnectionLost(
+            f"the call of {tool!r} failed, {doubt}: {server!r} is not reachable: {words or fault}",
+            server=server,
+            tool=tool,
+            elapsed=elapsed,
+            outcome=fault.outcome,
+        )
+    return ServerError(
+        f"{server!r} answered {tool!r} with an error: {fault}",
+        server=server,
+        tool=tool,
+        elapsed=elapsed,
+        outcome=fault.outcome,
+        code=fault.code,
+        data=fault.data,
+    )

@@ -1,0 +1,60 @@
+"""A connection while it is up: a wire, what was agreed on it, and how requests are stamped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mooring.core.types import Snapshot
+from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
+from mooring.net.listing import take_snapshot
+from mooring.net.negotiate import Peer
+from mooring.net.rpc import Channel, Progress
+
+
+@dataclass(slots=True)
+class Live:
+    """Requests on one wire. Gone when the wire is: never kept across a reconnect."""
+
+    channel: Channel
+    peer: Peer
+    header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
+
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The raw result of one request.
+
+        Raises:
+            WireError: no result came.
+            ValueError, TypeError: `params` is not JSON.
+        """
+        if meta or self.peer.meta:
+            params = {**params, "_meta": {**(meta or {}), **self.peer.meta}}
+        headers: Mapping[str, str] | None = None
+        if self.peer.era == "modern" and self.channel.kind == "http":
+            headers = {**self.peer.headers, **request_headers(method, params)}
+            if self.header_maps and method == "tools/call" and (found := self.header_maps.get(params["name"])):
+                headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
+        return await self.channel.request(
+            method, params, timeout=timeout, idle=idle, on_progress=on_progress, headers=headers
+        )
+
+    async def list(self, timeout: float) -> Snapshot:
+        """What the server offers now; see `take_snapshot`."""
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            return await self.ask(method, params, timeout=timeout)
+
+        snapshot = await take_snapshot(self.channel.server, self.peer, ask)
+        if self.peer.era == "modern" and self.channel.kind == "http":
+            snapshot, self.header_maps = mirrored(snapshot)
+        return snapshot

@@ -1,0 +1,88 @@
+"""From a configuration to an open wire, and back: whatever happens, what was opened is closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from mooring.core.config import ServerConfig, Target
+from mooring.net.pool import HttpPool
+from mooring.net.process import Child, child_environment
+from mooring.net.rpc import Channel
+from mooring.net.stdio import StdioChannel
+
+Wire = Literal["stdio", "http", "sse"]
+
+
+class CannotStart(Exception):
+    """The child cannot be started as configured; trying again is useless until that changes."""
+
+
+def wires(config: ServerConfig) -> tuple[Wire, ...]:
+    """The wires to try, in order."""
+    order: Mapping[str, tuple[Wire, ...]] = {
+        "stdio": ("stdio",),
+        "sse": ("sse",),
+        "streamable-http": ("http",),
+    }
+    return order.get(config.transport or "", ("http", "sse"))
+
+
+@asynccontextmanager
+async def open_channel(
+    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
+) -> AsyncIterator[Channel]:
+    """An open channel, its pump running; closed within the server's grace on the way out.
+
+    Raises:
+        CannotStart: the command is not there or may not be run.
+        OSError: the system has no room for another process.
+    """
+    channel = await _make(wire, config, target, pool)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(channel.pump)
+        try:
+            await channel.opened()
+            yield channel
+        finally:
+            # Closing has its own bounds; an impatient canceller must not leave children behind.
+            with anyio.CancelScope(shield=True, deadline=math.inf):
+                await channel.close(config.shutdown_grace)
+
+
+async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool) -> Channel:
+    if wire == "stdio":
+        return StdioChannel(await _spawn(config, target), max_message=config.max_message)
+    # aiohttp is imported only where there is an HTTP server.
+    from mooring.net.endpoint import Endpoint
+    from mooring.net.http import HttpChannel
+    from mooring.net.oldsse import SseChannel
+
+    endpoint = Endpoint(
+        config.name, target.url or "", headers=target.headers, pool=pool, max_message=config.max_message
+    )
+    return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
+
+
+async def _spawn(config: ServerConfig, target: Target) -> Child:
+    env = child_environment(config.inherit_env, target.env)
+    argv = [target.command or "", *target.args]
+    try:
+        return await Child.spawn(config.name, argv, env=env, cwd=target.cwd)
+    except FileNotFoundError:
+        if target.cwd is not None and not Path(target.cwd).is_dir():
+            raise CannotStart(f"its working directory {target.cwd!r} does not exist") from None
+        raise CannotStart(
+            f"the command {argv[0]!r} was not found; install it, or write its full path"
+        ) from None
+    except NotADirectoryError:
+        raise CannotStart(f"{target.cwd or argv[0]!r} is not a directory") from None
+    except PermissionError:
+        raise CannotStart(f"the command {argv[0]!r} may not be run; is it executable?") from None
+    except ValueError as problem:
+        raise CannotStart(f"the command cannot be run: {problem}") from None

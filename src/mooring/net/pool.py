@@ -1,0 +1,104 @@
+"""What all HTTP servers share: one pool of kept-alive connections and one TLS context."""
+
+from __future__ import annotations
+
+import urllib.request
+import zlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CHUNK = 64 * 1024
+KEEP_ALIVE = 4.0
+"""Under the 5 s after which common servers close an idle connection: a request sent into a closing
+connection is lost without anyone knowing whether it was read."""
+
+
+class TooLargeBody(Exception):
+    """The body, decompressed, holds more than it may."""
+
+
+class HttpPool:
+    """Opened on first use; closed with the host."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
+        if self._session is None:
+            import aiohttp
+
+            self._session = aiohttp.ClientSession(
+                # aiohttp keeps one verifying TLS context for the whole process: all servers share it.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("User-Agent",),
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for `url` (`HTTPS_PROXY`, `NO_PROXY` …), if any."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+async def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body, decompressed, in bounded pieces: a small bomb never becomes a large one in memory.
+
+    Raises:
+        ValueError: the encoding is none we asked for, or the data is damaged.
+    """
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding in ("identity", ""):
+        async for chunk in response.content.iter_any():
+            yield chunk
+        return
+    if encoding not in ("gzip", "deflate"):
+        raise ValueError(f"the body is encoded as {encoding!r}, which was not asked for")
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    async for chunk in response.content.iter_any():
+        data = chunk
+        while data:
+            try:
+                piece = unpack.decompress(data, CHUNK)
+            except zlib.error as damage:
+                raise ValueError(f"the compressed body is damaged ({damage})") from None
+            if piece:
+                yield piece
+            data = unpack.unconsumed_tail
+
+
+async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        TooLargeBody: it holds more than `limit` bytes.
+        ValueError: see `body_chunks`.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in body_chunks(response):
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise TooLargeBody
+    return b"".join(parts)

@@ -1,0 +1,195 @@
+"""A child process and everything it started: spawned without a shell, ended with its whole group."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+log = logging.getLogger("mooring.server")
+
+STDERR_LINES = 20
+"""So many last lines of a child's stderr stand in the error when it fails."""
+STDERR_LINE = 2_000
+TERM_WAIT = 1.5
+KILL_WAIT = 1.0
+
+_PASSED_ON = (
+    ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
+    if sys.platform != "win32"
+    else (
+        *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
+        *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    )
+)
+"""What a child gets of our own environment: where things are, never a key or a token."""
+
+
+def child_environment(inherit: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a child: the few variables above, those named in `inherit`, then `env`."""
+    ours = {name: os.environ[name] for name in (*_PASSED_ON, *inherit) if name in os.environ}
+    # A value that starts like a function definition was how shells were attacked (CVE-2014-6271).
+    return {name: value for name, value in ours.items() if not value.startswith("()")} | dict(env)
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One child process. What it writes to stdout goes to `on_data` from the moment that is set."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.pid = 0
+        self.returncode: int | None = None
+        self.exited = asyncio.Event()
+        self.on_data: Callable[[bytes], None] | None = None
+        self.on_end: Callable[[], None] | None = None
+        """Called when stdout is closed: whatever else the process does, it can answer no more."""
+        self._early: list[bytes] = []
+        self._ended = False
+        self._stderr = deque[str](maxlen=STDERR_LINES)
+        self._stderr_rest = b""
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    @classmethod
+    async def spawn(
+        cls, server: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None
+    ) -> Child:
+        """A running child in a process group of its own.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        loop = asyncio.get_running_loop()
+        _, child = await loop.subprocess_exec(
+            lambda: cls(server), *argv, env=env, cwd=cwd, start_new_session=sys.platform != "win32"
+        )
+        _alive[child.pid] = os.getpid()
+        return child
+
+    @property
+    def stderr_tail(self) -> tuple[str, ...]:
+        return (*self._stderr, self._stderr_rest[:STDERR_LINE].decode("utf-8", "replace")) if (
+            self._stderr_rest
+        ) else tuple(self._stderr)
+
+    def listen(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Hand over what the child has said so far, and from now on at once."""
+        self.on_data, self.on_end = on_data, on_end
+        early, self._early = self._early, []
+        for data in early:
+            on_data(data)
+        if self._ended:
+            on_end()
+
+    def write(self, data: bytes) -> None:
+        """Queue `data` for the child's stdin; a closed pipe swallows it (its death is told otherwise)."""
+        pipe = self._stdin()
+        if pipe is not None and not pipe.is_closing():
+            pipe.write(data)
+
+    async def end(self, grace: float) -> None:
+        """End the child and its whole group: close stdin, wait, ask, then force. Never raises."""
+        if (pipe := self._stdin()) is not None:
+            pipe.close()
+        try:
+            if not await self._exits_within(grace):
+                self._signal("SIGTERM")
+                if not await self._exits_within(TERM_WAIT):
+                    self._signal("SIGKILL")
+                    await self._exits_within(KILL_WAIT)
+            await self._end_group()
+        finally:
+            # However we got here (a cancelled shutdown, too), nothing of it survives.
+            self._signal("SIGKILL")
+            _alive.pop(self.pid, None)
+            if self._transport is not None:
+                self._transport.close()
+
+    async def _end_group(self) -> None:
+        """The leader is gone; grandchildren get a moment to go by themselves, then none."""
+        for wait in (0.0, 0.02, 0.05, 0.1, 0.2):
+            if wait:
+                await asyncio.sleep(wait)
+            if not self._signal("SIGTERM" if not wait else None):
+                return
+
+    async def _exits_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal(self, name: str | None) -> bool:
+        """Signal the group (None: only look); False when nobody is left in it."""
+        if sys.platform == "win32":
+            if name is not None and self._transport is not None and self.returncode is None:
+                self._transport.kill()
+            return self.returncode is None
+        return _signal_group(self.pid, name)
+
+    def _stdin(self) -> asyncio.WriteTransport | None:
+        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        return cast("asyncio.WriteTransport | None", pipe)
+
+    # --- asyncio.SubprocessProtocol -----------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self.pid = self._transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._take_stderr(data)
+        elif self.on_data is not None:
+            self.on_data(data)
+        else:
+            self._early.append(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1 and not self._ended:
+            self._ended = True
+            if self.on_end is not None:
+                self.on_end()
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        self.returncode = self._transport.get_returncode()
+        self.exited.set()
+
+    def _take_stderr(self, data: bytes) -> None:
+        *lines, rest = (self._stderr_rest + data).split(b"\n")
+        # A line without end is cut, so that a flood costs a bounded amount of memory.
+        self._stderr_rest = rest[-STDERR_LINE:]
+        for line in lines[-STDERR_LINES:]:
+            self._stderr.append(line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
+        if log.isEnabledFor(logging.INFO):
+            for line in lines:
+                log.info("%s: %s", self.server, line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
+
+
+_alive: dict[int, int] = {}
+"""Groups that we started and have not ended, each with the process that started it: after a fork the
+child must not end its parent's servers."""
+
+
+def _signal_group(pid: int, name: str | None) -> bool:
+    try:
+        os.killpg(pid, getattr(signal, name) if name else 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+@atexit.register
+def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
+    """The interpreter ends with servers still running: nobody is left to ask them politely."""
+    for pid, owner in list(_alive.items()):
+        if owner == os.getpid() and sys.platform != "win32":
+            _signal_group(pid, "SIGKILL")

@@ -1,0 +1,406 @@
+"""What every wire shares: JSON-RPC messages, their faults, and what arrives unasked.
+
+`Channel` is a `Dispatcher` of the SDK (it can stand under a `ClientSession`) and also what our own
+connection calls directly: dicts in, dicts out, one hop. It does not import the SDK before a
+`ClientSession` asks it something.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, cast
+
+import anyio
+import anyio.abc
+from pydantic_core import from_json
+
+from mooring.errors import Outcome
+
+log = logging.getLogger("mooring.net")
+
+RequestId = int | str
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
+
+PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
+CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
+MAX_INBOUND = 32
+"""Requests of one server that may be worked on at once: more are refused, so that none can bury us."""
+
+
+class WireError(Exception):
+    """A request failed; `kind` says where, `outcome` whether the server may have acted on it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: Kind,
+        outcome: Outcome,
+        code: int = INTERNAL_ERROR,
+        data: Any = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        challenge: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.outcome: Outcome = outcome
+        self.code = code
+        self.data = data
+        self.status = status
+        """HTTP status, where there was one."""
+        self.retry_after = retry_after
+        self.challenge = challenge
+        """`WWW-Authenticate` of a 401 or 403."""
+
+
+def closed(reason: str, outcome: Outcome) -> WireError:
+    return WireError(reason, kind="closed", outcome=outcome, code=CONNECTION_CLOSED)
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The message as one line of JSON.
+
+    Raises:
+        ValueError, TypeError: it holds something JSON has no word for (NaN, an object of Python).
+    """
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decode(line: bytes) -> Any:
+    """The JSON value in `line`; bytes that are not UTF-8 and lone surrogates become U+FFFD.
+
+    Raises:
+        ValueError: there is no JSON value in it, or one nested beyond reason.
+    """
+    try:
+        return from_json(line)
+    except ValueError:
+        text = line.decode("utf-8", "replace")
+        try:
+            return _mended(json.loads(text))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def answer_id(value: object) -> RequestId | None:
+    """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdecimal() else value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dict[str, Any]:
+    """The result in an answer, or the error in it raised as a `WireError`."""
+    error = message.get("error")
+    if error is None:
+        result = message.get("result")
+        if isinstance(result, dict):
+            return cast("dict[str, Any]", result)
+        raise WireError(
+            "the answer holds neither a result nor an error",
+            kind="invalid",
+            outcome="unknown",
+            code=PARSE_ERROR,
+            status=status,
+        )
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    code, text = fields.get("code"), fields.get("message")
+    raise WireError(
+        text if isinstance(text, str) and text else "the server gave an error without a message",
+        kind="answer",
+        outcome="failed",
+        code=code if isinstance(code, int) else INTERNAL_ERROR,
+        data=fields.get("data"),
+        status=status,
+    )
+
+
+@dataclass(slots=True)
+class _Context:
+    """What the SDK's session wants to know about an inbound message (its `DispatchContext`)."""
+
+    request_id: RequestId
+    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Waiter(Protocol):
+    """A request of ours that is under way."""
+
+    @property
+    def on_progress(self) -> Progress | None: ...
+
+    def touch(self) -> None:
+        """The server gave a sign of life: silence starts anew."""
+
+
+class Channel:
+    """One server's wire. Subclasses own the bytes; the owner task runs `run()` and `close()`."""
+
+    kind: str = ""
+    """`stdio`, `http` or `sse`: for status and messages."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
+        """Called for every notification, in order, before the next message is looked at."""
+        self.on_death: Callable[[str], None] = _ignore_death
+        """Called once, synchronously, when the wire is gone: before any waiter runs again."""
+        self.death: str | None = None
+        self.dropped = 0
+        """Messages thrown away: unreadable, answering nothing, or too many."""
+        self.waiting: dict[RequestId, Waiter] = {}
+        """Our requests that have no answer yet."""
+        self._next_id = 0
+        self._gone = anyio.Event()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._working: dict[RequestId, anyio.CancelScope] = {}
+        self._on_request: Callable[..., Awaitable[dict[str, Any]]] | None = None
+        self._intercept: Callable[[str, Mapping[str, Any] | None], bool] | None = None
+
+    # --- for our own connection -------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        """The result of one request. `idle` is how long silence may last; progress resets it.
+
+        Raises:
+            WireError: no result came.
+            ValueError, TypeError: `params` is not JSON.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification; a dead wire swallows it."""
+        raise NotImplementedError(type(self).__name__)
+
+    async def pump(self) -> None:
+        """Run until the wire is gone; what the server starts is worked on in this task group."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                await self._gone.wait()
+            finally:
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+
+    def die(self, reason: str) -> None:
+        """The wire is gone. Synchronous and idempotent."""
+        if self.death is None:
+            self.death = reason
+            self.on_death(reason)
+            self._gone.set()
+
+    async def opened(self) -> None:
+        """Until requests can be sent; most wires are born open.
+
+        Raises:
+            WireError: the server does not offer this wire.
+        """
+
+    def settle(self, protocol: str, *, modern: bool) -> None:
+        """The era is known. HTTP needs it; pipes do not care."""
+
+    async def obituary(self) -> str:
+        """Why the wire is gone, with all that is known of it."""
+        return self.death or "the connection is gone"
+
+    # --- for the SDK's session (its `Dispatcher` protocol) ----------------------------------
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        opts = opts or {}
+        try:
+            return await self.request(
+                method,
+                dict(params or {}),
+                timeout=opts.get("timeout"),
+                on_progress=opts.get("on_progress"),
+                headers=opts.get("headers"),
+                request_id=opts.get("request_id"),
+                cancellable=opts.get("cancel_on_abandon", True),
+            )
+        except WireError as fault:
+            from mcp.shared.exceptions import MCPError
+
+            raise MCPError(fault.code, str(fault), fault.data) from fault
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
+    ) -> None:
+        await self.tell(method, params)
+
+    async def run(
+        self,
+        on_request: Callable[..., Awaitable[dict[str, Any]]],
+        on_notify: object,
+        on_notify_intercept: Callable[[str, Mapping[str, Any] | None], bool] | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Lend the session what arrives; `pump()` goes on driving.
+
+        The session's `on_notify` is left out on purpose: it costs a task for each notice, and a storm
+        of them would bury the answers. `on_notice` has them already.
+        """
+        self._on_request, self._intercept = on_request, on_notify_intercept
+        task_status.started()
+        try:
+            await self._gone.wait()
+        finally:
+            self._on_request = self._intercept = None
+
+    # --- for subclasses ---------------------------------------------------------------------
+
+    def prepare(
+        self, method: str, params: dict[str, Any], request_id: RequestId | None, wants_progress: bool
+    ) -> tuple[RequestId, RequestId, bytes]:
+        """The id on the wire, the id under which the answer is awaited, and the message itself.
+
+        Raises:
+            ValueError, TypeError: the id is taken, or `params` is not JSON.
+        """
+        if request_id is None:
+            self._next_id += 1
+            request_id = self._next_id
+        key = answer_id(request_id)
+        if key is None or key in self.waiting:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        if wants_progress:
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": request_id}
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        return request_id, key, encode(message)
+
+    def inbound(self, message: Mapping[str, Any]) -> None:
+        """Take what the server sent of its own accord."""
+        method, params = message.get("method"), message.get("params")
+        if not isinstance(method, str) or not isinstance(params, dict | None):
+            self.dropped += 1
+            return
+        if "id" in message:
+            self._take_request(answer_id(message["id"]), method, params)
+        else:
+            self._take_notice(method, cast("dict[str, Any]", params or {}))
+
+    def spawn(self, work: Callable[..., Awaitable[Any]], *args: object) -> None:
+        """Start `work` beside everything else; nothing happens once the wire is gone."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work, *args)
+
+    async def reply(self, message: dict[str, Any]) -> None:
+        """Send the answer to a request of the server's."""
+        raise NotImplementedError(type(self).__name__)
+
+    async def close(self, grace: float) -> None:
+        """End the wire: tell the server, fail every waiter, free what is held within `grace` and a bit."""
+        raise NotImplementedError(type(self).__name__)
+
+    def _take_notice(self, method: str, params: dict[str, Any]) -> None:
+        if method == "notifications/progress":
+            self._take_progress(params)
+        elif method == "notifications/cancelled":
+            scope = self._working.get(answer_id(params.get("requestId")) or "")
+            if scope is not None:
+                scope.cancel()
+        if self._intercept is not None and _intercepted(self._intercept, method, params):
+            return
+        self.on_notice(method, params)
+
+    def _take_progress(self, params: dict[str, Any]) -> None:
+        waiter = self.waiting.get(answer_id(params.get("progressToken")) or "")
+        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
+        if waiter is None or not isinstance(progress, int | float):
+            return
+        waiter.touch()
+        if waiter.on_progress is not None:
+            self.spawn(
+                _contained,
+                waiter.on_progress,
+                float(progress),
+                float(total) if isinstance(total, int | float) else None,
+                text if isinstance(text, str) else None,
+            )
+
+    def _take_request(self, request_id: RequestId | None, method: str, params: object) -> None:
+        if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:
+            self.dropped += 1
+            return
+        self._working[request_id] = anyio.CancelScope()
+        self.spawn(self._work, request_id, method, params)
+
+    async def _work(self, request_id: RequestId, method: str, params: Any) -> None:
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
+        with self._working[request_id] as scope:
+            try:
+                answer["result"] = await self._answer(request_id, method, params)
+            except Exception as error:
+                answer["error"] = _as_error(error)
+        self._working.pop(request_id, None)
+        if not scope.cancelled_caught:
+            with suppress(WireError):
+                await self.reply(answer)
+
+    async def _answer(self, request_id: RequestId, method: str, params: Any) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        if self._on_request is None:
+            raise WireError(
+                f"{method} is not offered", kind="answer", outcome="failed", code=METHOD_NOT_FOUND
+            )
+        return await self._on_request(_Context(request_id), method, params)
+
+
+def _as_error(error: Exception) -> dict[str, Any]:
+    code = getattr(error, "code", INTERNAL_ERROR)
+    # Only errors made for the wire show their text: any other may hold what the server must not learn.
+    text = str(error) if hasattr(error, "code") else "the client failed to answer"
+    return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
+
+
+def _intercepted(intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]) -> bool:
+    try:
+        return intercept(method, params)
+    except Exception:
+        log.exception("the SDK's session failed on %r", method)
+        return False
+
+
+async def _contained(tell: Progress, progress: float, total: float | None, message: str | None) -> None:
+    try:
+        await tell(progress, total, message)
+    except Exception:
+        log.exception("a progress callback failed")
+
+
+def _ignore(method: str, params: Mapping[str, Any]) -> None:
+    pass
+
+
+def _ignore_death(reason: str) -> None:
+    pass

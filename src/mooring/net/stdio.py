@@ -1,0 +1,125 @@
+"""The stdio wire: one JSON message a line through a child's pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import anyio
+
+from mooring.net.duplex import DuplexChannel, Waiter
+from mooring.net.process import Child
+from mooring.net.rpc import decode, log
+
+KEPT_NOISE = 3
+SHOWN = 200
+EXIT_WAIT = 0.25
+"""How long after its last output a child's exit code is waited for, to tell it in the error."""
+
+
+class StdioChannel(DuplexChannel):
+    """A child's stdin and stdout."""
+
+    kind = "stdio"
+
+    def __init__(self, child: Child, *, max_message: int) -> None:
+        super().__init__(child.server)
+        self.child = child
+        self.noise = deque[str](maxlen=KEPT_NOISE)
+        """First lines on stdout that were no messages: they often say what is wrong."""
+        self._max = max_message
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._outbox: list[bytes] = []
+        child.listen(self._read, self._stdout_ended)
+
+    async def close(self, grace: float) -> None:
+        for key in self.waiting:
+            self.cancel_on_wire(key)
+        self._flush()
+        self.die("the connection was closed")
+        await self.child.end(grace)
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def send(self, body: bytes, waiter: Waiter | None) -> None:
+        if self.death is not None:
+            return
+        if not self._outbox:
+            # All that this turn of the loop sends leaves in one write.
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(body)
+
+    def _flush(self) -> None:
+        if self._outbox:
+            lines, self._outbox = self._outbox, []
+            self.child.write(b"\n".join(lines) + b"\n")
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> None:
+        """Cut what arrived into lines: each byte is looked at once and copied at most twice."""
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0 and self.death is None:
+            line = data[start:end]
+            if self._parts:
+                self._parts.append(line)
+                line = b"".join(self._parts)
+                self._parts.clear()
+                self._size = 0
+            start = end + 1
+            if len(line) > self._max:
+                self._too_large()
+            else:
+                self._read_line(line)
+        rest = data[start:] if start else data
+        if rest and self.death is None:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > self._max:
+                self._too_large()
+
+    def _too_large(self) -> None:
+        self._parts.clear()
+        self.die(
+            f"a message of more than {self._max} bytes arrived; "
+            f"raise `max_message` of server {self.server!r} if it is meant to be that large"
+        )
+
+    def _read_line(self, line: bytes) -> None:
+        line = line.strip()
+        if not line:
+            return
+        try:
+            message = decode(line) if line.startswith(b"{") else None
+        except ValueError:
+            message = None
+        if not self.take(message):
+            self.dropped += 1
+            if len(self.noise) < KEPT_NOISE:
+                self.noise.append(line[:SHOWN].decode("utf-8", "replace"))
+                log.debug("%s wrote to stdout what is no message: %r", self.server, line[:SHOWN])
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _stdout_ended(self) -> None:
+        self.die("the server closed its output")
+
+    async def obituary(self) -> str:
+        if self.death is not None and "max_message" in self.death:
+            return self.death
+        with anyio.move_on_after(EXIT_WAIT):
+            await self.child.exited.wait()
+        code = self.child.returncode
+        lines = [self.death or "the server does not answer"] if code is None else [_exit_text(code)]
+        if tail := [line for line in self.child.stderr_tail if line.strip()]:
+            lines += ["its last words on stderr:", *tail]
+        if self.noise:
+            lines += ["and on stdout, where only messages belong:", *self.noise]
+        return "\n".join(lines)
+
+
+def _exit_text(code: int) -> str:
+    if code >= 0:
+        return f"the server exited with code {code}"
+    return f"the server was ended by signal {-code}"
