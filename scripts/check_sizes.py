@@ -8,7 +8,9 @@ MEDIAN, LARGEST = 150, 500
 
 sizes = {path: len(path.read_text().splitlines()) for path in sorted(Path("src").rglob("*.py"))}
 middle = median(sizes.values())
-problems = [f"{path}: {size} lines, at most {LARGEST} are allowed" for path, size in sizes.items() if size > LARGEST]
+problems = [
+    f"{path}: {size} lines, at most {LARGEST} are allowed" for path, size in sizes.items() if size > LARGEST
+]
 if middle > MEDIAN:
     problems.append(f"the median module has {middle:g} lines, at most {MEDIAN} are allowed")
 if problems:

@@ -16,7 +16,9 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "aiohttp", "anyio", "httpx2", "yaml"}
 
 def modules_after(code: str) -> set[str]:
     """Top-level packages that a fresh interpreter has loaded after running the code."""
-    report = "import json, sys; sys.stderr.write(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    report = (
+        "import json, sys; sys.stderr.write(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True, timeout=30
     )
@@ -30,7 +32,9 @@ def test_importing_mooring_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("command", [[], *([name] for name in mooring.cli.app.COMMANDS)])
 def test_help_loads_nothing_heavy(command: list[str]) -> None:
     words = [*command, "--help"]
-    assert not modules_after(f"from mooring.cli import main; main({words!r})") & (HEAVY | {"asyncio", "logging"})
+    assert not modules_after(f"from mooring.cli import main; main({words!r})") & (
+        HEAVY | {"asyncio", "logging"}
+    )
 
 
 def test_every_public_name_can_be_had_and_is_listed_once() -> None:

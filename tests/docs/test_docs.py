@@ -23,14 +23,20 @@ def blocks(language: str) -> list[str]:
 def write_config(folder: Path) -> None:
     """The `mcp.json` that the README talks about, around the bundled servers."""
     command, *args = demo.command("notes")
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": {"command": command, "args": args}}}))
+    (folder / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"notes": {"command": command, "args": args}}})
+    )
 
 
 @pytest.mark.parametrize("source", blocks("python"), ids=lambda source: source.strip().splitlines()[-1][:40])
 def test_a_python_example_of_the_readme_runs_as_it_stands(source: str, tmp_path: Path) -> None:
     write_config(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], cwd=tmp_path, capture_output=True, text=True, timeout=30
+        [sys.executable, "-W", "error", "-c", source],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert done.returncode == 0, done.stderr
     expected = re.findall(r"# prints: (.*)", source)

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 PEERS = Path(__file__).parents[2] / ".peers"
-NPM = ("@modelcontextprotocol/server-everything@2026.8.31", "@modelcontextprotocol/server-filesystem@2026.8.31")
+NPM = (
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+)
 PYPI = ("mcp-server-time==2026.10.19",)
 
 

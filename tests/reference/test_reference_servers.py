@@ -65,7 +65,9 @@ async def test_progress_of_a_long_call_reaches_the_caller(node_servers: Path) ->
         assert len(seen) >= 3
 
 
-async def test_filesystem_reads_inside_its_folder_and_refuses_outside(node_servers: Path, tmp_path: Path) -> None:
+async def test_filesystem_reads_inside_its_folder_and_refuses_outside(
+    node_servers: Path, tmp_path: Path
+) -> None:
     (tmp_path / "note.txt").write_text("low tide at nine")
     script = str(node_servers / "server-filesystem/dist/index.js")
     async with connected(ServerConfig(name="files", command="node", args=[script, str(tmp_path)])) as host:

@@ -45,7 +45,7 @@ def table(
     """The rows with their cells padded to columns, so that joined by `GAP` each line fits the width.
 
     Where they do not fit, the columns in `spare` are left out, first named first; then the last column
-    is cropped. Cells stay apart so that a caller can colour them.
+    is cropped, then the first. Cells stay apart so that a caller can colour them.
     """
     kept = list(range(len(rows[0]))) if rows else []
     widths = [max(width_of(row[column]) for row in rows) for column in kept]
@@ -53,10 +53,9 @@ def table(
         if width is not None and _total(widths, kept) > width:
             kept.remove(column)
     if width is not None and kept:
-        over = _total(widths, kept) - width
-        widths[kept[-1]] = max(widths[kept[-1]] - max(over, 0), 1)
-        if len(kept) > 1:
-            widths[kept[0]] = max(widths[kept[0]] - max(_total(widths, kept) - width, 0), 8)
+        for column, least in ((kept[-1], 1), (kept[0], 8)):
+            over = max(_total(widths, kept) - width, 0)
+            widths[column] = max(widths[column] - over, min(widths[column], least))
     return [_padded(row, kept, widths, right) for row in rows]
 
 

@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
         if rest:
             near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
             kind = "option" if rest[0].startswith("-") else "argument"
-            self.error(f"there is no {kind} {rest[0]!r} here.{near}".rstrip("."))
+            raise UsageError(f"There is no {kind} {rest[0]!r} here.{near} See `{self.prog} --help`.")
         return args
 
     def describe_options(self) -> None:
@@ -81,9 +81,9 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A sentence that offers the nearest known words, or nothing."""
-    near = get_close_matches(word, list(dict.fromkeys(known)), n=2, cutoff=0.6)
-    return f" Did you mean {' or '.join(repr(candidate) for candidate in near)}?" if near else ""
+    """A sentence that offers the nearest known word, or nothing."""
+    near = get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage] (no public base)
