@@ -35,6 +35,11 @@ Json = Any
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
+
+def _nothing() -> Mapping[str, Any]:
+    return EMPTY
+
+
 State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
 
 
@@ -52,10 +57,10 @@ class Tool:
     input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema, verbatim."""
     output_schema: Mapping[str, Any] | None = None
-    annotations: Mapping[str, Any] = EMPTY
+    annotations: Mapping[str, Any] = field(default_factory=_nothing)
     """The server's hints (`readOnlyHint` …): never a licence for anything."""
-    meta: Mapping[str, Any] = EMPTY
-    extra: Mapping[str, Any] = EMPTY
+    meta: Mapping[str, Any] = field(default_factory=_nothing)
+    extra: Mapping[str, Any] = field(default_factory=_nothing)
     """Fields of the definition that mooring does not know, passed through."""
 
 
@@ -68,7 +73,7 @@ class Resource:
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,7 @@ class ResourceTemplate:
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ class Prompt:
     description: str = ""
     arguments: tuple[Mapping[str, Any], ...] = ()
     """Each `{"name", "description"?, "required"?}`, as the server sent it."""
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +121,7 @@ class ServerInfo:
     description: str | None = None
     protocol: str | None = None
     """Negotiated protocol version, such as `2026-07-28`."""
-    capabilities: Mapping[str, Any] = EMPTY
+    capabilities: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +196,7 @@ class Result:
     is_error: bool = False
     duration: float = 0.0
     """Seconds, from the call to its end."""
-    meta: Mapping[str, Any] = EMPTY
+    meta: Mapping[str, Any] = field(default_factory=_nothing)
     handle: str | None = None
     """Where the whole output is kept when it was too large to show."""
     error: MooringError | None = None

@@ -52,6 +52,7 @@ class Connection:
         self,
         config: ServerConfig,
         *,
+        enabled: bool = True,
         resolve: Callable[[ServerConfig], Target],
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
@@ -61,9 +62,9 @@ class Connection:
         self.snapshot = Snapshot(server=config.name)
         self._resolve = resolve
         self._pool = pool
-        self._publish = publish
+        self.publish = publish
         self._emit = emit
-        self._state: State = "disabled" if config.disabled else "pending"
+        self._state: State = "pending" if enabled else "disabled"
         self._problem: MooringError | None = None
         self._live: Live | None = None
         self._era: Era | None = None
@@ -77,9 +78,11 @@ class Connection:
         self._kick = asyncio.Event()
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
+        self._ended = asyncio.Event()
         self._settled = asyncio.Event()
-        if config.disabled:
+        if not enabled:
             self._settled.set()
+            self._ended.set()
 
     # --- what others see ------------------------------------------------------------------------
 
@@ -181,13 +184,14 @@ class Connection:
         self._dirty = True
         self._wake.set()
 
-    def start(self) -> None:
-        """Connect now, whatever `start` says."""
+    async def start(self) -> None:
+        """Connect now, even if the configuration says `start: lazy`."""
         self._kick.set()
 
-    def stop(self) -> None:
-        """Ask the owner to end; `run()` returns when all is closed."""
+    async def stop(self) -> None:
+        """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
+        await self._ended.wait()
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -285,6 +289,8 @@ class Connection:
             gone = Permanent("the host was closed", server=self.name)
             self._tell(self._waiters, gone)
             self._tell(self._refreshers, gone)
+            self._settled.set()
+            self._ended.set()
 
     async def _once(self) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
@@ -380,7 +386,7 @@ class Connection:
         self._clock.deadline = math.inf
         self._live, self.snapshot = live, snapshot
         self._connected_at = time.time()
-        self._publish(snapshot)
+        self.publish(snapshot)
         self._to("connected", None)
         self._emit(ServerConnected(server=self.name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
         waiters, self._waiters = self._waiters, []
@@ -406,7 +412,7 @@ class Connection:
         problem: MooringError | None = None
         try:
             self.snapshot = await live.list(self.config.list_timeout)
-            self._publish(self.snapshot)
+            self.publish(self.snapshot)
         except WireError as fault:
             self._dirty = True
             problem = call_error(fault, self.name, "tools/list", 0.0, None)

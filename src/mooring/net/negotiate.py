@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from mooring import __version__
-from mooring.core.types import EMPTY, ServerInfo
+from mooring.core.types import ServerInfo
 from mooring.net import wire
 from mooring.net.rpc import Channel, WireError
 
@@ -41,7 +41,7 @@ class Peer:
     instructions: str | None
     raw: Mapping[str, Any]
     """The result of `server/discover` or `initialize`, for the SDK's session to adopt."""
-    meta: Mapping[str, Any] = EMPTY
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Goes into `_meta` of every request (modern)."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Goes onto every HTTP request."""

@@ -1,0 +1,165 @@
+"""Local tool names: (server, remote name) -> a name that every model provider accepts.
+
+A name depends on its own server and tool alone, so it stays the same whoever else is connected and
+in whatever order. It is `<prefix of the server><tool>` with foreign characters replaced by `_`. A
+suffix hashed from (server, remote name) is added when that plain name is too long, empty of meaning,
+reserved, or taken by another tool as well; then every holder of the plain name gets one.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Literal, get_args
+
+__all__ = ["LIMIT", "RESERVED", "STYLES", "Style", "assign", "may_belong", "parse", "prefix"]
+
+Style = Literal["mcp", "double", "server", "raw"]
+"""`mcp_<server>_<tool>`, `mcp__<server>__<tool>`, `<server>_<tool>`, `<tool>`."""
+
+STYLES: tuple[Style, ...] = get_args(Style)
+
+LIMIT = 64
+"""Characters that a name may have with every provider of models we know."""
+
+RESERVED = frozenset(
+    ("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources", "read_mcp_resource")
+)
+"""Names of the tools that mooring itself puts beside those of the servers."""
+
+Pair = tuple[str, str]
+
+_HEAD = 24
+"""How much of the front survives a cut. The tail survives as well: that is where tools differ."""
+_NOT_LOWER = re.compile(r"[^a-z0-9_]")
+_NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
+_MEANING = re.compile(r"[a-zA-Z0-9]")
+
+
+def assign(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
+    """Return the local name of each (server, remote name): distinct, valid, at most 64 characters.
+
+    The order of the pairs matters in style `raw` only: there the same name from two servers goes to
+    the pair given last, and the others are absent from the answer.
+    """
+    if style != "raw":
+        return _distinct(pairs, style)
+    by_server: dict[str, list[Pair]] = {}
+    ordered = list(pairs)
+    for pair in ordered:
+        by_server.setdefault(pair[0], []).append(pair)
+    wanted: dict[Pair, str] = {}
+    for own in by_server.values():
+        wanted |= _distinct(own, style)
+    winners = {wanted[pair]: pair for pair in ordered}
+    return {pair: name for name, pair in winners.items()}
+
+
+def prefix(server: str, style: Style) -> str:
+    """Return what the plain local names of a server's tools start with."""
+    if style == "raw":
+        return ""
+    segment = _reduced(_ends(server), style)
+    if style == "mcp":
+        return f"mcp_{segment}_"
+    if style == "double":
+        return f"mcp__{segment}__"
+    return f"{segment}_" if segment[:1].isalpha() or segment[:1] == "_" else f"_{segment}_"
+
+
+def parse(name: str, style: Style, servers: Iterable[str] = ()) -> Pair | None:
+    """Return the (server, tool) that a local name spells, or None where that is not certain.
+
+    For messages only; calls go through the catalog. The tool comes back as it is spelled in the name:
+    reduced to the alphabet of the style, with the hash suffix if there is one.
+    Style `double` needs no servers and splits at the first `__`, so that a server whose name contains
+    `__` is reported by its first part. The other styles look for the one server that fits: with both
+    `a` and `a_b` there, `mcp_a_b_c` has no answer.
+    """
+    if style == "double":
+        head, _, rest = name.partition("__")
+        server, _, tool = rest.partition("__")
+        return (server, tool) if head == "mcp" and server and tool else None
+    fits = [(server, start) for server in servers if name.startswith(start := prefix(server, style))]
+    if len(fits) != 1 or len(name) == len(fits[0][1]):
+        return None
+    return fits[0][0], name[len(fits[0][1]) :]
+
+
+def may_belong(name: str, server: str, style: Style) -> bool:
+    """Return whether a tool of this server could have this local name."""
+    return name.startswith(prefix(server, style)[:_HEAD])
+
+
+def _distinct(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
+    """Return names, all different, that depend on the set of pairs but not on its order."""
+    starts: dict[str, str | None] = {}
+    names: dict[Pair, str] = {}
+    levels: dict[Pair, int] = {}
+    for pair in pairs:
+        server = pair[0]
+        if server not in starts:
+            starts[server] = prefix(server, style) if style == "raw" or _MEANING.search(server) else None
+        name = _plain(starts[server], pair[1], style)
+        if name is None:
+            levels[pair] = 1
+            name = _hashed(pair, style, 1)
+        names[pair] = name
+    while clashes := _clashes(names):
+        for group in clashes:
+            # The least marked give way: a plain name never moves a hashed one, or a server could
+            # rename another's tool by guessing its hash.
+            lowest = min(levels.get(pair, 0) for pair in group)
+            for pair in group:
+                if levels.get(pair, 0) == lowest:
+                    levels[pair] = lowest + 1
+                    names[pair] = _hashed(pair, style, lowest + 1)
+    return names
+
+
+def _plain(start: str | None, tool: str, style: Style) -> str | None:
+    """Return the name without a suffix, or None if it cannot do without."""
+    if start is None or len(start) + len(tool) > LIMIT or not _MEANING.search(tool):
+        return None
+    name = start + _reduced(tool, style)
+    # Lower-casing can lengthen a name, so that the limit is checked on what came out.
+    if len(name) > LIMIT or name in RESERVED or keyword.iskeyword(name):
+        return None
+    return name
+
+
+def _reduced(segment: str, style: Style) -> str:
+    """Return the segment with every foreign character replaced by `_`."""
+    if style == "mcp":
+        segment = segment.lower()
+    if segment.isascii() and segment.isidentifier():  # most are, and `sub` takes ten times as long
+        return segment
+    return (_NOT_LOWER if style == "mcp" else _NOT_MIXED).sub("_", segment)
+
+
+def _clashes(names: Mapping[Pair, str]) -> list[list[Pair]]:
+    if len(set(names.values())) == len(names):
+        return []
+    holders: dict[str, list[Pair]] = {}
+    for pair, name in names.items():
+        holders.setdefault(name, []).append(pair)
+    return [group for group in holders.values() if len(group) > 1]
+
+
+def _hashed(pair: Pair, style: Style, level: int) -> str:
+    """Return the name with a hash suffix: 8 hex digits at level 1, then 16, then 32."""
+    server, tool = pair
+    seed = f"{len(server)}:{level}:{server}{tool}".encode("utf-8", "surrogatepass")
+    digest = sha256(seed).hexdigest()[: min(4 << level, 32)]
+    base = prefix(server, style) + _reduced(_ends(tool), style).rstrip("_-") or "tool"
+    room = LIMIT - len(digest) - 1
+    if len(base) > room:
+        base = f"{base[:_HEAD]}_{base[_HEAD + 1 - room :]}"
+    return base + digest if base.endswith("_") else f"{base}_{digest}"
+
+
+def _ends(text: str) -> str:
+    """Return the text, or both ends of one so long that its middle is cut out anyway."""
+    return text if len(text) <= 4 * LIMIT else text[: 2 * LIMIT] + text[-2 * LIMIT :]

@@ -1,0 +1,203 @@
+"""The application's own functions as tools, and the contract for anything else that offers tools."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, cast, runtime_checkable
+
+import anyio
+import anyio.to_thread
+
+from mooring.core.types import EMPTY, Block, Group, Result, Snapshot, Tool
+from mooring.errors import CallError, CallTimeout, ConfigError, UnknownTool
+
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Anything that offers tools. A server's connection is one; `LocalTools` is one; write your own."""
+
+    @property
+    def name(self) -> str:
+        """Stands in tool names and results; unique within a host."""
+        ...
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is offered now; never waits."""
+        ...
+
+    async def start(self) -> None:
+        """Get ready. An exception costs this provider's tools only, until a later refresh succeeds."""
+        ...
+
+    async def refresh(self) -> None:
+        """Bring `snapshot` up to date; an exception is reported to whoever asked."""
+        ...
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+    ) -> Result:
+        """Run one of the tools, under the provider's own name of it.
+
+        Raises:
+            MooringError: it brought no result.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Free everything; called once, and never raises."""
+        ...
+
+
+class LocalTools:
+    """Plain typed functions as tools. They keep their names and win every name clash.
+
+        tools = LocalTools(add, fetch_order, title="Orders", description="What our shop knows")
+
+    The schema follows from the signature, the description from the docstring. Synchronous functions
+    run in a thread. What a function raises becomes an error result that the model reads.
+    """
+
+    def __init__(
+        self,
+        *functions: Callable[..., Any],
+        name: str = "local",
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+    ) -> None:
+        self.name = name
+        self._about = (title, description, instructions)
+        self._functions: dict[str, tuple[Callable[..., Any], Any]] = {}
+        self._tools: dict[str, Tool] = {}
+        for function in functions:
+            self.add(function)
+
+    def add(self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> None:
+        """Offer one more function.
+
+        Raises:
+            ConfigError: it has no schema, or its name is taken.
+        """
+        from pydantic import PydanticUserError, TypeAdapter
+
+        label = name or getattr(function, "__name__", "")
+        if not label or label in self._tools:
+            raise ConfigError(f"a tool needs a name of its own, and {label!r} is empty or taken")
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(function)
+            schema = adapter.json_schema()
+        except PydanticUserError as problem:
+            raise ConfigError(f"the signature of {label!r} has no JSON Schema: {problem.message}") from None
+        if schema.get("type") != "object":
+            raise ConfigError(f"{label!r} takes positional-only parameters; a tool is called by names")
+        self._functions[label] = (function, adapter)
+        self._tools[label] = Tool(
+            name=label,
+            server=self.name,
+            remote_name=label,
+            description=description or inspect.getdoc(function) or "",
+            input_schema=schema,
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        title, description, instructions = self._about
+        group = Group(
+            id=self.name,
+            title=title or f"Tools of the application ({self.name})",
+            description=description or "Functions of the application itself.",
+            instructions=instructions,
+            members=tuple(self._tools),
+        )
+        return Snapshot(server=self.name, tools=tuple(self._tools.values()), groups=(group,))
+
+    async def start(self) -> None:
+        """Nothing to do: functions are there."""
+
+    async def refresh(self) -> None:
+        """Nothing to do: the snapshot is always made anew."""
+
+    async def stop(self) -> None:
+        """Nothing to free."""
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+    ) -> Result:
+        if tool not in self._functions:
+            raise UnknownTool(tool, list(self._tools)[:3])
+        function, adapter = self._functions[tool]
+        started = time.monotonic()
+        try:
+            with anyio.fail_after(timeout):
+                value = await _invoke(function, adapter, arguments)
+        except TimeoutError:
+            raise CallTimeout(
+                f"{tool!r} did not end within {timeout:g} s",
+                server=self.name,
+                tool=tool,
+                elapsed=time.monotonic() - started,
+                outcome="unknown",
+            ) from None
+        except Exception as problem:
+            text = f"{type(problem).__name__}: {problem}"
+            return self._result(tool, text, started, is_error=True)
+        if isinstance(value, Result):
+            return value
+        return self._result(tool, value, started)
+
+    def _result(self, tool: str, value: object, started: float, *, is_error: bool = False) -> Result:
+        structured, text = _rendered(value, self.name, tool)
+        return Result(
+            server=self.name,
+            tool=tool,
+            blocks=(Block({"type": "text", "text": text}),),
+            structured=structured,
+            is_error=is_error,
+            duration=time.monotonic() - started,
+        )
+
+
+async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping[str, Any]) -> object:
+    from pydantic_core import ArgsKwargs
+
+    packed = ArgsKwargs((), dict(arguments))
+    if inspect.iscoroutinefunction(function):
+        return await cast("Awaitable[object]", adapter.validate_python(packed))
+    # The thread is left to itself when the caller is gone: a function of Python can't be interrupted.
+    value = await anyio.to_thread.run_sync(partial(adapter.validate_python, packed), abandon_on_cancel=True)
+    return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+
+def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
+    """The value as data (None for plain text) and as text."""
+    from pydantic_core import to_jsonable_python
+
+    if value is None:
+        return None, ""
+    if isinstance(value, str):
+        return None, value
+    try:
+        data = to_jsonable_python(value)
+    except ValueError as problem:
+        raise CallError(f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool) from None
+    structured = data if isinstance(data, dict) else {"result": data}
+    return structured, json.dumps(data, ensure_ascii=False)

@@ -1,0 +1,144 @@
+"""One conversation: the tools it sees, and the way of a call."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+from uuid import UUID
+
+from mooring.core.catalog import Catalog
+from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.types import EMPTY, Block, Result, Tool
+from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.local import Progress, Provider
+
+log = logging.getLogger("mooring.session")
+
+SHARED = str(UUID(int=0))
+"""Id of the session that everybody shares who asks for none."""
+
+
+class Shore(Protocol):
+    """What a session needs of its host."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def provider(self, name: str) -> Provider: ...
+
+    async def arrival(self, tool: str, timeout: float | None) -> None:
+        """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        ...
+
+    def emit(self, event: Event) -> None: ...
+
+
+class Session:
+    """A view of the host for one conversation. Cheap: make as many as there are conversations."""
+
+    def __init__(self, shore: Shore, session_id: str = SHARED, *, agent_id: str | None = None) -> None:
+        self.id = session_id
+        self.agent_id = agent_id
+        self._shore = shore
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model sees now."""
+        return tuple(self._shore.catalog.tools.values())
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        check: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Result:
+        """The outcome of one call, good or bad, as something to read.
+
+        Raises:
+            MooringError: only with `check=True`: there is no answer of the tool, or the tool says that
+                it failed.
+        """
+        started = time.monotonic()
+        tool: Tool | None = None
+        try:
+            tool = await self._route(name, timeout)
+            result = await self._run(tool, arguments, timeout, on_progress)
+        except MooringError as problem:
+            result = _refused(problem, name, tool, time.monotonic() - started)
+        if check and result.is_error:
+            raise result.error or CallError(
+                result.text or f"{result.tool!r} failed",
+                server=result.server,
+                tool=result.tool,
+                elapsed=result.duration,
+            )
+        return result
+
+    async def _route(self, name: str, timeout: float | None) -> Tool:
+        try:
+            return self._shore.catalog.route(name)
+        except UnknownTool:
+            await self._shore.arrival(name, timeout)
+            return self._shore.catalog.route(name)
+
+    async def _run(
+        self, tool: Tool, arguments: Mapping[str, Any] | None, timeout: float | None, on_progress: Progress | None
+    ) -> Result:
+        given = EMPTY if arguments is None else arguments
+        about = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
+        started = time.monotonic()
+        self._shore.emit(CallStarted(**about))
+        result: Result | None = None
+        problem: BaseException | None = None
+        try:
+            if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
+            result = await self._shore.provider(tool.server).call(
+                tool.remote_name, given, timeout=timeout, on_progress=on_progress
+            )
+        except (TypeError, ValueError) as unfit:
+            problem = _unfit(tool, f"the arguments are not JSON: {unfit}")
+            raise problem from None
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            self._shore.emit(
+                CallFinished(
+                    **about,
+                    duration=time.monotonic() - started,
+                    is_error=result is None or result.is_error,
+                    error=type(problem).__name__ if problem else None,
+                )
+            )
+        return result
+
+
+def _unfit(tool: Tool, problem: str) -> CallError:
+    return CallError(
+        f"{tool.name!r} was not called: {problem}",
+        server=tool.server,
+        tool=tool.remote_name,
+        outcome="not sent",
+    )
+
+
+def _refused(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
+    return Result(
+        server=tool.server if tool else "",
+        tool=tool.remote_name if tool else name,
+        blocks=(Block({"type": "text", "text": str(problem)}),),
+        is_error=True,
+        duration=duration,
+        error=problem,
+    )

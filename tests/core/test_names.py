@@ -1,0 +1,202 @@
+"""Local names: distinct, valid, at most 64 characters, and stable whoever else is connected."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.core.names import RESERVED, STYLES, Style, assign, may_belong, parse
+
+ALPHABET: dict[Style, str] = {
+    "mcp": r"[a-z][a-z0-9_]{0,63}",
+    "double": r"mcp__[a-zA-Z0-9_-]{1,59}",
+    "server": r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}",
+    "raw": r"[a-zA-Z0-9_-]{1,64}",
+}
+PREFIXED: tuple[Style, ...] = ("mcp", "double", "server")
+
+awkward = st.sampled_from(
+    [
+        "",
+        "_",
+        "-",
+        "a",
+        "A",
+        "b",
+        "a_b",
+        "a-b",
+        "a.b",
+        "b_c",
+        "c",
+        "İ",
+        "读取",
+        "写入",
+        "🦊",
+        "\ud800",
+        "\x00",
+        "class",
+    ]
+)
+segments = st.one_of(awkward, st.text(max_size=90), st.text(alphabet="ab_-.", max_size=6))
+pairs = st.lists(st.tuples(segments, segments), max_size=12)
+styles = st.sampled_from(STYLES)
+prefixed = st.sampled_from(PREFIXED)
+
+
+@pytest.mark.parametrize(
+    ("style", "name"),
+    [
+        ("mcp", "mcp_my_server_get_item"),
+        ("double", "mcp__My-Server__Get_Item"),
+        ("server", "My-Server_Get_Item"),
+        ("raw", "Get_Item"),
+    ],
+)
+def test_each_style_spells_server_and_tool_in_its_own_way(style: Style, name: str) -> None:
+    pair = ("My-Server", "Get.Item")
+    assert assign([pair], style) == {pair: name}
+
+
+@given(pairs, styles)
+def test_every_name_is_valid_for_its_style(given_pairs: list[tuple[str, str]], style: Style) -> None:
+    for name in assign(given_pairs, style).values():
+        assert re.fullmatch(ALPHABET[style], name)
+        assert len(name) <= 64
+        assert not keyword.iskeyword(name)
+        assert name not in RESERVED
+
+
+@given(pairs, prefixed)
+def test_every_pair_has_a_name_of_its_own(given_pairs: list[tuple[str, str]], style: Style) -> None:
+    names = assign(given_pairs, style)
+    assert names.keys() == set(given_pairs)
+    assert len(set(names.values())) == len(names)
+
+
+@given(pairs, prefixed, st.randoms())
+def test_names_do_not_depend_on_the_order_of_the_pairs(given_pairs, style: Style, random) -> None:
+    shuffled = list(given_pairs)
+    random.shuffle(shuffled)
+    assert assign(shuffled, style) == assign(given_pairs, style)
+
+
+@given(pairs, pairs, prefixed)
+def test_a_name_stays_the_same_when_others_come_unless_one_of_them_claims_it(
+    mine, others, style: Style
+) -> None:
+    before, after = assign(mine, style), assign(mine + others, style)
+    claimed = {name for pair in others for name in assign([pair], style).values()}
+    for pair, name in before.items():
+        assert after[pair] == name or name in claimed
+
+
+@given(pairs, prefixed)
+def test_a_name_alone_is_kept_or_marked_by_a_suffix(given_pairs, style: Style) -> None:
+    for pair, name in assign(given_pairs, style).items():
+        alone = assign([pair], style)[pair]
+        assert name == alone or re.search(r"(^|_)([0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32})$", name)
+
+
+@pytest.mark.parametrize("style", PREFIXED)
+def test_a_thousand_foreign_names_are_neither_lost_nor_confused(style: Style) -> None:
+    tools = [chr(0x4E00 + i % 100) * (1 + i // 100) for i in range(1000)]
+    assert len(set(assign([("s", tool) for tool in tools], style).values())) == 1000
+
+
+def test_a_clash_across_servers_marks_both_and_neither_depends_on_the_other() -> None:
+    one, two, other = ("a", "b_c"), ("a_b", "c"), ("a.b", "c")
+    names = assign([one, two], "mcp")
+    assert all(re.fullmatch(r"mcp_a_b_c_[0-9a-f]{8}", name) for name in names.values())
+    assert assign([one, other], "mcp")[one] == names[one]
+
+
+def test_a_plain_name_that_spells_anothers_hashed_name_gives_way() -> None:
+    victim, rival = ("s", "a.b"), ("s", "a_b")
+    hashed = assign([victim, rival], "mcp")[victim]
+    squatter = ("s", hashed.removeprefix("mcp_s_"))
+    names = assign([victim, rival, squatter], "mcp")
+    assert names[victim] == hashed
+    assert names[squatter] != hashed
+
+
+def test_a_long_name_keeps_head_and_tail_so_that_siblings_stay_readable() -> None:
+    pairs = [("warehouse", "x" * 80 + end) for end in ("_create_order", "_delete_order")]
+    for (_, tool), name in assign(pairs, "mcp").items():
+        assert len(name) == 64
+        assert name.startswith("mcp_warehouse_xxx")
+        assert tool[-13:] in name
+
+
+def test_a_tool_name_of_a_megabyte_still_has_a_name() -> None:
+    one, two = ("s", "x" * 1_000_000), ("s", "x" * 1_000_001)
+    names = assign([one, two], "double")
+    assert names[one] != names[two]
+    assert all(len(name) <= 64 for name in names.values())
+
+
+def test_raw_names_go_to_the_last_pair_and_the_losers_have_none() -> None:
+    assert assign([("a", "go"), ("b", "go")], "raw") == {("b", "go"): "go"}
+    assert assign([("b", "go"), ("a", "go")], "raw") == {("a", "go"): "go"}
+
+
+def test_raw_names_that_meet_inside_one_server_are_both_kept() -> None:
+    names = assign([("a", "x.y"), ("a", "x_y")], "raw")
+    assert len(names) == len(set(names.values())) == 2
+
+
+@pytest.mark.parametrize("name", ["class", "None", "tools_search", "read_mcp_resource"])
+def test_raw_names_avoid_keywords_and_the_names_of_our_own_tools(name: str) -> None:
+    [local] = assign([("s", name)], "raw").values()
+    assert re.fullmatch(rf"{name}_[0-9a-f]{{8}}", local)
+
+
+def test_server_names_avoid_the_names_of_our_own_tools() -> None:
+    [local] = assign([("tools", "search")], "server").values()
+    assert re.fullmatch(r"tools_search_[0-9a-f]{8}", local)
+
+
+@given(pairs, styles)
+def test_a_name_may_belong_to_its_own_server(given_pairs: list[tuple[str, str]], style: Style) -> None:
+    for (server, _), name in assign(given_pairs, style).items():
+        assert may_belong(name, server, style)
+
+
+def test_a_name_with_another_prefix_does_not_belong() -> None:
+    assert not may_belong("mcp_files_read", "mail", "mcp")
+    assert may_belong("read", "mail", "raw")
+
+
+plain = st.from_regex(r"[a-z0-9]{1,10}(_[a-z0-9]{1,10})?", fullmatch=True)
+
+
+@given(plain, plain, prefixed)
+def test_parse_undoes_assign_where_only_one_server_fits(server: str, tool: str, style: Style) -> None:
+    pair = (server, tool)
+    name = assign([pair], style)[pair]
+    if name not in RESERVED and not re.search(r"_[0-9a-f]{8}$", name):
+        assert parse(name, style, [server]) == pair
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("mcp__github__create_issue", ("github", "create_issue")),
+        ("mcp__a__b__c", ("a", "b__c")),
+        ("mcp__github", None),
+        ("mcp__github__", None),
+        ("mcp_github_create_issue", None),
+        ("create_issue", None),
+    ],
+)
+def test_double_names_split_at_the_first_double_underscore(name: str, found: tuple[str, str] | None) -> None:
+    assert parse(name, "double") == found
+
+
+def test_parse_gives_no_answer_when_two_servers_fit() -> None:
+    assert parse("mcp_a_b_c", "mcp", ["a", "a_b"]) is None
+    assert parse("mcp_a_b_c", "mcp", ["a_b", "x"]) == ("a_b", "c")
+    assert parse("mcp_a_", "mcp", ["a"]) is None

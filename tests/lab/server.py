@@ -1,0 +1,271 @@
+"""A handwritten MCP server over stdio that does as it is told, well or badly. No SDK in it.
+
+    python -I -S server.py '{"era": "legacy", "tools": ["echo"], …}'
+
+Every message it reads is appended to the file named by `log`, so that tests can see the wire.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HANDSHAKE = "2025-11-25"
+MODERN = "2026-07-28"
+SERVER_INFO = {"name": "lab", "version": "1.0", "title": "The laboratory"}
+TOOLS = {
+    "echo": {"text": {"type": "string"}},
+    "sleep": {"seconds": {"type": "number"}},
+    "pid": {},
+    "fail": {},
+    "refuse": {},
+    "crash": {},
+    "effect": {"n": {"type": "integer"}},
+    "big": {"size": {"type": "integer"}},
+    "grow": {"name": {"type": "string"}},
+    "drop": {"name": {"type": "string"}},
+    "env": {},
+    "raw": {"result": {}},
+    "count_lists": {},
+    "meta": {},
+}
+
+script = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+era = script.get("era", "dual")
+names = list(script.get("tools", ["echo", "pid"]))
+extra_definitions = script.get("definitions", [])
+lists = 0
+out_lock = threading.Lock()
+cancelled = set()
+subscriptions = []
+
+
+def write(message):
+    line = json.dumps(message, separators=(",", ":"))
+    with out_lock:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def log(line):
+    if script.get("log"):
+        with open(script["log"], "a", encoding="utf-8") as file:
+            file.write(line if line.endswith("\n") else line + "\n")
+
+
+def definition(name):
+    return {
+        "name": name,
+        "description": f"The {name} tool",
+        "inputSchema": {"type": "object", "properties": TOOLS.get(name, {})},
+    }
+
+
+def text(value, **more):
+    return {"content": [{"type": "text", "text": str(value)}], **more}
+
+
+def changed():
+    if subscriptions:
+        for sub in subscriptions:
+            write(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/tools/list_changed",
+                    "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": sub}},
+                }
+            )
+    else:
+        write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
+def call(request_id, params):
+    name, arguments, meta = params["name"], params.get("arguments", {}), params.get("_meta", {})
+    if name == "echo":
+        return text(arguments.get("text", ""), structuredContent={"text": arguments.get("text", "")})
+    if name == "sleep":
+        token = meta.get("progressToken")
+        end = time.monotonic() + arguments["seconds"]
+        step = 0
+        while time.monotonic() < end:
+            if request_id in cancelled:
+                return None
+            time.sleep(0.02)
+            step += 1
+            if token is not None and script.get("progress"):
+                progress = {"progressToken": token, "progress": step, "total": 100, "message": f"step {step}"}
+                write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+        return text("slept")
+    if name == "pid":
+        return text(os.getpid())
+    if name == "fail":
+        return text("it did not work", isError=True)
+    if name == "refuse":
+        raise KeyError("refused on purpose")
+    if name == "crash":
+        sys.stderr.write("crashing on purpose\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name == "effect":
+        with open(script["effects"], "a", encoding="utf-8") as file:
+            file.write(f"{arguments['n']}\n")
+        if script.get("die_after_effect"):
+            os._exit(7)
+        return text(f"done {arguments['n']}")
+    if name == "big":
+        return text("x" * arguments["size"])
+    if name == "grow":
+        names.append(arguments["name"])
+        changed()
+        return text("grown")
+    if name == "drop":
+        names.remove(arguments["name"])
+        changed()
+        return text("dropped")
+    if name == "env":
+        return text(json.dumps(dict(os.environ)))
+    if name == "raw":
+        return arguments["result"]
+    if name == "count_lists":
+        return text(lists)
+    if name == "meta":
+        return text(json.dumps(meta))
+    return text(f"called {name}")
+
+
+def answer(message):
+    global lists
+    request_id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    if method == "notifications/cancelled":
+        cancelled.add(params.get("requestId"))
+        return
+    if request_id is None or method is None:
+        return
+    modern = "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})
+    try:
+        result = respond(request_id, method, params, modern)
+    except KeyError as error:
+        write({"jsonrpc": "2.0", "id": request_id, "error": {"code": -32602, "message": str(error)}})
+        return
+    except NotImplementedError:
+        error = {"code": -32601, "message": f"Method not found: {method}"}
+        write({"jsonrpc": "2.0", "id": request_id, "error": error})
+        return
+    if result is None:
+        return
+    if modern and not script.get("no_result_type"):
+        result = {"resultType": "complete", **result}
+    write({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def respond(request_id, method, params, modern):
+    global lists
+    if method == "server/discover":
+        if era == "dies-on-discover":
+            sys.stderr.write("unknown request, giving up\n")
+            sys.stderr.flush()
+            os._exit(3)
+        if era == "silent-on-discover":
+            return None
+        if era == "legacy":
+            raise NotImplementedError
+        return {
+            "supportedVersions": [MODERN],
+            "capabilities": {"tools": {"listChanged": True}},
+            "instructions": "Be careful.",
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": SERVER_INFO},
+        }
+    if method == "initialize":
+        if era == "modern":
+            raise NotImplementedError
+        return {
+            "protocolVersion": script.get("protocol", HANDSHAKE),
+            "capabilities": script.get("capabilities", {"tools": {"listChanged": True}}),
+            "serverInfo": SERVER_INFO,
+            "instructions": "Be careful.",
+        }
+    if method == "ping":
+        return {}
+    if method == "tools/list":
+        lists += 1
+        if script.get("hang_on_list"):
+            return None
+        page_size = script.get("page_size")
+        entries = [definition(name) for name in names] + extra_definitions
+        if script.get("repeat_cursor"):
+            return {"tools": entries, "nextCursor": "again"}
+        if script.get("endless_pages"):
+            page = int(params.get("cursor") or 0)
+            return {"tools": [definition(f"page_{page}")], "nextCursor": str(page + 1)}
+        if not page_size:
+            return {"tools": entries}
+        start = int(params.get("cursor") or 0)
+        page = {"tools": entries[start : start + page_size]}
+        if start + page_size < len(entries):
+            page["nextCursor"] = str(start + page_size)
+        return page
+    if method == "tools/call":
+        if params["name"] not in names:
+            raise KeyError(f"Unknown tool: {params['name']}")
+        return call(request_id, params)
+    if method == "resources/list":
+        return {"resources": script.get("resources", [])}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": script.get("templates", [])}
+    if method == "prompts/list":
+        return {"prompts": script.get("prompts", [])}
+    if method == "subscriptions/listen":
+        subscriptions.append(request_id)
+        write(
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {
+                    "notifications": params.get("notifications", {}),
+                    "_meta": {"io.modelcontextprotocol/subscriptionId": request_id},
+                },
+            }
+        )
+        return None
+    raise NotImplementedError
+
+
+def main():
+    if script.get("spawn_grandchild"):
+        child = subprocess.Popen(["sleep", "600"])
+        log(json.dumps({"grandchild": child.pid}))
+    if script.get("ignore_sigterm"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    log(json.dumps({"started": os.getpid()}))
+    sys.stderr.write(script.get("stderr", ""))
+    sys.stderr.flush()
+    if script.get("start_delay"):
+        time.sleep(script["start_delay"])
+    if script.get("crash_at_start"):
+        sys.exit(script["crash_at_start"])
+    sys.stdout.write(script.get("banner", ""))
+    sys.stdout.flush()
+    if script.get("hang"):
+        while True:
+            time.sleep(60)
+    for line in sys.stdin:
+        log(line)
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        # A slow call must not keep the loop from reading cancellations.
+        if message.get("method") == "tools/call" and message["params"].get("name") == "sleep":
+            threading.Thread(target=answer, args=(message,), daemon=True).start()
+        else:
+            answer(message)
+    while script.get("ignore_eof"):
+        time.sleep(60)
+
+
+main()
