@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser, UsageError
+from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
+from mooring.core.near import nearest
 from mooring.core.text import clean, clean_line
 from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
+    from mooring.core.config import Style
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
 
@@ -49,7 +50,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     document = _read_stdin(options) if args.args == "-" else args.args
     async with open_host(options, out, style=args.style) as host:
-        tool = await _find(host, args.tool, options, out)
+        style = args.style or host.config.style
+        tool = await _find(host, args.tool, options, out, style)
         arguments = parse_arguments(args.arguments, document, tool.input_schema)
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
@@ -73,19 +75,23 @@ def _read_stdin(options: Options) -> str:
     return sys.stdin.read()
 
 
-async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
-    """The tool, as soon as its server has brought it; the other servers are not waited for."""
+async def _find(host: Host, name: str, options: Options, out: Output, style: Style) -> Tool:
+    """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
     from mooring.cli.hosting import settle
-    from mooring.cli.servers import report_missing, require_servers
+    from mooring.cli.servers import report_missing, settled
+    from mooring.core.names import may_belong
 
-    await settle(host, out, timeout=options.timeout, enough=lambda: name in host.catalog.tools)
+    suspects = [status.name for status in host.status() if may_belong(name, status.name, style)]
+
+    def decided() -> bool:
+        return name in host.catalog.tools or settled(host, suspects)
+
+    await settle(host, out, timeout=options.timeout, enough=decided)
     tools = host.catalog.tools
     if name in tools:
         return tools[name]
-    if not tools and not host.status():
-        raise UsageError(f"There is no tool {name!r}, because no servers are configured.")
-    report_missing(host, out, require_servers(host, []))
-    raise UnknownTool(name, get_close_matches(name, tools, n=3), hint="`mooring tools` lists them all.")
+    report_missing(host, out, suspects)
+    raise UnknownTool(name, nearest(name, tools), hint="`mooring tools` lists what there is.")
 
 
 def _document(result: Result) -> dict[str, object]:

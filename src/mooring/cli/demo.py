@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mooring.cli.layout import GAP, table
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
-from mooring.core.text import clean_line
+from mooring.core.events import ServerLost
+from mooring.core.text import clean, clean_line
 from mooring.errors import MooringError
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring import demo
+    from mooring.cli.hosting import log_to_stderr
 
+    log_to_stderr(options.verbose)
     begin = time.monotonic()
     with demo.weather() as url:
         host = _host(url)
@@ -77,7 +81,7 @@ class _Story:
     def say(self, text: str) -> None:
         if not self._quiet:
             self.out.line(f"{GAP}{text}")
-            _flush()
+            sys.stdout.flush()
 
     async def call(self, host: Host, tool: str, **arguments: Any) -> Result:
         """Call a tool and tell the outcome."""
@@ -106,16 +110,17 @@ def _host(weather_url: str) -> Host:
 
 
 async def _start(host: Host, story: _Story) -> None:
-    from mooring.cli.progress import SYMBOLS
+    from mooring.cli.progress import SYMBOLS, plural
 
     begin = time.monotonic()
     async for status in _arrivals(host, waiting={"notes", "clock", "weather", "broken"}):
         symbol, style = SYMBOLS[status.state]
-        about = f"{status.transport}, protocol {status.protocol}, {status.tools} tools"
-        reason = clean_line(status.error or status.state)
+        about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         moment = f"{time.monotonic() - begin:.2f} s"
-        text = about if status.state == "connected" else reason
-        story.say(f"{moment}  {story.out.paint(symbol, style)} {status.name.ljust(7)}  {text}")
+        first, *more = [about] if status.state == "connected" else clean(status.error or "").splitlines()
+        story.say(f"{moment}  {story.out.paint(symbol, style)} {status.name.ljust(7)}  {first}")
+        for line in more:
+            story.say(f"{' ' * 19}{line.strip()}")
     story.say("        ◌ silent   has not said a word yet; nobody waits for it")
 
 
@@ -152,14 +157,15 @@ async def _calls(host: Host, story: _Story) -> None:
 async def _heal(host: Host, story: _Story) -> bool:
     story.title("A server dies; the next call brings it back.")
     before = (await story.call(host, "mcp_clock_now")).structured["pid"]
+    events = host.events()
     os.kill(before, signal.SIGKILL)
     story.say(story.out.paint(f"kill -9 {before}", "red"))
+    # A call that was already on its way to the dying server would have an unknown outcome, and no
+    # host may send such a call twice.
+    async for event in events:
+        if isinstance(event, ServerLost):
+            story.say(f"{GAP}→ {event.server} lost: {clean_line(event.reason)}")
+            break
     after = (await story.call(host, "mcp_clock_now")).structured["pid"]
     story.say(f"answered by a new process, {after}")
     return before != after
-
-
-def _flush() -> None:
-    import sys
-
-    sys.stdout.flush()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mooring.host import Host
 
-__all__ = ["open_host", "settle", "warnings_of"]
+__all__ = ["log_to_stderr", "open_host", "settle", "warnings_of"]
 
 
 @asynccontextmanager
@@ -30,11 +30,11 @@ async def open_host(options: Options, out: Output, *, style: Any = None) -> Asyn
     """
     from mooring.host import Host
 
-    _log_to_stderr(options.verbose)
+    log_to_stderr(options.verbose)
     host = Host.from_config(*options.config, style=style)
-    for warning in warnings_of(host):
-        out.warning(": ".join(str(part) for part in warning.values() if part))
-    if not host.status():
+    for warning in host.config.warnings:
+        out.warning(str(warning))
+    if not host.config.servers:
         out.note(
             "No servers are configured here. Name a file with `--config mcp.json`, "
             "or see servers at work with `mooring demo`."
@@ -76,7 +76,8 @@ def warnings_of(host: Host) -> list[dict[str, str | None]]:
     ]
 
 
-def _log_to_stderr(verbose: bool) -> None:
+def log_to_stderr(verbose: bool) -> None:
+    """Show the log to those who ask for it: what went wrong with a server is in its status anyway."""
     import logging
 
     class Cleaned(logging.Formatter):
@@ -85,5 +86,4 @@ def _log_to_stderr(verbose: bool) -> None:
 
     handler = logging.StreamHandler()
     handler.setFormatter(Cleaned("%(levelname).1s %(name)s: %(message)s"))
-    # What went wrong with a server is in its status: the log repeats it only for those who ask.
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.CRITICAL, force=True)

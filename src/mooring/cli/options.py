@@ -8,9 +8,9 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import NoReturn
 
+from mooring.core.near import nearest
 from mooring.errors import MooringError
 
 __all__ = ["Options", "Parser", "UsageError", "did_you_mean", "split_options"]
@@ -82,7 +82,7 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """A sentence that offers the nearest known word, or nothing."""
-    near = get_close_matches(word, known, n=1)
+    near = nearest(word, known, limit=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

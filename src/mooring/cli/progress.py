@@ -54,7 +54,9 @@ async def show_progress(host: Host, out: Output) -> None:
 def summary(status: ServerStatus) -> str:
     """One line on how a server is doing: what it offers, or why it is not there."""
     if status.state == "connected":
-        return f"{plural(status.tools, 'tool')}"
+        return plural(status.tools, "tool")
+    if status.state == "pending" and not status.error:
+        return "starting"
     return clean_line(status.error or status.state)
 
 

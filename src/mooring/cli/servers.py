@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mooring.cli.output import Output
 from mooring.cli.progress import summary
+from mooring.core.near import nearest
 from mooring.errors import UnknownServer
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
     known = [status.name for status in host.status()]
     for name in names:
         if name not in known:
-            raise UnknownServer(name, get_close_matches(name, known), hint="See `mooring list`.")
+            raise UnknownServer(name, nearest(name, known), hint="See `mooring list`.")
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
 
 
@@ -37,5 +37,5 @@ def settled(host: Host, names: Collection[str]) -> bool:
 def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
     """Say on standard error which of these servers are absent from the result, and why."""
     for status in host.status():
-        if status.name in names and status.state != "connected":
-            out.warning(f"{status.name} is not in this list: {summary(status)}")
+        if status.name in names and status.state not in ("connected", "disabled"):
+            out.warning(f"{status.name} is missing: {summary(status)}")

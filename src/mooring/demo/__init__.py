@@ -13,10 +13,10 @@ __all__ = ["command", "weather"]
 _SERVERS = Path(__file__).parent / "servers"
 
 
-def command(server: str) -> list[str]:
+def command(server: str) -> tuple[str, ...]:
     """How to start a bundled server: `notes`, `clock`, `silent` or `broken`; for `weather`, see there."""
     # Without site-packages an interpreter starts twice as fast, and these need none.
-    return [sys.executable, "-S", str(_SERVERS / f"{server}.py")]
+    return sys.executable, "-S", str(_SERVERS / f"{server}.py")
 
 
 @contextmanager

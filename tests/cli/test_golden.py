@@ -1,0 +1,174 @@
+"""What each command shows on a terminal and in a pipe, to the letter. JSON is in test_json.py."""
+
+import re
+
+import pytest
+from inline_snapshot import snapshot
+
+
+def same_time(text: str) -> str:
+    """The text with durations made equal."""
+    return re.sub(r" *\d+\.\d ms", "  N ms", text)
+
+
+def test_list_on_a_terminal(terminal, fleet) -> None:
+    shown = terminal("--config", fleet, "list")
+    assert shown.code == 0
+    assert shown.text == snapshot("""\
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
+✗ broken  failed     stdio
+    the server exited with code 1
+    its last words on stderr:
+    broken: cannot read /etc/broken.conf: no such file
+✓ clock   connected  stdio      2026-07-28      2
+✓ notes   connected  stdio      2025-11-25      3
+- spare   disabled   stdio
+""")
+
+
+def test_list_on_a_terminal_of_40_columns(terminal, fleet) -> None:
+    assert terminal("--config", fleet, "list", columns=40).text == snapshot("""\
+  NAME    STATE      TRANSPORT  TOOLS
+✗ broken  failed     stdio
+    the server exited with code 1
+    its last words on stderr:
+    broken: cannot read
+    /etc/broken.conf: no such file
+✓ clock   connected  stdio          2
+✓ notes   connected  stdio          3
+- spare   disabled   stdio
+""")
+
+
+def test_list_in_a_pipe(piped, fleet) -> None:
+    done = piped("--config", fleet, "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == snapshot("""\
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
+✗ broken  failed     stdio
+    the server exited with code 1
+    its last words on stderr:
+    broken: cannot read /etc/broken.conf: no such file
+✓ clock   connected  stdio      2026-07-28      2
+✓ notes   connected  stdio      2025-11-25      3
+- spare   disabled   stdio
+""")
+
+
+def test_tools_on_a_terminal(terminal, fleet) -> None:
+    shown = terminal("--config", fleet, "tools")
+    assert shown.code == 0
+    assert shown.text == snapshot("""\
+warning: broken is missing: the server exited with code 1 its last words on
+stderr: broken: cannot read /etc/broken.conf: no such file
+clock
+  mcp_clock_convert     The same moment in another zone.
+  mcp_clock_now         The current time, and which process tells it.
+notes
+  mcp_notes_list_notes  The titles of all notes.
+  mcp_notes_read_note   Read one note.
+  mcp_notes_write_note  Write a note, or replace it.
+""")
+
+
+def test_tools_on_a_terminal_of_40_columns(terminal, fleet) -> None:
+    assert terminal("--config", fleet, "tools", "--quiet", columns=40).text == snapshot("""\
+clock
+  mcp_clock_convert
+    The same moment in another zone.
+  mcp_clock_now
+    The current time, and which process
+    tells it.
+notes
+  mcp_notes_list_notes
+    The titles of all notes.
+  mcp_notes_read_note
+    Read one note.
+  mcp_notes_write_note
+    Write a note, or replace it.
+""")
+
+
+def test_tools_in_a_pipe_are_lines_of_name_server_and_description(piped, fleet) -> None:
+    done = piped("tools", "--config", fleet)
+    assert done.stdout == snapshot("""\
+mcp_clock_convert	clock	The same moment in another zone.
+mcp_clock_now	clock	The current time, and which process tells it.
+mcp_notes_list_notes	notes	The titles of all notes.
+mcp_notes_read_note	notes	Read one note.
+mcp_notes_write_note	notes	Write a note, or replace it.
+""")
+    assert done.stderr == snapshot('warning: broken is missing: the server exited with code 1 its last words on stderr: broken: cannot read /etc/broken.conf: no such file\n')
+
+
+@pytest.mark.parametrize(
+    ("style", "names"),
+    [
+        ("mcp", ["mcp_clock_convert", "mcp_clock_now"]),
+        ("double", ["mcp__clock__convert", "mcp__clock__now"]),
+        ("server", ["clock_convert", "clock_now"]),
+        ("raw", ["convert", "now"]),
+    ],
+)
+def test_tools_of_one_server_in_each_style(piped, fleet, style: str, names: list[str]) -> None:
+    done = piped("tools", "--server", "clock", "--style", style, "--config", fleet)
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == names
+    assert done.stderr == ""
+
+
+def test_groups_on_a_terminal(terminal, fleet) -> None:
+    assert terminal("groups", "--config", fleet, "--quiet").text == snapshot("""\
+GROUP      TOOLS  DESCRIPTION
+mcp:clock      2  The tools of MCP server `clock`.
+mcp:notes      3  The tools of MCP server `notes`.
+""")
+
+
+def test_groups_in_a_pipe(piped, fleet) -> None:
+    assert piped("groups", "--config", fleet, "--quiet").stdout == snapshot("""\
+GROUP      TOOLS  DESCRIPTION
+mcp:clock      2  The tools of MCP server `clock`.
+mcp:notes      3  The tools of MCP server `notes`.
+""")
+
+
+def test_call_on_a_terminal(terminal, fleet) -> None:
+    shown = terminal("call", "mcp_notes_read_note", "title=welcome", "--config", fleet)
+    assert shown.code == 0
+    assert shown.text == snapshot('A mooring holds many boats.\n')
+
+
+def test_call_in_a_pipe(piped, fleet) -> None:
+    done = piped(
+        "call", "mcp_clock_convert", "time=2026-01-01T00:00:00+00:00", "offset_hours=2", "--config", fleet
+    )
+    assert (done.returncode, done.stdout, done.stderr) == snapshot((0, '2026-01-01T02:00:00+02:00\n', ''))
+
+
+def test_ping_on_a_terminal(terminal, fleet) -> None:
+    shown = terminal("ping", "--config", fleet)
+    assert shown.code == 1
+    assert same_time(shown.text) == snapshot("""\
+✗ broken    down
+    the server exited with code 1
+    its last words on stderr:
+    broken: cannot read /etc/broken.conf: no such file
+✓ clock  N ms
+✓ notes  N ms
+""")
+
+
+def test_ping_in_a_pipe(piped, fleet) -> None:
+    done = piped("ping", "notes", "clock", "--config", fleet)
+    assert (done.returncode, same_time(done.stdout), done.stderr) == snapshot((0, """\
+✓ clock  N ms
+✓ notes  N ms
+""", ''))
+
+
+def test_colour_appears_on_a_terminal_and_nowhere_else(terminal, piped, fleet) -> None:
+    words = ["--config", fleet, "list"]
+    assert "\x1b[32m" in terminal(*words).raw
+    assert "\x1b[3" not in terminal(*words, NO_COLOR="1").raw
+    assert "\x1b" not in terminal(*words, TERM="dumb").raw
+    assert "\x1b" not in piped(*words).stdout
