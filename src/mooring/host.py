@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from mooring.config import default_lookup, load, resolve
-from mooring.core.catalog import Catalog, Filter, diff, merge
+from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, ServerConfig, Style, Target
 from mooring.core.events import CatalogChanged, Event, ServerRemoved
 from mooring.core.names import may_belong
@@ -63,6 +63,7 @@ class Host:
     ) -> None:
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style = style or self.config.style
+        self._connections: dict[str, Connection] = {}
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._providers: dict[str, Provider] = {}
         for provider in (self._local, *providers):
@@ -70,7 +71,6 @@ class Host:
             self._providers[provider.name] = provider
         self._get_secret = get_secret
         self._on_tools_changed = on_tools_changed
-        self._connections: dict[str, Connection] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
         self._stale = False
@@ -192,9 +192,7 @@ class Host:
         on_progress: Progress | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
-        return await self._shared.call(
-            name, arguments, timeout=timeout, check=check, on_progress=on_progress
-        )
+        return await self._shared.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
         """Seconds that a round trip to `server` takes.
@@ -230,7 +228,10 @@ class Host:
         chosen: Sequence[Provider] = (
             [self.provider(name) for name in servers]
             if servers
-            else [*(c for c in self._connections.values() if c.state != "disabled"), *self._providers.values()]
+            else [
+                *(c for c in self._connections.values() if c.state != "disabled"),
+                *self._providers.values(),
+            ]
         )
         reports: dict[str, RefreshReport] = {}
 
@@ -336,9 +337,7 @@ class Host:
         )
 
     def _target(self, server: ServerConfig) -> Target:
-        base = Path(server.file).parent if server.file else Path.cwd()
-        lookup = default_lookup(os.environ, self._get_secret, base_dir=base, scope=server.scope)
-        return resolve(server, lookup)
+        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
 
     def _connection_of(self, name: str) -> Connection:
         try:
@@ -371,9 +370,13 @@ class Host:
             },
             static=static,
             description_prefix=self.config.description_prefix,
+            previous=old,
         )
-        change = diff(old, self._catalog)
-        if change.added or change.removed or change.changed:
+        if change := diff(old, self._catalog):
+            self._announce(change)
+
+    def _announce(self, change: Diff) -> None:
+        if self._streams:  # the revision costs a hash of everything
             self.emit(
                 CatalogChanged(
                     revision=self._catalog.revision,
@@ -382,11 +385,11 @@ class Host:
                     changed=change.changed,
                 )
             )
-            if self._on_tools_changed is not None:
-                try:
-                    self._on_tools_changed()
-                except Exception:
-                    log.exception("on_tools_changed failed")
+        if self._on_tools_changed is not None:
+            try:
+                self._on_tools_changed()
+            except Exception:
+                log.exception("on_tools_changed failed")
 
     async def _start_provider(self, provider: Provider) -> None:
         try:

@@ -85,7 +85,9 @@ class LocalTools:
         for function in functions:
             self.add(function)
 
-    def add(self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> None:
+    def add(
+        self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+    ) -> None:
         """Offer one more function.
 
         Raises:
@@ -97,7 +99,7 @@ class LocalTools:
         if not label or label in self._tools:
             raise ConfigError(f"a tool needs a name of its own, and {label!r} is empty or taken")
         try:
-            adapter: TypeAdapter[Any] = TypeAdapter(function)
+            adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
             schema = adapter.json_schema()
         except PydanticUserError as problem:
             raise ConfigError(f"the signature of {label!r} has no JSON Schema: {problem.message}") from None
@@ -196,8 +198,10 @@ def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
     if isinstance(value, str):
         return None, value
     try:
-        data = to_jsonable_python(value)
+        data: Any = to_jsonable_python(value)
     except ValueError as problem:
-        raise CallError(f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool) from None
-    structured = data if isinstance(data, dict) else {"result": data}
+        raise CallError(
+            f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool
+        ) from None
+    structured: dict[str, Any] = data if isinstance(data, dict) else {"result": data}
     return structured, json.dumps(data, ensure_ascii=False)

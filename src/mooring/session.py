@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import UUID
 
 from mooring.core.catalog import Catalog
@@ -92,36 +92,51 @@ class Session:
             return self._shore.catalog.route(name)
 
     async def _run(
-        self, tool: Tool, arguments: Mapping[str, Any] | None, timeout: float | None, on_progress: Progress | None
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        timeout: float | None,
+        on_progress: Progress | None,
     ) -> Result:
-        given = EMPTY if arguments is None else arguments
-        about = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
         started = time.monotonic()
-        self._shore.emit(CallStarted(**about))
-        result: Result | None = None
-        problem: BaseException | None = None
+        self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
+        error, failed = None, True
         try:
-            if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
-            result = await self._shore.provider(tool.server).call(
-                tool.remote_name, given, timeout=timeout, on_progress=on_progress
-            )
-        except (TypeError, ValueError) as unfit:
-            problem = _unfit(tool, f"the arguments are not JSON: {unfit}")
-            raise problem from None
-        except BaseException as error:
-            problem = error
+            result = await self._send(tool, arguments, timeout, on_progress)
+            failed = result.is_error
+            return result
+        except BaseException as problem:
+            error = type(problem).__name__
             raise
         finally:
             self._shore.emit(
                 CallFinished(
-                    **about,
+                    server=tool.server,
+                    tool=tool.remote_name,
+                    session=self.id,
                     duration=time.monotonic() - started,
-                    is_error=result is None or result.is_error,
-                    error=type(problem).__name__ if problem else None,
+                    is_error=failed,
+                    error=error,
                 )
             )
-        return result
+
+    async def _send(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        timeout: float | None,
+        on_progress: Progress | None,
+    ) -> Result:
+        given: object = EMPTY if arguments is None else arguments
+        if not isinstance(given, Mapping):
+            raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
+        provider = self._shore.provider(tool.server)
+        try:
+            return await provider.call(
+                tool.remote_name, cast("Mapping[str, Any]", given), timeout=timeout, on_progress=on_progress
+            )
+        except (TypeError, ValueError) as unfit:
+            raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
 
 
 def _unfit(tool: Tool, problem: str) -> CallError:

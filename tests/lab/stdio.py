@@ -14,7 +14,9 @@ SCRIPT = Path(__file__).with_name("server.py")
 COMMAND = (sys.executable, "-I", "-S", str(SCRIPT))
 
 
-def lab_server(name: str = "lab", /, *, settings: dict[str, Any] | None = None, **script: Any) -> ServerConfig:
+def lab_server(
+    name: str = "lab", /, *, settings: dict[str, Any] | None = None, **script: Any
+) -> ServerConfig:
     """A server that follows `script`; `settings` go into its configuration."""
     return ServerConfig(
         name=name, command=COMMAND[0], args=(*COMMAND[1:], json.dumps(script)), **(settings or {})

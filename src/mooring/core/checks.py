@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -15,11 +14,13 @@ from mooring.core.durations import kind
 from mooring.core.expand import expand, references
 
 __all__ = [
-    "auth_of",
+    "check_auth",
     "check_command",
+    "check_header",
     "check_headers",
     "check_name",
     "check_url",
+    "check_url_text",
     "list_of_text",
     "map_of_text",
     "reference_names",
@@ -72,11 +73,16 @@ def check_command(command: str, *, has_args: bool) -> None:
         )
 
 
-def check_url(url: str) -> str:
-    """`url` itself, when it is one we can reach; references in it stand for any text."""
+def check_url_text(url: str) -> str:
+    """`url` itself, when it can be one we reach; references in it stand for any text."""
     text = expand(url, lambda _: "1")
     if url.startswith("${") and references(url):
         text = "http://" + text  # the scheme comes with the reference and is checked when connecting
+    check_url(text)
+    return url
+
+
+def check_url(text: str) -> None:
     if not re.match(r"https?://", text, re.IGNORECASE):
         raise ValueError("must start with http:// or https://")
     if re.search(r"[\s\x00-\x1f\x7f]", text):
@@ -94,7 +100,6 @@ def check_url(url: str) -> str:
         )
     if not host:
         raise ValueError("names no host; write it as https://host/path")
-    return url
 
 
 def check_header(name: str, value: str) -> None:
@@ -117,12 +122,9 @@ def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     return headers
 
 
-def auth_of(value: object) -> object:
-    """`value` itself when it is text, or a read-only view of it when it is a mapping."""
-    if isinstance(value, Mapping):
-        return MappingProxyType(dict(cast("Mapping[str, Any]", value)))
-    if value is None or isinstance(value, str):
-        return value
+def check_auth(value: object) -> object:
+    if value is None or isinstance(value, str | Mapping):
+        return cast("object", value)
     raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
 
 

@@ -62,6 +62,10 @@ def _as_dict(data: object) -> dict[str, Any]:
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
 
 
+def _read_only(value: Mapping[str, Any] | str | None) -> Mapping[str, Any] | str | None:
+    return MappingProxyType(dict(value)) if isinstance(value, Mapping) else value
+
+
 def _plain(value: object) -> object:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
 
@@ -130,7 +134,7 @@ class ServerConfig(_Model):
     args: Texts = ()
     env: TextMap = Field(default_factory=_nothing)
     cwd: str | None = None
-    url: Annotated[str, AfterValidator(checks.check_url)] | None = None
+    url: Annotated[str, AfterValidator(checks.check_url_text)] | None = None
     headers: Annotated[TextMap, AfterValidator(checks.check_headers)] = Field(default_factory=_nothing)
     disabled: bool = False
     start: Literal["background", "lazy", "eager"] = "background"
@@ -153,7 +157,10 @@ class ServerConfig(_Model):
     approve: Texts = ()
     """Globs of tools that need a yes."""
     auth: Annotated[
-        Mapping[str, Any] | str | None, BeforeValidator(checks.auth_of), PlainSerializer(_plain)
+        Mapping[str, Any] | str | None,
+        BeforeValidator(checks.check_auth),
+        AfterValidator(_read_only),
+        PlainSerializer(_plain),
     ] = None
     """Kept as written for the code that signs in."""
     description: str | None = None

@@ -57,7 +57,7 @@ class MissingReferenceError(ConfigError):
 
     def __init__(self, missing: tuple[Reference, ...]) -> None:
         names = ", ".join(str(reference) for reference in missing)
-        super().__init__(f"no value for {names}; set it, or give a default as in ${{NAME:-default}}")
+        super().__init__(f"no value for {names}; provide it, or give a default as in ${{NAME:-default}}")
         self.references = missing
 
 
@@ -71,7 +71,7 @@ class _Unknown:
 # The body ends at the first brace: references do not nest.
 _TOKEN = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _ENV = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_OTHER = re.compile(r"(file|keyring|cmd):(.+)", re.DOTALL)
+_OTHER = re.compile(r"(file|keyring|cmd):\s*(\S.*)", re.DOTALL)
 
 
 def expand(text: str, lookup: Lookup) -> str:

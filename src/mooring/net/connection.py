@@ -33,9 +33,7 @@ STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""
 FALLBACK = (400, 404, 405, 415)
 """Statuses that mean "no Streamable HTTP here", so that old SSE is worth a try."""
-LIST_CHANGED = {
-    f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")
-}
+LIST_CHANGED = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
 _ALLOWED: Mapping[State, tuple[State, ...]] = {
     "disabled": (),
     "pending": ("connected", "failed", "needs-auth", "pending"),
@@ -362,7 +360,7 @@ class Connection:
         async with open_channel(kind, self.config, target, self._pool) as channel:
             try:
                 peer = await negotiate(
-                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities=EMPTY
+                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
                 )
                 live = Live(channel, peer)
                 self._clock.deadline = anyio.current_time() + self.config.list_timeout

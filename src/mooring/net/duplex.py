@@ -77,7 +77,9 @@ class DuplexChannel(Channel):
     ) -> dict[str, Any]:
         if self.death is not None:
             raise closed(self.death, "not sent")
-        wire_id, key, body = self.prepare(method, params, request_id, idle is not None or on_progress is not None)
+        wire_id, key, body = self.prepare(
+            method, params, request_id, idle is not None or on_progress is not None
+        )
         waiter = self.waiting[key] = Waiter(timeout, idle, on_progress)
         abandoned = True
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urljoin
@@ -37,14 +37,12 @@ class Endpoint:
         """
         if origin(url) != origin(self.url):
             raise _elsewhere(url, None)
-        return Endpoint(
-            self._server, url, headers=self._headers, pool=self._pool, max_message=self._max
-        )
+        return Endpoint(self._server, url, headers=self._headers, pool=self._pool, max_message=self._max)
 
     @asynccontextmanager
     async def open(
         self, method: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
         """The response, its headers read.
 
         Raises:

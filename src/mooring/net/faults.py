@@ -4,10 +4,18 @@ system become errors that people and models read."""
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from mooring.errors import AuthNeeded, CallError, CallTimeout, ConfigError, ConnectError, ConnectionLost
-from mooring.errors import MooringError, ServerError
+from mooring.errors import (
+    AuthNeeded,
+    CallError,
+    CallTimeout,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    MooringError,
+    ServerError,
+)
 from mooring.net.negotiate import Incompatible
 from mooring.net.open import CannotStart
 from mooring.net.rpc import WireError
@@ -25,7 +33,7 @@ class Permanent(ConnectError):
 def leaf(problem: BaseException) -> BaseException:
     """The first real exception inside nested groups."""
     while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
+        problem = cast("BaseExceptionGroup[BaseException]", problem).exceptions[0]
     return problem
 
 
@@ -66,9 +74,7 @@ def call_error(
             outcome="unknown",
         )
     if fault.kind in ("closed", "refused", "session"):
-        doubt = (
-            "it may or may not have taken effect" if fault.outcome == "unknown" else "it was not sent"
-        )
+        doubt = "it may or may not have taken effect" if fault.outcome == "unknown" else "it was not sent"
         return ConnectionLost(
             f"the call of {tool!r} failed, {doubt}: {server!r} is not reachable: {words or fault}",
             server=server,

@@ -96,7 +96,9 @@ class HttpChannel(Channel):
     ) -> dict[str, Any]:
         if self.death is not None:
             raise closed(self.death, "not sent")
-        wire_id, key, body = self.prepare(method, params, request_id, idle is not None or on_progress is not None)
+        wire_id, key, body = self.prepare(
+            method, params, request_id, idle is not None or on_progress is not None
+        )
         clock = self.waiting[key] = _Clock(timeout, idle, on_progress)
         abandoned = True
         try:

@@ -34,7 +34,9 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
     warnings: list[str] = []
     failed: list[WireError] = []
 
-    async def optional(method: str, key: str, make: Callable[[str, Mapping[str, Any]], T], into: list[T]) -> None:
+    async def optional(
+        method: str, key: str, make: Callable[[str, Mapping[str, Any]], T], into: list[T]
+    ) -> None:
         try:
             await _pages(server, method, key, make, ask, into, warnings)
         except WireError as fault:

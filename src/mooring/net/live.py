@@ -42,7 +42,11 @@ class Live:
         headers: Mapping[str, str] | None = None
         if self.peer.era == "modern" and self.channel.kind == "http":
             headers = {**self.peer.headers, **request_headers(method, params)}
-            if self.header_maps and method == "tools/call" and (found := self.header_maps.get(params["name"])):
+            if (
+                self.header_maps
+                and method == "tools/call"
+                and (found := self.header_maps.get(params["name"]))
+            ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
         return await self.channel.request(
             method, params, timeout=timeout, idle=idle, on_progress=on_progress, headers=headers

@@ -93,9 +93,7 @@ async def _either(probe: asyncio.Future[Peer], channel: Channel, capabilities: M
             await shake
 
 
-async def _after_refused_probe(
-    fault: WireError, channel: Channel, capabilities: Mapping[str, Any]
-) -> Peer:
+async def _after_refused_probe(fault: WireError, channel: Channel, capabilities: Mapping[str, Any]) -> Peer:
     if fault.kind in ("closed", "refused", "auth", "timeout", "too-large"):
         raise fault
     if fault.kind == "status" and (fault.status in (403, 429) or (fault.status or 0) >= 500):
@@ -167,7 +165,11 @@ def _instructions(raw: Mapping[str, Any]) -> str | None:
 
 def _supported(data: Any) -> list[str]:
     versions = cast("dict[str, Any]", data).get("supported") if isinstance(data, dict) else None
-    return [v for v in cast("list[Any]", versions or []) if isinstance(v, str)] if isinstance(versions, list) else []
+    return (
+        [v for v in cast("list[Any]", versions or []) if isinstance(v, str)]
+        if isinstance(versions, list)
+        else []
+    )
 
 
 def _no_common(theirs: list[str]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -36,7 +36,7 @@ def wires(config: ServerConfig) -> tuple[Wire, ...]:
 @asynccontextmanager
 async def open_channel(
     wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
-) -> AsyncIterator[Channel]:
+) -> AsyncGenerator[Channel]:
     """An open channel, its pump running; closed within the server's grace on the way out.
 
     Raises:
@@ -75,7 +75,7 @@ async def _spawn(config: ServerConfig, target: Target) -> Child:
     try:
         return await Child.spawn(config.name, argv, env=env, cwd=target.cwd)
     except FileNotFoundError:
-        if target.cwd is not None and not Path(target.cwd).is_dir():
+        if target.cwd is not None and not os.path.isdir(target.cwd):
             raise CannotStart(f"its working directory {target.cwd!r} does not exist") from None
         raise CannotStart(
             f"the command {argv[0]!r} was not found; install it, or write its full path"

@@ -73,9 +73,11 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr_tail(self) -> tuple[str, ...]:
-        return (*self._stderr, self._stderr_rest[:STDERR_LINE].decode("utf-8", "replace")) if (
-            self._stderr_rest
-        ) else tuple(self._stderr)
+        return (
+            (*self._stderr, self._stderr_rest[:STDERR_LINE].decode("utf-8", "replace"))
+            if (self._stderr_rest)
+            else tuple(self._stderr)
+        )
 
     def listen(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Hand over what the child has said so far, and from now on at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
@@ -304,11 +304,11 @@ class Channel:
             self.dropped += 1
             return
         if "id" in message:
-            self._take_request(answer_id(message["id"]), method, params)
+            self._take_request(answer_id(message["id"]), method, cast("dict[str, Any] | None", params))
         else:
             self._take_notice(method, cast("dict[str, Any]", params or {}))
 
-    def spawn(self, work: Callable[..., Awaitable[Any]], *args: object) -> None:
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Start `work` beside everything else; nothing happens once the wire is gone."""
         if self._tasks is not None:
             self._tasks.start_soon(work, *args)
@@ -383,7 +383,9 @@ def _as_error(error: Exception) -> dict[str, Any]:
     return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
 
 
-def _intercepted(intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]) -> bool:
+def _intercepted(
+    intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]
+) -> bool:
     try:
         return intercept(method, params)
     except Exception:

@@ -78,8 +78,6 @@ class SseParser:
     def _finish(self) -> SseEvent | None:
         event = None
         if self._data or self._id is not None or self._retry is not None:
-            event = SseEvent(
-                data=b"\n".join(self._data), event=self._event, id=self._id, retry=self._retry
-            )
+            event = SseEvent(data=b"\n".join(self._data), event=self._event, id=self._id, retry=self._retry)
         self._reset()
         return event

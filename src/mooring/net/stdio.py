@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import cast
 
 import anyio
 
@@ -94,7 +95,7 @@ class StdioChannel(DuplexChannel):
             message = decode(line) if line.startswith(b"{") else None
         except ValueError:
             message = None
-        if not self.take(message):
+        if not self.take(cast(object, message)):
             self.dropped += 1
             if len(self.noise) < KEPT_NOISE:
                 self.noise.append(line[:SHOWN].decode("utf-8", "replace"))

@@ -120,7 +120,9 @@ def info(raw: Raw, protocol: str) -> ServerInfo:
     stamp = raw.get("serverInfo")
     if stamp is None:
         meta = raw.get("_meta")
-        stamp = cast("Raw", meta).get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+        stamp = (
+            cast("Raw", meta).get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+        )
     said: Raw = cast("Raw", stamp) if isinstance(stamp, dict) else {}
     return ServerInfo(
         name=_text(said, "name") or None,

@@ -1,0 +1,172 @@
+"""The shapes a configuration file may have, reduced to one: named server entries and host-wide settings.
+
+mcpServers: {name: {…}}            most programs; also a list of entries with `name`
+servers: {name: {…}}               VS Code, and our own
+mcp: {servers: {name: {…}}, …}     settings stand beside `servers`
+config: {servers: [{alias: …}]}    an extension's manifest
+mcp_servers: {name: {…}}           Codex
+context_servers: {name: {…}}       Zed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from mooring.config.fields import canonical
+from mooring.core.checks import shown
+from mooring.core.config import HostConfig
+from mooring.core.durations import kind
+from mooring.core.problems import Problem, did_you_mean
+
+__all__ = ["DEFAULTS", "Shape", "read_shape"]
+
+DEFAULTS = frozenset(
+    (
+        *("start", "isolation", "connect_timeout", "call_timeout", "idle_timeout", "list_timeout"),
+        *("probe_timeout", "shutdown_grace", "max_concurrency", "max_message"),
+    )
+)
+"""Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
+_SETTINGS = frozenset(HostConfig.model_fields) - {"servers", "warnings"} | DEFAULTS
+_SHAPES = (
+    ("mcpServers",),
+    ("servers",),
+    ("mcp", "servers"),
+    ("config", "servers"),
+    ("mcp_servers",),
+    ("context_servers",),
+)
+_TOP = frozenset(path[0] for path in _SHAPES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What one file says, before any of it is validated."""
+
+    servers: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
+    doubtful: set[str] = field(default_factory=set[str])
+    """Settings from the top of another program's file: the name may mean something else there."""
+    problems: list[tuple[str | None, Problem]] = field(default_factory=list[tuple[str | None, Problem]])
+    """Each with the server it concerns."""
+    notes: list[Problem] = field(default_factory=list[Problem])
+
+    def wrong(self, message: str, *, server: str | None = None, place: str | None = None) -> None:
+        self.problems.append((server, Problem(field=place, message=message)))
+
+
+def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
+    """Servers and settings of a file. Keys it does not know are reported in our own files only."""
+    shape = Shape()
+    found = [path for path in _SHAPES if _at(data, path) is not None]
+    for path in found:
+        _servers(shape, ".".join(path), _at(data, path))
+    at_top = own or ("mcpServers",) in found or ("servers",) in found
+    if at_top:
+        _settings(
+            shape, {key: value for key, value in data.items() if key not in _TOP}, own=own, doubtful=not own
+        )
+    elif ("config", "servers") in found and "enabled" in data:
+        _settings(shape, {"enabled": data["enabled"]}, own=own, doubtful=True)
+    for section in ("mcp", "config"):
+        inner = data.get(section)
+        if isinstance(inner, Mapping) and (section == "mcp" or (section, "servers") in found):
+            rest = dict(cast("Mapping[str, Any]", inner))
+            rest.pop("servers", None)
+            _settings(shape, rest, own=own, doubtful=False)
+    if not found and not own and not shape.settings:
+        shape.notes.append(
+            Problem(
+                field=None, message="names no servers: there is none of " + ", ".join(map(".".join, _SHAPES))
+            )
+        )
+    return shape
+
+
+def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    value: object = data
+    for key in path:
+        value = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _servers(shape: Shape, place: str, given: object) -> None:
+    if isinstance(given, Mapping):
+        entries = list(cast("Mapping[str, object]", given).items())
+    elif isinstance(given, list) and all(isinstance(item, Mapping) for item in cast("list[object]", given)):
+        entries = _named(shape, place, cast("list[Mapping[str, Any]]", given))
+    else:
+        shape.wrong(
+            "must be a mapping of names to servers, or a list of servers each with a 'name'"
+            f"; it is {'a list of something else' if isinstance(given, list) else kind(given)}",
+            place=place,
+        )
+        return
+    for name, entry in entries:
+        if name in shape.servers:
+            shape.wrong("stands twice in this file; keep one", server=name)
+        elif isinstance(entry, Mapping):
+            own_names = {"name", "alias"}
+            fields = cast("Mapping[str, Any]", entry)
+            shape.servers[name] = {key: value for key, value in fields.items() if key not in own_names}
+        else:
+            shape.wrong(f"must be a mapping with 'command' or 'url', not {kind(entry)}", server=name)
+
+
+def _named(shape: Shape, place: str, items: list[Mapping[str, Any]]) -> list[tuple[str, object]]:
+    entries: list[tuple[str, object]] = []
+    for position, item in enumerate(items, 1):
+        name = item.get("name") or item.get("alias")
+        if isinstance(name, str):
+            entries.append((name, item))
+        else:
+            shape.wrong(f"entry {position} has no name; add 'name: …'", place=place)
+    return entries
+
+
+def _settings(shape: Shape, given: Mapping[str, Any], *, own: bool, doubtful: bool) -> None:
+    for key, value in given.items():
+        if key == "sampling":
+            _sampling(shape, value)
+            continue
+        try:
+            found = canonical(key, value, known=_SETTINGS, aliases={})
+            if found is not None:
+                name, setting = found
+                if isinstance(setting, Mapping):
+                    setting = _inner(cast("Mapping[str, Any]", setting))
+                shape.settings[name] = setting
+                shape.doubtful.discard(name)
+                if doubtful:
+                    shape.doubtful.add(name)
+            elif own and not key.startswith(("$", "x-", "x_")):
+                near = did_you_mean(key, _SETTINGS | _TOP)
+                hint = f"did you mean {near!r}?" if near else "remove it"
+                shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key)
+        except ValueError as problem:
+            if doubtful:
+                shape.notes.append(Problem(field=key, message=f"{problem}; it is ignored"))
+            else:
+                shape.wrong(str(problem), place=key)
+
+
+def _inner(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of settings with its durations in seconds; unknown keys stay, to be reported."""
+    known = frozenset({"debounce", "ttl"})
+    pairs = (
+        canonical(key, value, known=known, aliases={}) or (key, value)
+        for key, value in section.items()
+        if value is not None
+    )
+    return dict(pairs)
+
+
+def _sampling(shape: Shape, value: object) -> None:
+    enabled = cast("Mapping[str, object]", value).get("enabled") if isinstance(value, Mapping) else value
+    if enabled not in (None, False, "false"):
+        shape.notes.append(
+            Problem(field="sampling", message="is not supported: servers get no access to a model")
+        )

@@ -1,0 +1,206 @@
+"""Finding, reading and merging configuration files into one `HostConfig`.
+
+A file that cannot be parsed is a `ConfigError`: there is nothing to go on with. A wrong entry in a
+readable file is set aside with a warning and the rest loads, unless `strict`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from mooring.config.documents import read_document
+from mooring.config.fields import Entry, server_fields
+from mooring.config.formats import DEFAULTS, read_shape
+from mooring.core.checks import shown
+from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
+from mooring.core.expand import unknown
+from mooring.core.problems import InvalidEntryError, Problem
+from mooring.errors import ConfigError
+
+__all__ = ["FoundFile", "found_files", "load"]
+
+_PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
+_USER_NAMES = ("config.yaml", "config.toml", "config.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    path: Path
+    scope: Scope
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a file of mooring's alone, where an unknown key can only be a mistake."""
+        return self.scope == "user" or self.path.stem == "mooring"
+
+
+def load(
+    paths: Sequence[Path] | None = None,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    user_dir: Path | None = None,
+    strict: bool = False,
+) -> HostConfig:
+    """The configuration from the given files, or else from those that `found_files` finds.
+
+    Raises:
+        ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
+    """
+    merge = _Merge()
+    for found in found_files(paths, cwd=cwd, env=env, user_dir=user_dir):
+        merge.add(found)
+    return merge.result(strict=strict)
+
+
+def found_files(
+    paths: Sequence[Path] | None = None,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    user_dir: Path | None = None,
+) -> tuple[FoundFile, ...]:
+    """The files that `load` reads, in its order: a later one wins.
+
+    Files given in `paths`, else in `MOORING_CONFIG`, are explicit: then nothing else is read.
+    """
+    here = (cwd or Path.cwd()).absolute()
+    named = os.environ if env is None else env
+    explicit = list(paths or ()) or [Path(p) for p in named.get("MOORING_CONFIG", "").split(os.pathsep) if p]
+    if explicit:
+        return tuple(FoundFile(path=here / path.expanduser(), scope="explicit") for path in explicit)
+    home = user_dir or platformdirs.user_config_path("mooring", appauthor=False)
+    user = _first(home, _USER_NAMES)
+    project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in _folders(here))), None)
+    scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
+    return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+
+
+def _first(folder: Path, names: Sequence[str]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _folders(here: Path) -> Iterator[Path]:
+    """`here` and its parents up to the repository root; outside a repository, `here` alone.
+
+    A parent that belongs to no repository may be anybody's, such as /tmp.
+    """
+    folders = [here, *here.parents]
+    root = next((index for index, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    return iter(folders[: root + 1])
+
+
+class _Merge:
+    def __init__(self) -> None:
+        self.entries: dict[str, tuple[Entry, Source]] = {}
+        self.settings: dict[str, tuple[Any, str, bool]] = {}
+        """Each with its file, and whether the name may mean something else there."""
+        self.problems: list[ConfigWarning] = []
+        self.notes: list[ConfigWarning] = []
+
+    def add(self, found: FoundFile) -> None:
+        """Reads one file over what came before it."""
+        file = str(found.path)
+        shape = read_shape(read_document(found.path), own=found.own)
+        for server, problem in shape.problems:
+            self.problems.append(_warning(file, server, problem))
+        for note in shape.notes:
+            self.notes.append(_warning(file, None, note))
+        for name, value in shape.settings.items():
+            self.settings[name] = (value, file, name in shape.doubtful)
+        for name, raw in shape.servers.items():
+            entry = server_fields(raw, own=found.own)
+            self.entries[name] = (entry, Source(file=file, scope=found.scope))
+
+    def result(self, *, strict: bool) -> HostConfig:
+        defaults = self.defaults()
+        servers = [
+            server
+            for name, (entry, source) in self.entries.items()
+            if (server := self.server(name, entry, source, defaults)) is not None
+        ]
+        host = self.host()
+        for name in host.enabled_servers or ():
+            if name not in self.entries:
+                file = self.settings["enabled_servers"][1]
+                message = f"names {shown(name)}, which is not configured"
+                self.notes.append(ConfigWarning(file=file, field="enabled_servers", message=message))
+        if strict and self.problems:
+            raise _all_of(self.problems)
+        return host.model_copy(update={"servers": tuple(servers), "warnings": (*self.problems, *self.notes)})
+
+    def server(
+        self, name: str, entry: Entry, source: Source, defaults: Mapping[str, Any]
+    ) -> ServerConfig | None:
+        """The validated entry; None, with the reasons noted, when it is wrong."""
+        self.notes += (_warning(source.file, name, note) for note in entry.notes)
+        problems, server = tuple(entry.problems), None
+        if not problems:
+            try:
+                server = ServerConfig(**{**defaults, **entry.fields}, name=name, source=source)
+            except InvalidEntryError as error:
+                problems = error.problems
+        for problem in problems:
+            head, dot, tail = (problem.field or "").partition(".")
+            spelled = entry.written.get(head, head) + dot + tail
+            written = Problem(field=spelled or None, message=problem.message)
+            self.problems.append(_warning(source.file, name, written))
+        if server is not None:
+            self.notes += _strange_references(server)
+        return server
+
+    def defaults(self) -> dict[str, Any]:
+        """What the settings say for servers that leave it out, each value checked on its own."""
+        good: dict[str, Any] = {}
+        for name in DEFAULTS & self.settings.keys():
+            value = self.settings.pop(name)
+            try:
+                ServerConfig.model_validate({"name": "any", "command": "any", name: value[0]})
+            except InvalidEntryError as error:
+                self.refuse(error.problems, {name: value})
+            else:
+                good[name] = value[0]
+        return good
+
+    def host(self) -> HostConfig:
+        """The host-wide settings; a wrong one is left at its default."""
+        values = {name: value for name, (value, _, _) in self.settings.items()}
+        try:
+            return HostConfig(**values)
+        except InvalidEntryError as error:
+            self.refuse(error.problems, self.settings)
+            wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
+            return HostConfig(**{name: value for name, value in values.items() if name not in wrong})
+
+    def refuse(self, problems: Sequence[Problem], settings: Mapping[str, tuple[Any, str, bool]]) -> None:
+        for problem in problems:
+            _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
+            (self.notes if doubtful else self.problems).append(_warning(file, None, problem))
+
+
+def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:
+    return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
+
+
+def _strange_references(server: ServerConfig) -> Iterator[ConfigWarning]:
+    for place, text in server.texts():
+        for found in unknown(text):
+            message = (
+                f"{found} is no reference that mooring knows and stays as it is; write $${{ to mean that"
+            )
+            yield ConfigWarning(file=server.file, server=server.name, field=place, message=message)
+
+
+def _all_of(problems: Sequence[ConfigWarning]) -> ConfigError:
+    if len(problems) > 1:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        return ConfigError(f"the configuration has {len(problems)} problems:\n{lines}")
+    only = problems[0]
+    place = str(ConfigWarning(server=only.server, field=only.field, message=""))
+    return ConfigError(only.message, file=only.file, place=place or None)

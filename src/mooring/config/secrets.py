@@ -1,0 +1,165 @@
+"""From references to values, at the moment of connecting.
+
+Everything here may block (files, keyring, programs): call it from a worker thread. No error repeats
+a value: it names server, field and reference.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mooring.core.checks import check_header, check_url, shown
+from mooring.core.config import ServerConfig, Source, Target
+from mooring.core.expand import Lookup, Reference, expand
+from mooring.errors import ConfigError
+
+__all__ = ["GetSecret", "default_lookup", "resolve"]
+
+GetSecret = Callable[[str], str | None]
+"""The application's own store of secrets; None when it has none of that name."""
+
+_FILE_LIMIT = 2**20
+_COMMAND_TIMEOUT = 10.0
+
+
+def resolve(server: ServerConfig, lookup: Lookup) -> Target:
+    """What to run or reach, with every reference filled in.
+
+    Raises:
+        ConfigError: a reference has no value, or a value does not fit where it stands; all are named.
+    """
+    secrets: set[str] = set()
+    values: dict[str, str] = {}
+    problems: list[str] = []
+
+    def remembering(reference: Reference) -> str | None:
+        value = lookup(reference)
+        if value:
+            secrets.add(value)
+        return value
+
+    for place, text in server.texts():
+        try:
+            values[place] = expand(text, remembering)
+            _check(place, values[place])
+        except (ConfigError, ValueError) as error:
+            problem = error.problem if isinstance(error, ConfigError) else str(error)
+            problems.append(f"field {shown(place)}: {problem}")
+    if problems:
+        raise ConfigError("; ".join(problems), file=server.file, place=f"server {shown(server.name)}")
+    return Target(
+        command=values.get("command"),
+        args=tuple(values[f"args[{i}]"] for i in range(len(server.args))),
+        env=MappingProxyType({name: values[f"env.{name}"] for name in server.env}),
+        cwd=_from_file(server.source, values.get("cwd")),
+        url=values.get("url"),
+        headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
+        secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
+    )
+
+
+def default_lookup(
+    env: Mapping[str, str], get_secret: GetSecret | None = None, *, source: Source | None = None
+) -> Lookup:
+    """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
+
+    `source` tells where the entry was written: files are relative to it, and programs are run only
+    for the user's own file, since other files may come with a repository.
+    """
+    written = source or Source()
+
+    def lookup(reference: Reference) -> str | None:
+        match reference.kind:
+            case "env":
+                value = get_secret(reference.name) if get_secret else None
+                return env.get(reference.name) if value is None else value
+            case "file":
+                return _file(reference, written)
+            case "keyring":
+                return _keyring(reference)
+            case "cmd":
+                return _command(reference, written, env)
+
+    return lookup
+
+
+def _check(place: str, value: str) -> None:
+    """A value may hold what no configuration could: a line break, another host."""
+    if "\0" in value:
+        raise ValueError("must not hold a NUL character")
+    if place == "url":
+        check_url(value)
+    elif place.startswith("headers."):
+        check_header(place.removeprefix("headers."), value)
+
+
+def _from_file(source: Source, cwd: str | None) -> str | None:
+    """A relative working directory is relative to the file that names it."""
+    if cwd is None or source.file is None:
+        return cwd
+    return str(Path(source.file).parent / Path(cwd).expanduser())
+
+
+def _file(reference: Reference, source: Source) -> str | None:
+    base = Path(source.file).parent if source.file else Path.cwd()
+    path = base / Path(reference.name).expanduser()
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_FILE_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"{reference} cannot be read: {error.strerror or type(error).__name__}") from None
+    if len(raw) > _FILE_LIMIT:
+        raise ConfigError(f"{reference} is larger than 1 MiB, too large for a secret")
+    return _line(raw, str(reference))
+
+
+def _keyring(reference: Reference) -> str | None:
+    try:
+        keyring: Any = import_module("keyring")  # an extra, and slow to import
+    except ImportError:
+        raise ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'") from None
+    try:
+        return keyring.get_password("mooring", reference.name)
+    except Exception as error:  # backends raise what they like
+        raise ConfigError(f"{reference} cannot be read: {type(error).__name__}") from None
+
+
+def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> str | None:
+    name = str(Reference(kind="cmd", name=reference.name.split()[0] + " …"))
+    if source.scope != "user":
+        raise ConfigError(f"{name} is allowed in the user's own file only; use ${{VAR}} or ${{file:…}} here")
+    try:
+        done = subprocess.run(
+            shlex.split(reference.name),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMMAND_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{name} gave no answer within {_COMMAND_TIMEOUT:g} s") from None
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "a wrong quote"
+        raise ConfigError(f"{name} cannot be run: {reason}") from None
+    if done.returncode != 0:
+        raise ConfigError(f"{name} failed with exit code {done.returncode}")
+    return _line(done.stdout, name)
+
+
+def _line(raw: bytes, name: str) -> str:
+    """The text of a secret, without the line end that editors and programs put after it."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name} is not UTF-8 text") from None
+    return text.removesuffix("\n").removesuffix("\r")
