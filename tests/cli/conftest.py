@@ -1,6 +1,7 @@
 """The real program, in a pipe or on a pseudo-terminal, with the bundled servers as real children."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -8,7 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,7 @@ import pytest
 
 import mooring
 from mooring import demo
-
-Piped = Callable[..., subprocess.CompletedProcess[str]]
+from mooring.cli import main
 
 
 @dataclass(frozen=True)
@@ -46,47 +46,63 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[[Mapping[str, Any]], str]:
-    """Writes a configuration with these servers: a bundled server's name, or an entry of the file."""
+    """Writes a configuration with these servers: entries of the file, where `bundled` names a command."""
 
     def write(servers: Mapping[str, Any]) -> str:
-        entries = {
-            name: bundled(entry) if isinstance(entry, str) else entry for name, entry in servers.items()
-        }
         file = tmp_path / "mcp.json"
-        file.write_text(json.dumps({"mcpServers": entries}))
+        file.write_text(json.dumps({"mcpServers": {name: entry(given) for name, given in servers.items()}}))
         return str(file)
 
     return write
 
 
-def bundled(name: str) -> dict[str, Any]:
-    command, *args = demo.command(name)
-    return {"command": command, "args": args}
+def entry(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    written = {"bundled": given} if isinstance(given, str) else dict(given)
+    if "bundled" in written:
+        command, *args = demo.command(written.pop("bundled"))
+        written |= {"command": command, "args": args}
+    return written
 
 
 @pytest.fixture
 def fleet(config: Callable[[Mapping[str, Any]], str]) -> str:
     """Two good servers, one broken, one disabled."""
-    off = bundled("notes") | {"disabled": True}
+    off = {"bundled": "notes", "disabled": True}
     return config({"notes": "notes", "clock": "clock", "broken": "broken", "spare": off})
 
 
-@pytest.fixture(scope="session")
-def weather() -> Iterator[str]:
-    with demo.weather() as url:
-        yield url
+@dataclass(frozen=True)
+class Outcome:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 @pytest.fixture
-def piped(tmp_path: Path, environment: dict[str, str]) -> Piped:
-    """Runs `mooring` with its output in pipes."""
+def ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Runs `mooring` inside this process, without a terminal: the same code, a second quicker."""
+    monkeypatch.chdir(tmp_path)
 
-    def run(*words: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, stdin: str = "") -> Outcome:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        code = main(words)
+        shown = capsys.readouterr()
+        return Outcome(code, shown.out, shown.err)
+
+    return run
+
+
+@pytest.fixture
+def piped(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `mooring` as a process with its output in pipes."""
+
+    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "mooring", *words],
             cwd=tmp_path,
             env=environment | env,
-            input=stdin,
             capture_output=True,
             text=True,
             timeout=30,

@@ -25,18 +25,18 @@ def echo_server(text: str, *, error: bool = False) -> dict:
     return {"command": sys.executable, "args": ["-S", "-c", code]}
 
 
-def test_arguments_come_from_a_json_document_too(piped, fleet) -> None:
-    done = piped("call", "mcp_notes_read_note", "--args", '{"title": "welcome"}', "--config", fleet)
+def test_arguments_come_from_a_json_document_too(ran, fleet) -> None:
+    done = ran("call", "mcp_notes_read_note", "--args", '{"title": "welcome"}', "--config", fleet)
     assert done.stdout == "A mooring holds many boats.\n"
 
 
-def test_arguments_come_from_standard_input_too(piped, fleet) -> None:
+def test_arguments_come_from_standard_input_too(ran, fleet) -> None:
     words = ["call", "mcp_notes_read_note", "--args", "-", "--config", fleet]
-    assert piped(*words, stdin='{"title": "welcome"}').stdout == "A mooring holds many boats.\n"
+    assert ran(*words, stdin='{"title": "welcome"}').stdout == "A mooring holds many boats.\n"
 
 
-def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(piped, fleet) -> None:
-    done = piped("call", "mcp_notes_read_note", "title=none", "--config", fleet)
+def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(ran, fleet) -> None:
+    done = ran("call", "mcp_notes_read_note", "title=none", "--config", fleet)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: read_note: there is no note 'none'; there are: welcome\n"
 
@@ -51,25 +51,31 @@ def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(piped, fleet) -> N
         (["mcp_clock_now", "--args", "[]"], "--args wants a JSON object"),
     ],
 )
-def test_a_mistake_is_exit_code_2_and_says_what_is_valid(
-    piped, fleet, words: list[str], message: str
-) -> None:
-    done = piped("call", *words, "--config", fleet)
+def test_a_mistake_is_exit_code_2_and_says_what_is_valid(ran, fleet, words: list[str], message: str) -> None:
+    done = ran("call", *words, "--config", fleet)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
 
 
-def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(piped, fleet) -> None:
-    done = piped("call", "mcp_broken_fix", "--config", fleet)
+def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, fleet) -> None:
+    done = ran("call", "mcp_broken_fix", "--config", fleet)
     assert done.returncode == 2
     assert "broken is missing: " in done.stderr
     assert "cannot read /etc/broken.conf" in done.stderr
 
 
-def test_a_server_that_hangs_is_not_waited_for(piped, config) -> None:
+def test_a_server_that_hangs_is_not_waited_for(ran, config) -> None:
     file = config({"clock": "clock", "silent": "silent"})
-    assert piped("call", "mcp_clock_now", "--config", file).returncode == 0
-    assert piped("call", "mcp_clock_later", "--config", file).returncode == 2
+    assert ran("call", "mcp_clock_now", "--config", file).returncode == 0
+    assert ran("call", "mcp_clock_later", "--config", file).returncode == 2
+
+
+def test_a_lazy_server_is_started_for_the_call(ran, config) -> None:
+    file = config({"clock": {"bundled": "clock", "start": "lazy"}})
+    assert ran("call", "mcp_clock_now", "--config", file).returncode == 0
+    assert ran("ping", "--config", file).returncode == 0
+    assert ran("tools", "--config", file).stdout.startswith("mcp_clock_convert\t")
+    assert json.loads(ran("list", "--json", "--config", file).stdout)["servers"][0]["state"] == "pending"
 
 
 def test_text_of_a_server_is_cleaned_for_a_terminal(terminal, config) -> None:
@@ -95,12 +101,12 @@ def test_an_error_text_of_a_server_is_cleaned(terminal, config) -> None:
     assert r"\x1b[2Jgone\u202e\x07" in shown.text
 
 
-def test_text_of_a_server_reaches_a_pipe_unchanged(piped, config) -> None:
-    done = piped("call", "mcp_echo_say", "--config", config({"echo": echo_server(NASTY)}))
+def test_text_of_a_server_reaches_a_pipe_unchanged(ran, config) -> None:
+    done = ran("call", "mcp_echo_say", "--config", config({"echo": echo_server(NASTY)}))
     assert done.stdout == f"{NASTY}\n"
 
 
-def test_json_holds_the_text_of_a_server_unchanged(piped, config) -> None:
-    done = piped("call", "mcp_echo_say", "--json", "--config", config({"echo": echo_server(NASTY)}))
+def test_json_holds_the_text_of_a_server_unchanged(ran, config) -> None:
+    done = ran("call", "mcp_echo_say", "--json", "--config", config({"echo": echo_server(NASTY)}))
     assert json.loads(done.stdout)["text"] == NASTY
     assert "\u202e" not in done.stdout

@@ -108,7 +108,7 @@ def same_session(process: psutil.Process, leader: int) -> bool:
         return False
 
 
-def test_a_wait_has_an_end(piped, config) -> None:
-    done = piped("list", "--timeout", "0.3", "--config", config({"silent": "silent"}))
+def test_a_wait_has_an_end(ran, config) -> None:
+    done = ran("list", "--timeout", "0.3", "--config", config({"silent": "silent"}))
     assert done.returncode == 0
     assert "pending" in done.stdout

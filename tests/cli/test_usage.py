@@ -8,32 +8,28 @@ import mooring
 from mooring.cli.app import COMMANDS, main
 
 
-def test_no_command_shows_what_there_is(piped) -> None:
-    done = piped()
+def test_no_command_shows_what_there_is(ran) -> None:
+    done = ran()
     assert done.returncode == 0
     assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
-def test_each_command_has_help_with_an_example_within_80_columns(piped, command: str) -> None:
-    done = piped(command, "--help")
+def test_each_command_has_help_with_an_example_within_80_columns(ran, command: str) -> None:
+    done = ran(command, "--help")
     assert done.returncode == 0
     assert f"usage: mooring {command}" in done.stdout
     assert f"examples:\n  mooring {command}" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_help_is_found_wherever_it_stands(piped) -> None:
-    assert (
-        piped("--help", "tools").stdout
-        == piped("tools", "-h").stdout
-        == piped("--json", "tools", "-h").stdout
-    )
+def test_help_is_found_wherever_it_stands(ran) -> None:
+    assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--json", "tools", "-h").stdout
 
 
-def test_the_version(piped) -> None:
-    assert piped("--version").stdout == f"mooring {mooring.__version__}\n"
-    assert json.loads(piped("--version", "--json").stdout) == {"version": mooring.__version__}
+def test_the_version(ran) -> None:
+    assert ran("--version").stdout == f"mooring {mooring.__version__}\n"
+    assert json.loads(ran("--version", "--json").stdout) == {"version": mooring.__version__}
 
 
 @pytest.mark.parametrize(
@@ -50,8 +46,8 @@ def test_the_version(piped) -> None:
         (["tools", "--style", "loud"], "invalid choice: 'loud'"),
     ],
 )
-def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(piped, words: list[str], message: str) -> None:
-    done = piped(*words)
+def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:
+    done = ran(*words)
     assert done.returncode == 2
     assert done.stdout == ""
     assert message in done.stderr
@@ -61,21 +57,21 @@ def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(piped, words: list
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", '{"mcpServers": 7}', '{"mcpServers": {"a": {"command": "x",}, "a": }}'],
+    ["{", "[]", '{"mcpServers": 7}', '{"mcpServers": {"a": {"command": 7}}}', '{"mcpServers": {"a": }}'],
 )
 def test_a_configuration_that_cannot_be_read_is_exit_code_2_and_names_the_file(
-    piped, tmp_path, text: str
+    ran, tmp_path, text: str
 ) -> None:
     (tmp_path / "bad.json").write_text(text)
-    done = piped("list", "--config", "bad.json")
+    done = ran("list", "--config", "bad.json")
     assert done.returncode == 2
     assert done.stdout == ""
     assert "bad.json" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_configuration_that_is_not_there_is_exit_code_2_and_names_the_file(piped) -> None:
-    done = piped("--config", "none.json", "tools", "--json")
+def test_a_configuration_that_is_not_there_is_exit_code_2_and_names_the_file(ran) -> None:
+    done = ran("--config", "none.json", "tools", "--json")
     assert done.returncode == 2
     assert done.stdout == ""
     assert "none.json" in done.stderr

@@ -77,20 +77,15 @@ def _read_stdin(options: Options) -> str:
 
 async def _find(host: Host, name: str, options: Options, out: Output, style: Style) -> Tool:
     """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
-    from mooring.cli.hosting import settle
-    from mooring.cli.servers import report_missing, settled
+    from mooring.cli.hosting import watch
+    from mooring.cli.servers import report_missing
     from mooring.core.names import may_belong
 
-    suspects = [status.name for status in host.status() if may_belong(name, status.name, style)]
-
-    def decided() -> bool:
-        return name in host.catalog.tools or settled(host, suspects)
-
-    await settle(host, out, timeout=options.timeout, enough=decided)
+    await watch(host, out, lambda: host.arrival(name, options.timeout), timeout=options.timeout)
     tools = host.catalog.tools
     if name in tools:
         return tools[name]
-    report_missing(host, out, suspects)
+    report_missing(host, out, [s.name for s in host.status() if may_belong(name, s.name, style)])
     raise UnknownTool(name, nearest(name, tools), hint="`mooring tools` lists what there is.")
 
 

@@ -28,21 +28,19 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, settle
-    from mooring.cli.servers import report_missing, require_servers
+    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.servers import report_missing, require_servers, settle
 
     async with open_host(options, out) as host:
-        await settle(host, out, timeout=options.timeout)
+        servers = require_servers(host, [])
+        await watch(host, out, lambda: settle(host, servers), timeout=options.timeout)
         groups = host.catalog.groups
-        report_missing(host, out, require_servers(host, []))
+        report_missing(host, out, servers)
     if options.json:
         out.document([_document(group) for group in groups])
-    elif groups:
+    else:
         rows = [[clean_line(g.id), str(len(g.members)), clean_line(g.description)] for g in groups]
-        for name, count, text in table(
-            [["GROUP", "TOOLS", "DESCRIPTION"], *rows], width=out.width, right=[1]
-        ):
-            out.line(f"{out.paint(name, 'cyan')}{GAP}{count}{GAP}{text}".rstrip())
+        out.lines(map("\t".join, rows) if out.width is None else _table(rows, out))
     return 0
 
 
@@ -53,3 +51,10 @@ def _document(group: Group) -> dict[str, object]:
         "description": group.description,
         "member_count": len(group.members),
     }
+
+
+def _table(rows: list[list[str]], out: Output) -> list[str]:
+    header, *body = table([["GROUP", "TOOLS", "DESCRIPTION"], *rows], width=out.width, right=[1])
+    lines = [out.paint(GAP.join(header), "dim")]
+    lines.extend(GAP.join((out.paint(name, "cyan"), *rest)).rstrip() for name, *rest in body)
+    return lines

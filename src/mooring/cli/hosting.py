@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,14 @@ from mooring.cli.options import Options
 from mooring.cli.output import Output
 from mooring.cli.progress import show_progress
 from mooring.core.text import clean
+from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
     import logging
 
     from mooring.host import Host
 
-__all__ = ["log_to_stderr", "open_host", "settle", "warnings_of"]
+__all__ = ["log_to_stderr", "open_host", "warnings_of", "watch"]
 
 
 @asynccontextmanager
@@ -26,14 +27,17 @@ async def open_host(options: Options, out: Output, *, style: Any = None) -> Asyn
     """The host that the options describe, with its servers starting in the background.
 
     Raises:
-        ConfigError: a file cannot be read or used as written.
+        ConfigError: a file cannot be read, or nothing in it can be used.
     """
     from mooring.host import Host
 
     log_to_stderr(options.verbose)
     host = Host.from_config(*options.config, style=style)
-    for warning in host.config.warnings:
-        out.warning(str(warning))
+    warnings = [str(warning) for warning in host.config.warnings]
+    if warnings and not host.config.servers:
+        raise ConfigError("\n".join(warnings))
+    for warning in warnings:
+        out.warning(warning)
     if not host.config.servers:
         out.note(
             "No servers are configured here. Name a file with `--config mcp.json`, "
@@ -43,29 +47,16 @@ async def open_host(options: Options, out: Output, *, style: Any = None) -> Asyn
         yield host
 
 
-async def settle(
-    host: Host, out: Output, *, timeout: float | None, enough: Callable[[], bool] | None = None
+async def watch(
+    host: Host, out: Output, wait: Callable[[], Awaitable[object]], *, timeout: float | None
 ) -> None:
-    """Wait until every server has connected or failed, `enough()` holds, or the time is up."""
+    """Wait for something of the host, at most `timeout` seconds, with progress on a terminal."""
     with anyio.move_on_after(timeout):
-        async with anyio.create_task_group() as waits:
-
-            async def everything() -> None:
-                await host.ready()
-                waits.cancel_scope.cancel()
-
-            async def something(holds: Callable[[], bool]) -> None:
-                if not holds():
-                    async for _ in host.events():
-                        if holds():
-                            break
-                waits.cancel_scope.cancel()
-
-            waits.start_soon(everything)
-            if enough is not None:
-                waits.start_soon(something, enough)
+        async with anyio.create_task_group() as tasks:
             if out.interactive:
-                waits.start_soon(show_progress, host, out)
+                tasks.start_soon(show_progress, host, out)
+            await wait()
+            tasks.cancel_scope.cancel()
 
 
 def warnings_of(host: Host) -> list[dict[str, str | None]]:
@@ -84,6 +75,9 @@ def log_to_stderr(verbose: bool) -> None:
         def format(self, record: logging.LogRecord) -> str:
             return clean(super().format(record))
 
-    handler = logging.StreamHandler()
+    # Without any handler, logging would print warnings by itself.
+    handler = logging.StreamHandler() if verbose else logging.NullHandler()
     handler.setFormatter(Cleaned("%(levelname).1s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.CRITICAL, force=True)
+    logging.getLogger().addHandler(handler)
+    if verbose:
+        logging.getLogger().setLevel(logging.DEBUG)

@@ -35,10 +35,10 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, settle, warnings_of
+    from mooring.cli.hosting import open_host, warnings_of, watch
 
     async with open_host(options, out) as host:
-        await settle(host, out, timeout=options.timeout)
+        await watch(host, out, host.ready, timeout=options.timeout)
         statuses = host.status()
         warnings = warnings_of(host)
     if options.json:

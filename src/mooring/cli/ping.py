@@ -31,12 +31,12 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import anyio
 
-    from mooring.cli.hosting import open_host, settle
-    from mooring.cli.servers import require_servers, settled
+    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.servers import require_servers, settle
 
     async with open_host(options, out) as host:
         names = require_servers(host, args.servers)
-        await settle(host, out, timeout=options.timeout, enough=lambda: settled(host, names))
+        await watch(host, out, lambda: settle(host, names), timeout=options.timeout)
         answers: dict[str, dict[str, Any]] = {}
 
         async def ask(name: str) -> None:

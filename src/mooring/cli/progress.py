@@ -57,7 +57,7 @@ def summary(status: ServerStatus) -> str:
         return plural(status.tools, "tool")
     if status.state == "pending" and not status.error:
         return "starting"
-    return clean_line(status.error or status.state)
+    return clean_line("; ".join((status.error or status.state).splitlines()).replace(":; ", ": "))
 
 
 def plural(count: int, noun: str) -> str:

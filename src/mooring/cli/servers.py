@@ -1,4 +1,4 @@
-"""Servers named on the command line: that they exist, that they have settled, and what keeps them away."""
+"""The servers that a command is about: that they exist, that they settle, and what keeps them away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.errors import UnknownServer
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["report_missing", "require_servers", "settled"]
+__all__ = ["report_missing", "require_servers", "settle"]
 
 
 def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
@@ -29,9 +29,14 @@ def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
 
 
-def settled(host: Host, names: Collection[str]) -> bool:
-    """Whether each of these servers has connected or failed."""
-    return all(status.state != "pending" for status in host.status() if status.name in names)
+async def settle(host: Host, names: Collection[str]) -> None:
+    """Wait until each of these servers has connected or failed; lazy ones are started for it."""
+    lazy = [server.name for server in host.config.active if server.start == "lazy" and server.name in names]
+    events = host.events()
+    if lazy:
+        await host.refresh(*lazy)
+    while any(status.state == "pending" for status in host.status() if status.name in names):
+        await anext(events)
 
 
 def report_missing(host: Host, out: Output, names: Collection[str]) -> None:

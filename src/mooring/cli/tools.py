@@ -41,12 +41,12 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, settle
-    from mooring.cli.servers import report_missing, require_servers, settled
+    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.servers import report_missing, require_servers, settle
 
     async with open_host(options, out, style=args.style) as host:
         only = require_servers(host, [args.server] if args.server else [])
-        await settle(host, out, timeout=options.timeout, enough=lambda: settled(host, only))
+        await watch(host, out, lambda: settle(host, only), timeout=options.timeout)
         tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not args.server]
         report_missing(host, out, only)
         for warning in host.catalog.warnings:
