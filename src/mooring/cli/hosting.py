@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mooring.host import Host
 
-__all__ = ["log_to_stderr", "open_host", "warnings_of", "watch"]
+__all__ = ["log_to_stderr", "open_host", "watch"]
 
 
 @asynccontextmanager
@@ -57,14 +57,6 @@ async def watch(
                 tasks.start_soon(show_progress, host, out)
             await wait()
             tasks.cancel_scope.cancel()
-
-
-def warnings_of(host: Host) -> list[dict[str, str | None]]:
-    """What was set aside while loading the configuration, as the JSON form shows it."""
-    return [
-        {"file": w.file, "server": w.server, "field": w.field, "message": w.message}
-        for w in host.config.warnings
-    ]
 
 
 def log_to_stderr(verbose: bool) -> None:

@@ -35,12 +35,14 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, warnings_of, watch
+    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.servers import report_warnings, warnings_of
 
     async with open_host(options, out) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
         statuses = host.status()
         warnings = warnings_of(host)
+        report_warnings(host, out)
     if options.json:
         servers = [{key: getattr(status, key) for key in _KEYS} for status in statuses]
         out.document({"servers": servers, "warnings": warnings})

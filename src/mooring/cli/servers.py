@@ -13,7 +13,7 @@ from mooring.errors import UnknownServer
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["report_missing", "require_servers", "settle"]
+__all__ = ["report_missing", "report_warnings", "require_servers", "settle", "warnings_of"]
 
 
 def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
@@ -44,3 +44,29 @@ def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
     for status in host.status():
         if status.name in names and status.state not in ("connected", "disabled"):
             out.warning(f"{status.name} is missing: {summary(status)}")
+
+
+def report_warnings(host: Host, out: Output) -> None:
+    """Say on standard error what was set aside of what the servers offered."""
+    for warning in _of_servers(host):
+        out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
+
+
+def warnings_of(host: Host) -> list[dict[str, str | None]]:
+    """What was set aside, of the configuration and of what the servers offered, as the JSON form shows it."""
+    written = [
+        {"file": w.file, "server": w.server, "field": w.field, "message": w.message}
+        for w in host.config.warnings
+    ]
+    return [*written, *_of_servers(host)]
+
+
+def _of_servers(host: Host) -> list[dict[str, str | None]]:
+    place = {"file": None, "field": None}
+    offered = [
+        {**place, "server": status.name, "message": text}
+        for status in host.status()
+        for text in status.warnings
+    ]
+    merged = [{**place, "server": None, "message": text} for text in host.catalog.warnings]
+    return [*offered, *merged]

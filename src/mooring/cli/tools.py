@@ -42,15 +42,14 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import report_missing, require_servers, settle
+    from mooring.cli.servers import report_missing, report_warnings, require_servers, settle
 
     async with open_host(options, out, style=args.style) as host:
         only = require_servers(host, [args.server] if args.server else [])
         await watch(host, out, lambda: settle(host, only), timeout=options.timeout)
         tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not args.server]
         report_missing(host, out, only)
-        for warning in host.catalog.warnings:
-            out.warning(str(warning))
+        report_warnings(host, out)
     tools.sort(key=lambda tool: (tool.server, tool.name))
     if options.json:
         out.document([_document(tool) for tool in tools])
