@@ -160,8 +160,7 @@ class LocalTools:
                 outcome="unknown",
             ) from None
         except Exception as problem:
-            text = f"{type(problem).__name__}: {problem}"
-            return self._result(tool, text, started, is_error=True)
+            return self._result(tool, _told(problem), started, is_error=True)
         if isinstance(value, Result):
             return value
         return self._result(tool, value, started)
@@ -189,6 +188,16 @@ async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 
+def _told(problem: Exception) -> str:
+    """What the model reads of an exception; wrong arguments are named one a line."""
+    from pydantic import ValidationError
+
+    if not isinstance(problem, ValidationError):
+        return f"{type(problem).__name__}: {problem}"
+    wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors(include_url=False)]
+    return "\n".join(["The arguments do not fit:", *wrong])
+
+
 def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
     """The value as data (None for plain text) and as text."""
     from pydantic_core import to_jsonable_python
@@ -203,5 +212,5 @@ def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
         raise CallError(
             f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool
         ) from None
-    structured: dict[str, Any] = data if isinstance(data, dict) else {"result": data}
+    structured = cast("dict[str, Any]", data) if isinstance(data, dict) else {"result": data}
     return structured, json.dumps(data, ensure_ascii=False)

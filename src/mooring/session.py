@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from uuid import UUID
 
 from mooring.core.catalog import Catalog
@@ -127,14 +127,12 @@ class Session:
         timeout: float | None,
         on_progress: Progress | None,
     ) -> Result:
-        given: object = EMPTY if arguments is None else arguments
-        if not isinstance(given, Mapping):
+        given = EMPTY if arguments is None else arguments
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
             raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
         provider = self._shore.provider(tool.server)
         try:
-            return await provider.call(
-                tool.remote_name, cast("Mapping[str, Any]", given), timeout=timeout, on_progress=on_progress
-            )
+            return await provider.call(tool.remote_name, given, timeout=timeout, on_progress=on_progress)
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
 

@@ -134,8 +134,17 @@ def test_a_wrong_remote_entry_is_refused_in_words(fields: dict[str, Any], words:
 
 @pytest.mark.parametrize(
     "name",
-    ["Mcp-Session-Id", "mcp-protocol-version", "MCP-Method", "Mcp-Name", "Mcp-Param-City", "Last-Event-ID"]
-    + ["Accept", "content-type", "Content-Length", "Transfer-Encoding", "HOST", "Connection"],
+    [
+        *(
+            "Mcp-Session-Id",
+            "mcp-protocol-version",
+            "MCP-Method",
+            "Mcp-Name",
+            "Mcp-Param-City",
+            "Last-Event-ID",
+        ),
+        *("Accept", "content-type", "Content-Length", "Transfer-Encoding", "HOST", "Connection"),
+    ],
 )
 def test_headers_of_the_protocol_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="belongs to the protocol; remove it"):

@@ -49,6 +49,7 @@ def test_a_duration_is_seconds(value: object, expected: float) -> None:
         {},
         float("nan"),
         float("inf"),
+        10**400,
         "1e9",
     ],
 )
@@ -70,12 +71,10 @@ def test_steps_add_up(steps: list[str]) -> None:
 
 
 @given(st.text())
-def test_any_text_is_a_duration_or_a_plain_value_error_that_does_not_repeat_it(text: str) -> None:
-    try:
-        assert seconds(text) >= 0
-    except ValueError as error:
-        assert type(error) is ValueError
-        assert len(text) < 12 or text not in str(error)
+def test_what_is_refused_is_not_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match="duration") as caught:
+        seconds(f"<{text}>")
+    assert "<" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def _toml_problem(text: str, message: str) -> BadSyntaxError:
         key, first = _first_mention(text.splitlines(), line)
         if first is not None:
             return BadSyntaxError.twice(key, first, line)
-    return BadSyntaxError(f"is not valid TOML: {words}", line=line, column=column)
+    remedy = "put texts in quotes and close every bracket"
+    return BadSyntaxError(f"is not valid TOML: {words}; {remedy}", line=line, column=column)
 
 
 def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:

@@ -74,7 +74,7 @@ def found_files(
     named = os.environ if env is None else env
     explicit = list(paths or ()) or [Path(p) for p in named.get("MOORING_CONFIG", "").split(os.pathsep) if p]
     if explicit:
-        return tuple(FoundFile(path=here / path.expanduser(), scope="explicit") for path in explicit)
+        return tuple(FoundFile(path=here / os.path.expanduser(path), scope="explicit") for path in explicit)
     home = user_dir or platformdirs.user_config_path("mooring", appauthor=False)
     user = _first(home, _USER_NAMES)
     project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in _folders(here))), None)
@@ -83,7 +83,8 @@ def found_files(
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    # Not Path.is_file, which raises for a folder that may not be entered.
+    return next((folder / name for name in names if os.path.isfile(folder / name)), None)
 
 
 def _folders(here: Path) -> Iterator[Path]:
@@ -92,7 +93,7 @@ def _folders(here: Path) -> Iterator[Path]:
     A parent that belongs to no repository may be anybody's, such as /tmp.
     """
     folders = [here, *here.parents]
-    root = next((index for index, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    root = next((index for index, folder in enumerate(folders) if os.path.exists(folder / ".git")), 0)
     return iter(folders[: root + 1])
 
 
@@ -158,7 +159,7 @@ class _Merge:
     def defaults(self) -> dict[str, Any]:
         """What the settings say for servers that leave it out, each value checked on its own."""
         good: dict[str, Any] = {}
-        for name in DEFAULTS & self.settings.keys():
+        for name in sorted(DEFAULTS & self.settings.keys()):
             value = self.settings.pop(name)
             try:
                 ServerConfig.model_validate({"name": "any", "command": "any", name: value[0]})

@@ -104,13 +104,13 @@ def _from_file(source: Source, cwd: str | None) -> str | None:
     """A relative working directory is relative to the file that names it."""
     if cwd is None or source.file is None:
         return cwd
-    return str(Path(source.file).parent / Path(cwd).expanduser())
+    return str(Path(source.file).parent / os.path.expanduser(cwd))
 
 
 def _file(reference: Reference, source: Source) -> str | None:
     base = Path(source.file).parent if source.file else Path.cwd()
-    path = base / Path(reference.name).expanduser()
-    if not path.is_file():
+    path = base / os.path.expanduser(reference.name)
+    if not os.path.isfile(path):
         return None
     try:
         with path.open("rb") as stream:

@@ -74,7 +74,7 @@ class _Builder:
                 node = self.stack.pop()
                 self.put(node.done(), node.line, node.anchor, node.before)
             case yaml.ScalarEvent():
-                plain_null = event.style is None and event.value in _NULLS
+                plain_null = not event.style and event.value in _NULLS
                 self.put(None if plain_null else event.value, line, anchor, self.count)
             case yaml.AliasEvent():
                 if anchor not in self.anchors:

@@ -321,8 +321,7 @@ def fingerprint(server: ServerConfig) -> str:
             for name, value in parse_qsl(parts.query, keep_blank_values=True)
         ]
         launch["url"] = [parts._replace(query="", fragment="").geturl(), query]
-    text = json.dumps(launch, sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps(launch, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

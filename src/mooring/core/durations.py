@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 __all__ = ["kind", "number", "seconds", "size"]
@@ -24,6 +23,7 @@ _SIZES = {
     "mib": 2**20,
     "gib": 2**30,
 }
+_LARGEST = 10**15
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _STEP = re.compile(rf"({_NUMBER.pattern})\s*([a-z]+)\s*")
 _SIZE = re.compile(rf"({_NUMBER.pattern})\s*([a-z]*)")
@@ -54,7 +54,8 @@ def kind(value: object) -> str:
 def number(value: object) -> float | None:
     """The plain number in `value`, written as a number or as its text; None when it is not one."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if math.isfinite(value) else None
+        # A bound that also keeps out infinity, NaN, and integers too large for a float.
+        return float(value) if abs(value) < _LARGEST else None
     if isinstance(value, str):
         text = value.strip()
         sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)

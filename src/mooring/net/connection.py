@@ -69,6 +69,7 @@ class Connection:
         self._connected_at: float | None = None
         self._failures = 0
         self._delay = 0.0
+        self._last_words: list[str] = []
         self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
         self._refreshers: list[asyncio.Future[None]] = []
@@ -293,13 +294,14 @@ class Connection:
     async def _once(self) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self._problem)
+        self._last_words = []
         born = time.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
             self._failures += 1
             self._delay = backoff(self._failures, random.random())
-            self._fail(explain(leaf(group), self.config))
+            self._fail(explain(leaf(group), self.config, self._last_words))
             return
         finally:
             self._live = self._connected_at = None
@@ -363,12 +365,15 @@ class Connection:
                     channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
                 )
                 live = Live(channel, peer)
-                self._clock.deadline = anyio.current_time() + self.config.list_timeout
+                self._clock.deadline = math.inf  # from here on each request has its own deadline
                 channel.on_notice = self._heard
                 snapshot = await live.list(self.config.list_timeout)
             except WireError as fault:
                 if channel.death is not None:
                     fault.args = (await channel.obituary(),)
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._last_words = channel.last_words()
                 raise
             self._era = peer.era
             channel.on_death = self._died
@@ -381,7 +386,6 @@ class Connection:
             return await channel.obituary()
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
-        self._clock.deadline = math.inf
         self._live, self.snapshot = live, snapshot
         self._connected_at = time.time()
         self.publish(snapshot)

@@ -4,6 +4,7 @@ system become errors that people and models read."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from mooring.errors import (
@@ -37,19 +38,22 @@ def leaf(problem: BaseException) -> BaseException:
     return problem
 
 
-def explain(problem: BaseException, config: ServerConfig) -> MooringError:
+def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
     """Why a server is not connected, and what to do next."""
     name = config.name
     if isinstance(problem, WireError):
         if problem.kind == "auth":
             return AuthNeeded(f"{name!r} {problem}; give it credentials in `headers` or log in", server=name)
+        if problem.kind == "timeout":
+            text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
+            return ConnectError("\n".join([text, *last_words]), server=name)
         return ConnectError(str(problem), server=name)
     if isinstance(problem, TimeoutError):
-        return ConnectError(
+        patience = (
             f"no answer within {config.connect_timeout:g} s; "
-            "raise `connect_timeout` if it is only slow to start",
-            server=name,
+            "raise `connect_timeout` if it is only slow to start"
         )
+        return ConnectError("\n".join([patience, *last_words]), server=name)
     if isinstance(problem, CannotStart | Incompatible | ConfigError):
         return Permanent(str(problem), server=name)
     if isinstance(problem, OSError):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -75,14 +75,16 @@ async def _spawn(config: ServerConfig, target: Target) -> Child:
     try:
         return await Child.spawn(config.name, argv, env=env, cwd=target.cwd)
     except FileNotFoundError:
-        if target.cwd is not None and not os.path.isdir(target.cwd):
-            raise CannotStart(f"its working directory {target.cwd!r} does not exist") from None
-        raise CannotStart(
-            f"the command {argv[0]!r} was not found; install it, or write its full path"
-        ) from None
+        raise CannotStart(_not_found(argv[0], target.cwd)) from None
     except NotADirectoryError:
         raise CannotStart(f"{target.cwd or argv[0]!r} is not a directory") from None
     except PermissionError:
         raise CannotStart(f"the command {argv[0]!r} may not be run; is it executable?") from None
     except ValueError as problem:
         raise CannotStart(f"the command cannot be run: {problem}") from None
+
+
+def _not_found(command: str, cwd: str | None) -> str:
+    if cwd is not None and not Path(cwd).is_dir():
+        return f"its working directory {cwd!r} does not exist"
+    return f"the command {command!r} was not found; install it, or write its full path"

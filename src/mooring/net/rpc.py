@@ -162,7 +162,7 @@ class Channel:
         self.on_death: Callable[[str], None] = _ignore_death
         """Called once, synchronously, when the wire is gone: before any waiter runs again."""
         self.death: str | None = None
-        self.dropped = 0
+        self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""
         self.waiting: dict[RequestId, Waiter] = {}
         """Our requests that have no answer yet."""
@@ -225,6 +225,10 @@ class Channel:
 
     def settle(self, protocol: str, *, modern: bool) -> None:
         """The era is known. HTTP needs it; pipes do not care."""
+
+    def last_words(self) -> list[str]:
+        """Lines that may tell a person why the server does not answer."""
+        return []
 
     async def obituary(self) -> str:
         """Why the wire is gone, with all that is known of it."""

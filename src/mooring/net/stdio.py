@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import cast
+from contextlib import suppress
 
 import anyio
 
@@ -26,7 +26,7 @@ class StdioChannel(DuplexChannel):
     def __init__(self, child: Child, *, max_message: int) -> None:
         super().__init__(child.server)
         self.child = child
-        self.noise = deque[str](maxlen=KEPT_NOISE)
+        self.noise: deque[str] = deque(maxlen=KEPT_NOISE)
         """First lines on stdout that were no messages: they often say what is wrong."""
         self._max = max_message
         self._parts: list[bytes] = []
@@ -91,11 +91,10 @@ class StdioChannel(DuplexChannel):
         line = line.strip()
         if not line:
             return
-        try:
+        message: object = None
+        with suppress(ValueError):
             message = decode(line) if line.startswith(b"{") else None
-        except ValueError:
-            message = None
-        if not self.take(cast(object, message)):
+        if not self.take(message):
             self.dropped += 1
             if len(self.noise) < KEPT_NOISE:
                 self.noise.append(line[:SHOWN].decode("utf-8", "replace"))
@@ -112,12 +111,16 @@ class StdioChannel(DuplexChannel):
         with anyio.move_on_after(EXIT_WAIT):
             await self.child.exited.wait()
         code = self.child.returncode
-        lines = [self.death or "the server does not answer"] if code is None else [_exit_text(code)]
+        reason = self.death or "the server does not answer" if code is None else _exit_text(code)
+        return "\n".join([reason, *self.last_words()])
+
+    def last_words(self) -> list[str]:
+        lines: list[str] = []
         if tail := [line for line in self.child.stderr_tail if line.strip()]:
             lines += ["its last words on stderr:", *tail]
         if self.noise:
-            lines += ["and on stdout, where only messages belong:", *self.noise]
-        return "\n".join(lines)
+            lines += ["on stdout, where only messages belong, it wrote:", *self.noise]
+        return lines
 
 
 def _exit_text(code: int) -> str:

@@ -1,0 +1,236 @@
+"""Which files are read, in which order, and what one wrong entry does to the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.config import found_files, load
+from mooring.core.config import HostConfig
+from mooring.errors import ConfigError
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    return folder
+
+
+def write(path: Path, data: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return path
+
+
+def read(path: Path, data: Any, **options: Any) -> HostConfig:
+    return load([write(path, data)], env={}, **options)
+
+
+def commands(host: HostConfig) -> dict[str, str | None]:
+    return {server.name: server.command for server in host.servers}
+
+
+def test_no_file_at_all_is_an_empty_configuration(project: Path, user: Path) -> None:
+    assert load(cwd=project, env={}, user_dir=user) == HostConfig()
+
+
+def test_the_project_wins_over_the_user_by_server_name(project: Path, user: Path) -> None:
+    write(user / "config.yaml", "servers: {a: {command: user-a}, b: {command: user-b}}")
+    write(project / "mooring.yaml", "servers: {b: {command: project-b}, c: {command: project-c}}")
+    host = load(cwd=project, env={}, user_dir=user)
+    assert commands(host) == {"a": "user-a", "b": "project-b", "c": "project-c"}
+    assert {server.name: server.scope for server in host.servers} == {
+        "a": "user",
+        "b": "project",
+        "c": "project",
+    }
+    assert host.servers[0].file == str(user / "config.yaml")
+
+
+def test_the_first_name_that_exists_is_the_project_file(project: Path, user: Path) -> None:
+    for name in (".mcp.json", "mooring.json", "mooring.toml", "mooring.yaml"):
+        write(project / name, "")
+        assert [found.path.name for found in found_files(cwd=project, env={}, user_dir=user)] == [name]
+
+
+def test_the_project_file_is_looked_for_up_to_the_repository_root_and_no_further(
+    project: Path, user: Path
+) -> None:
+    inner = project / "a" / "b"
+    inner.mkdir(parents=True)
+    write(project.parent / "mooring.yaml", "servers: {outside: {command: x}}")
+    assert found_files(cwd=inner, env={}, user_dir=user) == ()
+    write(project / ".mcp.json", {"mcpServers": {"root": {"command": "x"}}})
+    assert commands(load(cwd=inner, env={}, user_dir=user)) == {"root": "x"}
+    write(project / "a" / "mooring.json", {"servers": {"nearer": {"command": "y"}}})
+    assert commands(load(cwd=inner, env={}, user_dir=user)) == {"nearer": "y"}
+
+
+def test_outside_a_repository_only_the_working_directory_is_looked_at(tmp_path: Path, user: Path) -> None:
+    write(tmp_path / "plain" / "mooring.yaml", "servers: {}")
+    inner = tmp_path / "plain" / "inner"
+    inner.mkdir()
+    assert found_files(cwd=inner, env={}, user_dir=user) == ()
+    assert len(found_files(cwd=inner.parent, env={}, user_dir=user)) == 1
+
+
+def test_explicit_files_are_read_in_order_and_nothing_else_is(project: Path, user: Path) -> None:
+    write(user / "config.yaml", "servers: {u: {command: x}}")
+    write(project / "mooring.yaml", "servers: {p: {command: x}}")
+    one = write(project / "one.json", {"mcpServers": {"a": {"command": "1"}, "b": {"command": "1"}}})
+    two = write(project / "two.json", {"mcpServers": {"b": {"command": "2"}}})
+    host = load([one, two], cwd=project, env={}, user_dir=user)
+    assert commands(host) == {"a": "1", "b": "2"}
+    assert {server.scope for server in host.servers} == {"explicit"}
+
+
+def test_the_environment_names_explicit_files(project: Path, user: Path) -> None:
+    write(project / "one.json", {"mcpServers": {"a": {"command": "1"}}})
+    write(project / "two.json", {"mcpServers": {"b": {"command": "2"}}})
+    host = load(cwd=project, env={"MOORING_CONFIG": f"one.json{os.pathsep}two.json"}, user_dir=user)
+    assert commands(host) == {"a": "1", "b": "2"}
+
+
+def test_a_missing_explicit_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.yaml: there is no such file"):
+        load([tmp_path / "gone.yaml"], env={})
+
+
+def test_a_wrong_entry_is_set_aside_with_a_warning_and_the_rest_loads(tmp_path: Path) -> None:
+    data = {"mcpServers": {"bad": {"command": "x", "args": "hunter2-secret"}, "good": {"command": "y"}}}
+    host = read(tmp_path / "mcp.json", data)
+    assert commands(host) == {"good": "y"}
+    [warning] = host.warnings
+    assert (warning.file, warning.server, warning.field) == (str(tmp_path / "mcp.json"), "bad", "args")
+    assert "hunter2" not in str(warning)
+
+
+def test_a_wrong_entry_of_the_project_does_not_fall_back_to_the_users(project: Path, user: Path) -> None:
+    write(user / "config.yaml", "servers: {a: {command: user-a}}")
+    write(project / "mooring.yaml", "servers: {a: {command: x, args: y}}")
+    assert commands(load(cwd=project, env={}, user_dir=user)) == {}
+
+
+def test_strict_lists_every_problem_on_its_own_line(tmp_path: Path) -> None:
+    data = {"mcpServers": {"a": {"comand": "x"}, "b": {"command": "x", "cwd": 5}}}
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path / "mcp.json", data, strict=True)
+    first, *rest = str(caught.value).splitlines()
+    assert first == "the configuration has 2 problems:"
+    assert len(rest) == 2
+    assert "server 'a', field 'comand'" in rest[0]
+    assert "server 'b', field 'cwd'" in rest[1]
+
+
+def test_strict_does_not_mind_what_was_merely_ignored(tmp_path: Path) -> None:
+    data = {"mcpServers": {"a": {"command": "x", "quarantined": True}}, "sampling": {"enabled": True}}
+    host = read(tmp_path / "mcp.json", data, strict=True)
+    assert [warning.field for warning in host.warnings] == ["sampling", "quarantined"]
+
+
+def test_host_wide_settings_fill_what_a_server_leaves_out(tmp_path: Path) -> None:
+    text = """
+    call_timeout: 5s
+    max_message: 1MiB
+    start: lazy
+    servers:
+      a: {command: x}
+      b: {command: x, call_timeout: 9, start: eager}
+    """
+    a, b = read(tmp_path / "mooring.yaml", text, strict=True).servers
+    assert (a.call_timeout, a.max_message, a.start) == (5, 2**20, "lazy")
+    assert (b.call_timeout, b.max_message, b.start) == (9, 2**20, "eager")
+
+
+def test_a_wrong_host_wide_setting_is_left_at_its_default(tmp_path: Path) -> None:
+    text = (
+        "{style: dubble, call_timeout: soon, watch: {enabled: true, bounce: 1}, servers: {a: {command: x}}}"
+    )
+    host = read(tmp_path / "mooring.yaml", text)
+    assert (host.style, host.watch.enabled, host.servers[0].call_timeout) == ("mcp", False, 60)
+    assert {warning.field for warning in host.warnings} == {"style", "call_timeout", "watch.bounce"}
+    with pytest.raises(ConfigError):
+        read(tmp_path / "mooring.yaml", text, strict=True)
+
+
+def test_an_unknown_setting_is_reported_in_our_files_and_ignored_in_others(tmp_path: Path) -> None:
+    text = "{stlye: raw, servers: {a: {command: x}}}"
+    [warning] = read(tmp_path / "mooring.yaml", text).warnings
+    assert "'stlye' is not a known setting; did you mean 'style'?" in str(warning)
+    assert read(tmp_path / "settings.yaml", text).warnings == ()
+
+
+def test_a_foreign_setting_that_only_shares_our_name_is_no_error(tmp_path: Path) -> None:
+    data = {"mcpServers": {"a": {"command": "x"}}, "context": {"fileName": "GEMINI.md"}, "start": "npm run x"}
+    host = read(tmp_path / "settings.json", data, strict=True)
+    assert commands(host) == {"a": "x"}
+    assert {(warning.field or "").split(".")[0] for warning in host.warnings} == {"context", "start"}
+
+
+def test_settings_merge_key_by_key_and_the_later_file_wins(project: Path, user: Path) -> None:
+    write(user / "config.toml", 'style = "raw"\nsession_ttl = "1h"')
+    write(project / "mooring.toml", 'style = "double"')
+    host = load(cwd=project, env={}, user_dir=user, strict=True)
+    assert (host.style, host.session_ttl) == ("double", 3600)
+
+
+def test_enabled_servers_names_what_runs_and_an_unknown_name_is_told(tmp_path: Path) -> None:
+    text = "{enabled_servers: [a, zz], servers: {a: {command: x}, b: {command: y}}}"
+    host = read(tmp_path / "mooring.yaml", text)
+    assert [server.name for server in host.active] == ["a"]
+    assert "names 'zz', which is not configured" in str(host.warnings[0])
+
+
+def test_syntax_that_is_no_reference_is_told_with_its_place(tmp_path: Path) -> None:
+    host = read(
+        tmp_path / "mooring.yaml", 'servers: {a: {command: x, env: {T: "${TOKEN%hunter2}"}}}', strict=True
+    )
+    [warning] = host.warnings
+    assert (warning.server, warning.field) == ("a", "env.T")
+    assert "${TOKEN…}" in warning.message
+    assert "hunter2" not in str(warning)
+
+
+def test_a_name_twice_in_a_list_keeps_the_first(tmp_path: Path) -> None:
+    host = read(tmp_path / "m.yaml", "config: {servers: [{alias: a, command: x}, {alias: a, command: y}]}")
+    assert commands(host) == {"a": "x"}
+    assert "server 'a': stands twice in this file; keep one" in str(host.warnings[0])
+
+
+def test_a_byte_order_mark_is_no_hindrance(tmp_path: Path) -> None:
+    assert commands(read(tmp_path / "mcp.json", '\ufeff{"servers": {"a": {"command": "x"}}}')) == {"a": "x"}
+
+
+def test_a_disabled_server_is_loaded_but_not_active(tmp_path: Path) -> None:
+    host = read(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "x", "disabled": True}}}, strict=True)
+    assert commands(host) == {"a": "x"}
+    assert host.active == ()
+
+
+def test_a_file_without_servers_says_so(tmp_path: Path) -> None:
+    [warning] = read(tmp_path / "package.json", {"name": "x"}).warnings
+    assert "names no servers" in str(warning)
+
+
+@pytest.mark.parametrize(("name", "problems"), [("mooring.yaml", 1), ("settings.yaml", 0)])
+def test_a_setting_with_a_unit_in_its_name_must_be_a_number(tmp_path: Path, name: str, problems: int) -> None:
+    text = "{call_timeout_ms: soon, servers: {a: {command: x}}}"
+    [warning] = read(tmp_path / name, text).warnings
+    assert warning.field == "call_timeout_ms"
+    if problems:
+        with pytest.raises(ConfigError, match="must be a number of milliseconds"):
+            read(tmp_path / name, text, strict=True)
+    else:
+        assert read(tmp_path / name, text, strict=True).warnings == (warning,)

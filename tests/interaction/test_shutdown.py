@@ -1,0 +1,170 @@
+"""Nothing is left: no child, grandchild, thread, file descriptor or task, however a host ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mooring import Host
+from tests.lab.http import HttpLab
+from tests.lab.stdio import lab_server, methods, wire_log
+
+pytestmark = pytest.mark.anyio
+
+STUBBORN: dict[str, Any] = {"ignore_sigterm": True, "ignore_eof": True, "spawn_grandchild": True}
+QUICK = {"settings": {"shutdown_grace": 0.1}}
+
+
+def _processes(log: Path) -> list[int]:
+    return [entry[key] for entry in wire_log(log) for key in ("started", "grandchild") if key in entry]
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_closing_leaves_nothing_behind() -> None:
+    async with HttpLab() as lab:
+        async with Host([lab_server("a"), lab_server("b", era="legacy"), lab.config("web")]) as host:
+            await host.ready(10)
+            await host.call("mcp_a_echo", {"text": "x"})
+        tasks = [task for task in asyncio.all_tasks() if "mooring" in repr(task.get_coro())]
+        assert tasks == []
+
+
+async def test_a_child_that_ignores_everything_is_ended_with_its_grandchildren(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), **STUBBORN, **QUICK)]) as host:
+        await host.ready(10)
+        pids = _processes(log)
+        assert len(pids) == 2
+        assert all(_running(pid) for pid in pids)
+    assert not any(_running(pid) for pid in pids)
+
+
+async def test_grandchildren_of_a_child_that_ends_politely_are_ended_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
+        await host.ready(10)
+    assert not any(_running(pid) for pid in _processes(log))
+
+
+async def test_an_exception_in_the_body_comes_out_as_it_is_and_ends_everything(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(ZeroDivisionError):
+        async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
+            await host.ready(10)
+            _ = 1 / 0
+    assert not any(_running(pid) for pid in _processes(log))
+
+
+async def test_a_cancelled_body_ends_everything(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with anyio.move_on_after(30) as scope:
+        async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
+            await host.ready(10)
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert not any(_running(pid) for pid in _processes(log))
+
+
+async def test_closing_cancels_calls_in_flight_on_the_wire_and_answers_their_callers(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), tools=["sleep"])]) as host:
+        call = asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30}))
+        with anyio.fail_after(10):
+            while "tools/call" not in methods(log):
+                await asyncio.sleep(0.01)
+    result = await call
+    assert result.is_error
+    assert "notifications/cancelled" in methods(log)
+
+
+async def test_closing_twice_is_closing_once() -> None:
+    async with Host([lab_server()]) as host:
+        await host.ready(10)
+        await host.close()
+        await host.close()
+        assert (await host.call("mcp_lab_echo")).is_error
+
+
+async def test_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path) -> None:
+    logs = [tmp_path / f"log{n}" for n in range(8)]
+    servers = [lab_server(f"s{n}", log=str(log), **STUBBORN, **QUICK) for n, log in enumerate(logs)]
+    async with Host(servers) as host:
+        await host.ready(20)
+        started = time.monotonic()
+    # One after the other they would need 8 × 1.6 s.
+    assert time.monotonic() - started < 8
+    assert not any(_running(pid) for log in logs for pid in _processes(log))
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_starting_and_stopping_many_times_leaves_nothing() -> None:
+    for _ in range(20):
+        async with Host([lab_server()]) as host:
+            await host.ready(10)
+
+
+PROGRAM = """
+import asyncio, sys
+sys.path.insert(0, {root!r})
+from mooring import Host
+from tests.lab.stdio import lab_server
+
+async def main():
+    async with Host([lab_server(log={log!r}, **{script!r})]) as host:
+        await host.ready(10)
+        print("ready", flush=True)
+        {body}
+
+asyncio.run(main())
+"""
+
+
+def _program(log: Path, body: str, **script: Any) -> subprocess.Popen[str]:
+    root = str(Path(__file__).parents[2])
+    code = textwrap.dedent(PROGRAM).format(root=root, log=str(log), script=script, body=body)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def test_ctrl_c_ends_a_stubborn_child_and_its_grandchildren(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = _program(log, "await asyncio.sleep(60)", **STUBBORN, **QUICK)
+    pids = _processes(log)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert "loop is closed" not in errors
+    assert not any(_running(pid) for pid in pids)
+
+
+def test_an_interpreter_that_exits_without_closing_ends_its_children(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = _program(log, "sys.exit(0)", **STUBBORN, **QUICK)
+    process.communicate(timeout=20)
+    assert not any(_running(pid) for pid in _processes(log))
