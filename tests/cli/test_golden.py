@@ -179,3 +179,58 @@ def test_colour_appears_on_a_terminal_and_nowhere_else(terminal, piped, fleet) -
     assert "\x1b[3" not in terminal(*words, NO_COLOR="1").raw
     assert "\x1b" not in terminal(*words, TERM="dumb").raw
     assert "\x1b" not in piped(*words).stdout
+
+
+def test_progress_shows_each_server_while_it_comes_up_and_then_goes_away(terminal, config) -> None:
+    file = config({"clock": "clock", "silent": "silent"})
+    shown = terminal("list", "--timeout", "2", "--config", file)
+    drawn = shown.raw.split("\x1b[?25l")[1].split("\x1b[?25h")[0]
+    assert re.search(r"✓\S* clock +\d\.\d s  2 tools", drawn)
+    assert re.search(r"◌\S* silent  +\d\.\d s  starting", drawn)
+    assert shown.text == snapshot("""\
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
+✓ clock   connected  stdio      2026-07-28      2
+◌ silent  pending    stdio
+""")
+
+
+def test_quiet_shows_no_progress(terminal, config) -> None:
+    shown = terminal("list", "-q", "--timeout", "0.5", "--config", config({"silent": "silent"}))
+    assert "\x1b[?25l" not in shown.raw
+
+
+def test_the_demo_fits_80_columns_and_tells_the_whole_story(terminal) -> None:
+    shown = terminal("demo")
+    assert shown.code == 0
+    story = re.sub(
+        r"\d+\.\d+ s|\d+ ms|\d{4}-\d\d-\d\dT\S+|(?<=kill -9 )\d+|(?<=process, )\d+", "N", shown.text
+    )
+    first, last = story.index("  N  ✓"), story.index("Their tools")
+    assert sorted(re.findall(r"✓ (\w+)", story[first:last])) == ["clock", "notes", "weather"]
+    assert story[last:] == snapshot("""\
+Their tools are one catalog.
+  mcp_clock_convert     The same moment in another zone.
+  mcp_clock_now         The current time, and which process tells it.
+  mcp_notes_list_notes  The titles of all notes.
+  mcp_notes_read_note   Read one note.
+  mcp_notes_write_note  Write a note, or replace it.
+  mcp_weather_forecast  The weather in a city.
+
+A call finds its server.
+  mcp_weather_forecast city=Oslo
+    → Oslo: -3 °C, snow  N
+  mcp_notes_write_note title=packing text=a warm coat
+    → Noted: packing  N
+
+A server dies; the next call brings it back.
+  mcp_clock_now
+    → N  N
+  kill -9 N
+    → clock lost: the server was ended by signal 9
+  mcp_clock_now
+    → N  N
+  answered by a new process, N
+
+Done in N, and every process has ended. With your own servers:
+  mooring --config mcp.json list
+""")

@@ -161,9 +161,11 @@ def test_demo(ran) -> None:
     assert not any(call["is_error"] for call in report["calls"])
 
 
-@pytest.mark.parametrize("words", [["list"], ["tools"], ["groups"], ["ping"]])
-def test_the_document_stands_alone_even_with_warnings_and_a_log(piped, config, words: list[str]) -> None:
-    done = piped(*words, "--json", "--verbose", "--config", config({"clock": "clock", "bad": {"command": 7}}))
+@pytest.mark.parametrize("command", ["list", "tools"])
+def test_the_document_stands_alone_even_with_warnings_and_a_log(piped, config, command: str) -> None:
+    done = piped(
+        command, "--json", "--verbose", "--config", config({"clock": "clock", "bad": {"command": 7}})
+    )
     json.loads(done.stdout)
     assert "bad" in done.stderr
 
