@@ -83,7 +83,6 @@ def test_text_of_a_server_is_cleaned_for_a_terminal(terminal, config) -> None:
     for words in (
         ["call", "mcp_echo_say"],
         ["tools"],
-        ["tools", "--json"],
         ["call", "mcp_echo_say", "--json"],
     ):
         shown = terminal(*words, "--config", file, NO_COLOR="1", TERM="dumb")

@@ -144,7 +144,8 @@ async def _arrivals(host: Host, waiting: set[str]) -> AsyncIterator[ServerStatus
 def _catalog(host: Host, story: _Story) -> None:
     story.title("Their tools are one catalog.")
     rows = [[tool.name, clean_line(tool.description)] for _, tool in sorted(host.catalog.tools.items())]
-    for name, text in table(rows, width=story.out.width):
+    width = None if story.out.width is None else story.out.width - len(GAP)
+    for name, text in table(rows, width=width):
         story.say(f"{story.out.paint(name, 'cyan')}{GAP}{text}")
 
 
