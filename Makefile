@@ -15,7 +15,7 @@ demo: $(READY)  ## See the main job done, in a few seconds, without a network
 	@$(BIN)/mooring demo
 
 test: $(READY)  ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
 
 check: $(READY)  ## Lint, types, import contracts, file sizes
 	$(BIN)/ruff check .
