@@ -272,7 +272,7 @@ class Host:
             with anyio.CancelScope(shield=True):
                 await connection.stop()
             raise
-        connection.publish = self.publish
+        connection.owner.publish = self.publish
         for snapshot in arrived[-1:]:
             self.publish(snapshot)
         return connection.status()

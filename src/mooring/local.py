@@ -101,8 +101,9 @@ class LocalTools:
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
             schema = adapter.json_schema()
-        except PydanticUserError as problem:
-            raise ConfigError(f"the signature of {label!r} has no JSON Schema: {problem.message}") from None
+        except (PydanticUserError, NameError) as problem:
+            first = str(problem).partition("\n")[0]
+            raise ConfigError(f"the signature of {label!r} has no JSON Schema: {first}") from None
         if schema.get("type") != "object":
             raise ConfigError(f"{label!r} takes positional-only parameters; a tool is called by names")
         self._functions[label] = (function, adapter)

@@ -40,7 +40,7 @@ def test_a_command_means_stdio_and_a_url_means_http() -> None:
 
 def test_the_defaults_are_the_documented_ones() -> None:
     given = server()
-    assert (given.connect_timeout, given.call_timeout, given.idle_timeout) == (30, 60, None)
+    assert (given.connect_timeout, given.call_timeout, given.idle_timeout) == (30, 600, None)
     assert (given.list_timeout, given.probe_timeout, given.shutdown_grace) == (30, 5, 2)
     assert (given.start, given.isolation, given.max_message) == ("background", "shared", 16 * 2**20)
     assert (given.max_concurrency, given.disabled, given.allow, given.deny) == (None, False, ("*",), ())

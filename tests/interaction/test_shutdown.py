@@ -168,3 +168,24 @@ def test_an_interpreter_that_exits_without_closing_ends_its_children(tmp_path: P
     process = _program(log, "sys.exit(0)", **STUBBORN, **QUICK)
     process.communicate(timeout=20)
     assert not any(_running(pid) for pid in _processes(log))
+
+
+def test_FA26_a_host_killed_with_9_leaves_no_server_and_no_grandchild(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = _program(log, "await asyncio.sleep(60)", **STUBBORN, **QUICK)
+    pids = _processes(log)
+    process.kill()
+    process.communicate(timeout=10)
+    deadline = time.monotonic() + 10
+    while any(_running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_running(pid) for pid in pids)
+
+
+async def test_FA24_a_grandchild_in_a_session_of_its_own_is_found_and_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), spawn_grandchild="own session")]) as host:
+        await host.ready(10)
+        pids = _processes(log)
+        assert len(pids) == 2
+    assert not any(_running(pid) for pid in pids)

@@ -42,6 +42,7 @@ class HttpLab:
         self.arrived = asyncio.Event()
         self._ids = itertools.count(1)
         self._streams: list[asyncio.Queue[dict[str, Any] | None]] = []
+        self._subscribers: list[asyncio.Queue[bool]] = []
         self._old: dict[str, asyncio.Queue[dict[str, Any] | None]] = {}
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -63,8 +64,9 @@ class HttpLab:
     async def __aexit__(self, *_: object) -> None:
         for queue in [*self._streams, *self._old.values()]:
             queue.put_nowait(None)
-        assert self._runner is not None
-        await self._runner.cleanup()
+        self.cut_subscriptions()
+        if self._runner is not None:
+            await self._runner.cleanup()
 
     @property
     def url(self) -> str:
@@ -109,6 +111,8 @@ class HttpLab:
         if method == "initialize" and self.sessions:
             headers["Mcp-Session-Id"] = f"session-{next(self._ids)}"
             self.live_sessions.add(headers["Mcp-Session-Id"])
+        if method == "subscriptions/listen" and self.era != "legacy":
+            return await self._listen(request, message)
         reply, status = await self.reply(message, modern)
         if self.answers == "json":
             return web.json_response(reply, status=status, headers=headers)
@@ -117,6 +121,42 @@ class HttpLab:
         await stream.write(f"event: message\ndata: {json.dumps(reply)}\n\n".encode())
         await stream.write_eof()
         return stream
+
+    async def _listen(self, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        stamp = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        acknowledged = {"notifications": message["params"]["notifications"], "_meta": stamp}
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        method = "notifications/subscriptions/acknowledged"
+        first = {"jsonrpc": "2.0", "method": method, "params": acknowledged}
+        await stream.write(f"data: {json.dumps(first)}\n\n".encode())
+        queue: asyncio.Queue[bool] = asyncio.Queue()
+        self._subscribers.append(queue)
+        try:
+            while await queue.get():
+                change = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/tools/list_changed",
+                    "params": {"_meta": stamp},
+                }
+                await stream.write(f"data: {json.dumps(change)}\n\n".encode())
+        finally:
+            self._subscribers.remove(queue)
+        assert request.transport is not None
+        request.transport.abort()
+        return stream
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._subscribers)
+
+    def publish_change(self) -> None:
+        for queue in self._subscribers:
+            queue.put_nowait(True)
+
+    def cut_subscriptions(self) -> None:
+        for queue in self._subscribers:
+            queue.put_nowait(False)
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         self._note("GET", request, {})

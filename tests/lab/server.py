@@ -237,7 +237,9 @@ def respond(request_id, method, params, modern):
 
 def main():
     if script.get("spawn_grandchild"):
-        child = subprocess.Popen(["sleep", "600"])
+        child = subprocess.Popen(
+            ["sleep", "600"], start_new_session=script["spawn_grandchild"] == "own session"
+        )
         log(json.dumps({"grandchild": child.pid}))
     if script.get("ignore_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -56,6 +56,8 @@ TextMap = Annotated[
     PlainSerializer(dict),
 ]
 Duration = Annotated[float, BeforeValidator(seconds), Field(gt=0)]
+SILENCE = 60.0
+"""Seconds of silence after which a call is given up, unless the configuration says otherwise."""
 
 
 def _as_dict(data: object) -> dict[str, Any]:
@@ -143,11 +145,14 @@ class ServerConfig(_Model):
     """Globs of the server's own tool names."""
     deny: Texts = ()
     connect_timeout: Annotated[Duration, Field(le=600)] = 30.0
-    call_timeout: Duration = 60.0
+    call_timeout: Duration = 600.0
     idle_timeout: Duration | None = None
-    """Longest silence within a call; progress resets it."""
+    """Longest silence within a call; progress resets it. 60 s where neither this nor `call_timeout` is
+    given, so that a silent call ends after a minute and one that reports progress after ten."""
     list_timeout: Duration = 30.0
     probe_timeout: Duration = 5.0
+    sweep_interval: Duration = 300.0
+    """How often the lists of a server that announces no changes are read again."""
     shutdown_grace: Annotated[float, BeforeValidator(seconds)] = 2.0
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     max_message: Annotated[int, BeforeValidator(size), Field(ge=1024)] = 16 * 2**20
@@ -216,6 +221,14 @@ class ServerConfig(_Model):
             yield "url", self.url.split("?")[0]
         yield "env", sorted(self.env)
         yield "headers", sorted(self.headers)
+
+    def call_limits(self, timeout: float | None) -> tuple[float, float | None]:
+        """How long a call may take in all, and how long it may be silent; `timeout` is the caller's own."""
+        if timeout is not None:
+            return timeout, self.idle_timeout
+        if self.idle_timeout is None and "call_timeout" not in self.model_fields_set:
+            return self.call_timeout, SILENCE
+        return self.call_timeout, self.idle_timeout
 
     @property
     def file(self) -> str | None:

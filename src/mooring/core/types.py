@@ -229,4 +229,9 @@ class ServerStatus:
     connected_at: float | None = None
     """Seconds since the epoch."""
     breaker: str = "closed"
+    """`closed`, `open` (calls fail at once) or `half-open` (one is let through to try)."""
+    retry_in: float | None = None
+    """Seconds until it is tried again by itself; None when it is connected, or waits for somebody."""
+    fresh_within: float | None = None
+    """Seconds after which a change of its tools is known at the latest, while it is connected."""
     warnings: tuple[str, ...] = ()

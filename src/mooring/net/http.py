@@ -31,6 +31,8 @@ CLOSE_TIMEOUT = 2.0
 RESUME_TRIES = 2
 RESUME_WAIT = 1.0
 MAX_WAIT = 30.0
+MAX_STREAM_WAIT = 2.0
+"""The server's own stream is opened again quickly: until then its notices are lost."""
 SESSION = "Mcp-Session-Id"
 
 
@@ -239,6 +241,7 @@ class HttpChannel(Channel):
         """Hold the stream on which the server speaks first; come back when it drops."""
         last_id: str | None = None
         wait = RESUME_WAIT
+        dropped = False
         while self.death is None:
             headers = self._headers(body=False) | ({"Last-Event-ID": last_id} if last_id else {})
             try:
@@ -250,6 +253,8 @@ class HttpChannel(Channel):
                         return  # 405 and the like: it has no such stream
                     if response.status < 300:
                         wait = RESUME_WAIT
+                        if dropped and last_id is None:
+                            self.on_gap()
                         async for event in self._endpoint.events(response):
                             last_id, wait = event.id or last_id, event.retry or wait
                             message = message_in(event.data)
@@ -257,5 +262,6 @@ class HttpChannel(Channel):
                                 self.inbound(message)
             except (WireError, aiohttp.ClientError, ConnectionError) as fault:
                 log.debug("%s: its stream broke: %s", self.server, fault)
-            await anyio.sleep(min(wait, MAX_WAIT))
+            dropped = True
+            await anyio.sleep(min(wait, MAX_STREAM_WAIT))
             wait *= 2

@@ -20,16 +20,19 @@ class Live:
     channel: Channel
     peer: Peer
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
+    ttl: float = 0.0
+    """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
 
     async def ask(
         self,
         method: str,
         params: dict[str, Any],
         *,
-        timeout: float,
+        timeout: float | None,
         idle: float | None = None,
         on_progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
     ) -> dict[str, Any]:
         """The raw result of one request.
 
@@ -49,14 +52,23 @@ class Live:
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
         return await self.channel.request(
-            method, params, timeout=timeout, idle=idle, on_progress=on_progress, headers=headers
+            method,
+            params,
+            timeout=timeout,
+            idle=idle,
+            on_progress=on_progress,
+            headers=headers,
+            request_id=request_id,
         )
 
     async def list(self, timeout: float) -> Snapshot:
         """What the server offers now; see `take_snapshot`."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            return await self.ask(method, params, timeout=timeout)
+            page = await self.ask(method, params, timeout=timeout)
+            if method == "tools/list" and isinstance(ttl := page.get("ttlMs"), int | float):
+                self.ttl = max(ttl / 1000, 0.0)
+            return page
 
         snapshot = await take_snapshot(self.channel.server, self.peer, ask)
         if self.peer.era == "modern" and self.channel.kind == "http":

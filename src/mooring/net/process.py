@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import itertools
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import cast
+
+from mooring.net import watchdog
 
 log = logging.getLogger("mooring.server")
 
+MARKER = "MOORING_CHILD"
+"""Set in every child, so that descendants that left its group are found again."""
 STDERR_LINES = 20
 """So many last lines of a child's stderr stand in the error when it fails."""
 STDERR_LINE = 2_000
@@ -43,6 +51,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def __init__(self, server: str) -> None:
         self.server = server
+        self.marker = ""
         self.pid = 0
         self.returncode: int | None = None
         self.exited = asyncio.Event()
@@ -65,10 +74,17 @@ class Child(asyncio.SubprocessProtocol):
             OSError: it could not be started.
         """
         loop = asyncio.get_running_loop()
+        marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
         _, child = await loop.subprocess_exec(
-            lambda: cls(server), *argv, env=env, cwd=cwd, start_new_session=sys.platform != "win32"
+            lambda: cls(server),
+            *argv,
+            env={**env, MARKER: marker},
+            cwd=cwd,
+            start_new_session=sys.platform != "win32",
         )
+        child.marker = marker
         _alive[child.pid] = os.getpid()
+        watchdog.guard(child.pid)
         return child
 
     @property
@@ -108,7 +124,10 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             # However we got here (a cancelled shutdown, too), nothing of it survives.
             self._signal("SIGKILL")
-            _alive.pop(self.pid, None)
+            for stray in descendants(self.marker):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(stray, signal.SIGKILL)
+            _forget(self.pid)
             if self._transport is not None:
                 self._transport.close()
 
@@ -176,9 +195,29 @@ class Child(asyncio.SubprocessProtocol):
                 log.info("%s: %s", self.server, line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
 
 
+def descendants(marker: str) -> list[int]:
+    """Processes that carry `marker` in their environment: descendants of a child that left its group.
+    Linux only; elsewhere such processes are beyond our reach."""
+    wanted = f"{MARKER}={marker}".encode()
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*/environ") if sys.platform == "linux" else ():
+        with suppress(OSError):
+            if wanted in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+_numbers = itertools.count(1)
 _alive: dict[int, int] = {}
 """Groups that we started and have not ended, each with the process that started it: after a fork the
 child must not end its parent's servers."""
+
+
+def _forget(pid: int) -> None:
+    _alive.pop(pid, None)
+    watchdog.release(pid)
+    if not _alive:
+        watchdog.dismiss()
 
 
 def _signal_group(pid: int, name: str | None) -> bool:

@@ -57,6 +57,8 @@ class WireError(Exception):
         self.retry_after = retry_after
         self.challenge = challenge
         """`WWW-Authenticate` of a 401 or 403."""
+        self.obituary: str | None = None
+        """All that is known of the death of the wire, when that was the reason."""
 
 
 def closed(reason: str, outcome: Outcome) -> WireError:
@@ -161,6 +163,8 @@ class Channel:
         """Called for every notification, in order, before the next message is looked at."""
         self.on_death: Callable[[str], None] = _ignore_death
         """Called once, synchronously, when the wire is gone: before any waiter runs again."""
+        self.on_gap: Callable[[], None] = _ignore_gap
+        """Called when notices may have been missed."""
         self.death: str | None = None
         self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""
@@ -409,4 +413,8 @@ def _ignore(method: str, params: Mapping[str, Any]) -> None:
 
 
 def _ignore_death(reason: str) -> None:
+    pass
+
+
+def _ignore_gap() -> None:
     pass

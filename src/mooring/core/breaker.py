@@ -1,0 +1,99 @@
+"""When to leave a failing server alone, and for how long. Time and chance come in as values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["Breaker", "BreakerState", "Restarts", "backoff"]
+
+BreakerState = Literal["closed", "open", "half-open"]
+
+FIRST, LONGEST, SPREAD = 1.0, 30.0, 0.2
+
+
+def backoff(failures: int, chance: float) -> float:
+    """Seconds before try number `failures + 1`: 1, 2, 4, 8, 16, 30, 30 …, each up to a fifth more or
+    less, so that servers that fell together do not rise together. `chance` lies in [0, 1]."""
+    if failures <= 0:
+        return 0.0
+    base = min(FIRST * 2 ** min(failures - 1, 16), LONGEST)
+    return base * (1 + SPREAD * (2 * chance - 1))
+
+
+class Breaker:
+    """Opens after 5 transport failures in a row; lets one probe through after 10 s, doubling to 120 s;
+    closes after 2 successes. What a tool calls an error is no failure: the server answered."""
+
+    THRESHOLD = 5
+    SUCCESSES = 2
+    FIRST_REST = 10.0
+    LONGEST_REST = 120.0
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._successes = 0
+        self._rest = self.FIRST_REST
+        self._opened_at: float | None = None
+        self._probing = False
+
+    def state(self, now: float) -> BreakerState:
+        if self._opened_at is None:
+            return "closed"
+        return "open" if self.retry_after(now) > 0 else "half-open"
+
+    def retry_after(self, now: float) -> float:
+        """Seconds until the next probe is let through; 0 when one may go now."""
+        return 0.0 if self._opened_at is None else max(self._opened_at + self._rest - now, 0.0)
+
+    def admit(self, now: float) -> bool:
+        """Whether a call may be tried now. In the half-open state one at a time may: tell its outcome."""
+        if self._opened_at is None:
+            return True
+        if self._probing or self.retry_after(now) > 0:
+            return False
+        self._probing = True
+        return True
+
+    def succeeded(self) -> None:
+        self._failures = 0
+        if self._opened_at is None:
+            return
+        self._probing = False
+        self._successes += 1
+        if self._successes >= self.SUCCESSES:
+            self._opened_at, self._rest, self._successes = None, self.FIRST_REST, 0
+
+    def failed(self, now: float) -> None:
+        self._failures += 1
+        if self._opened_at is not None:
+            self._opened_at = now
+            self._rest = min(self._rest * 2, self.LONGEST_REST)
+            self._probing, self._successes = False, 0
+        elif self._failures >= self.THRESHOLD:
+            self._opened_at, self._probing, self._successes = now, False, 0
+
+    def abandoned(self) -> None:
+        """The admitted call ended without saying anything about the server (its caller went away)."""
+        self._probing = False
+
+
+class Restarts:
+    """How often a server was started lately: a crash loop is given up politely."""
+
+    LIMIT = 5
+    WINDOW = 60.0
+
+    def __init__(self) -> None:
+        self._starts: list[float] = []
+
+    def started(self, now: float) -> None:
+        self._starts = [start for start in self._starts if now - start < self.WINDOW] + [now]
+
+    def forgive(self) -> None:
+        """It has been of use: whatever happens now is no crash loop."""
+        self._starts.clear()
+
+    def rest(self, now: float) -> float:
+        """Seconds to wait before yet another start: 0 unless there were too many within the window."""
+        recent = [start for start in self._starts if now - start < self.WINDOW]
+        return self.WINDOW - (now - recent[-self.LIMIT]) if len(recent) >= self.LIMIT else 0.0

@@ -1,0 +1,359 @@
+"""The owner of one server's connection: the only task that opens and closes anything of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from mooring.core.breaker import Restarts, backoff
+from mooring.core.config import ServerConfig, Target
+from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.types import Snapshot, State
+from mooring.errors import AuthNeeded, ConnectError, MooringError
+from mooring.net.faults import Permanent, call_error, explain, leaf
+from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
+from mooring.net.live import Live
+from mooring.net.negotiate import Era, negotiate
+from mooring.net.open import Wire, open_channel, wires
+from mooring.net.pool import HttpPool
+from mooring.net.rpc import WireError
+
+log = logging.getLogger("mooring.connection")
+
+STABLE = 10.0
+"""A connection that lived so long did not fail at connecting: the next try is not held back."""
+FALLBACK = (400, 404, 405, 415)
+"""Statuses that mean "no Streamable HTTP here", so that old SSE is worth a try."""
+_ALLOWED: Mapping[State, tuple[State, ...]] = {
+    "disabled": (),
+    "pending": ("connected", "failed", "needs-auth", "pending"),
+    "connected": ("pending", "failed"),
+    "failed": ("pending", "failed"),
+    "needs-auth": ("pending",),
+}
+
+
+class Owner:
+    """Keeps a server connected: connect, publish what it offers, keep that fresh, notice its end, rest,
+    again. Everybody else only asks for the `live` connection."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        enabled: bool,
+        resolve: Callable[[ServerConfig], Target],
+        pool: HttpPool,
+        publish: Callable[[Snapshot], None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.config = config
+        self.publish = publish
+        self.snapshot = Snapshot(server=config.name)
+        self.live: Live | None = None
+        """The connection while it is up; None the very moment its wire is gone."""
+        self.state: State = "pending" if enabled else "disabled"
+        self.problem: MooringError | None = None
+        self.connected_at: float | None = None
+        self.next_try: float | None = None
+        """On the monotonic clock: when the server is tried again without being asked."""
+        self.freshness: Freshness | None = None
+        self.restarts = Restarts()
+        self.settled = asyncio.Event()
+        """Set once the first try to connect has ended, well or not."""
+        self.ended = asyncio.Event()
+        self._resolve = resolve
+        self._pool = pool
+        self._emit = emit
+        self._era: Era | None = None
+        self._failures = 0
+        self._last_words: list[str] = []
+        self._dirty = False
+        self._waiters: list[asyncio.Future[Live]] = []
+        self._refreshers: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._kick = asyncio.Event()
+        self._life = anyio.CancelScope()
+        self._clock = anyio.CancelScope()
+        if not enabled:
+            self.settled.set()
+            self.ended.set()
+
+    # --- for everybody --------------------------------------------------------------------------
+
+    def kick(self) -> None:
+        """Do not rest any longer: somebody wants the server."""
+        self._kick.set()
+
+    def mark_dirty(self) -> None:
+        """The server's lists are out of date."""
+        self._dirty = True
+        self._wake.set()
+
+    async def connected(self, timeout: float) -> Live:
+        """The live connection, waited for no longer than `timeout`.
+
+        Raises:
+            MooringError: there is none, and why.
+        """
+        if self.live is not None:
+            return self.live
+        if self.state == "disabled":
+            raise Permanent("it is disabled in the configuration", server=self.config.name)
+        if self.ended.is_set():
+            raise Permanent("the host was closed", server=self.config.name)
+        if self.state != "pending" and self.problem is not None and not self._may_try():
+            raise self.problem
+        return await self._wait(timeout)
+
+    async def refresh(self) -> None:
+        """List everything anew, connecting first if need be. However many ask, one listing serves all.
+
+        Raises:
+            MooringError: it could not be done; what was known before stays.
+        """
+        if self.state == "disabled" or self.ended.is_set():
+            raise Permanent("it is disabled or closed", server=self.config.name)
+        if self.live is None:
+            patience = self.config.connect_timeout + self.config.list_timeout + self.config.shutdown_grace + 5
+            await self._wait(patience)
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refreshers.append(done)
+        self._wake.set()
+        await done
+
+    async def stop(self) -> None:
+        """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
+        self._life.cancel()
+        await self.ended.wait()
+
+    def _may_try(self) -> bool:
+        """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
+        stuck = isinstance(self.problem, AuthNeeded | Permanent)
+        return not stuck and self.restarts.rest(time.monotonic()) == 0
+
+    async def _wait(self, timeout: float) -> Live:
+        self._kick.set()
+        waiter: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiter
+        except TimeoutError:
+            raise ConnectError("it was not connected in time", server=self.config.name) from None
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
+        if self.state == "disabled":
+            return
+        try:
+            with self._life:
+                if self.config.start == "lazy":
+                    await self._kick.wait()
+                while True:
+                    self._kick.clear()
+                    await self._once()
+                    await self._rest()
+        finally:
+            self.live = None
+            gone = Permanent("the host was closed", server=self.config.name)
+            self._tell(self._waiters, gone)
+            self._tell(self._refreshers, gone)
+            self.settled.set()
+            self.ended.set()
+
+    async def _once(self) -> None:
+        """Connect and serve until it ends; this is the one broad catch of the library."""
+        self._to("pending", self.problem)
+        self._last_words = []
+        born = time.monotonic()
+        self.restarts.started(born)
+        try:
+            reason = await self._connect_and_serve()
+        except Exception as group:
+            self._failures += 1
+            self._fail(
+                explain(leaf(group), self.config, self._last_words), backoff(self._failures, random.random())
+            )
+            return
+        finally:
+            self.live = self.connected_at = self.freshness = None
+        # The first reconnect is not held back; a server that falls again and again is.
+        self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
+        log.warning("%s was lost: %s", self.config.name, reason)
+        self._emit(ServerLost(server=self.config.name, reason=reason))
+        self._fail(
+            ConnectError(reason, server=self.config.name), backoff(self._failures - 1, random.random())
+        )
+
+    def _fail(self, problem: MooringError, delay: float) -> None:
+        """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
+        for a listing."""
+        now = time.monotonic()
+        if isinstance(problem, AuthNeeded | Permanent):
+            self.next_try = None
+        else:
+            if rest := self.restarts.rest(now):
+                delay = max(delay, rest)
+                again = f"it was started {Restarts.LIMIT} times within {Restarts.WINDOW:g} s without any use"
+                problem = ConnectError(
+                    f"{problem}\n{again}; next try in {delay:.0f} s", server=self.config.name
+                )
+            self.next_try = now + delay
+        self._tell(self._refreshers, problem)
+        if delay or self.next_try is None:
+            self._to("needs-auth" if isinstance(problem, AuthNeeded) else "failed", problem)
+            self._tell(self._waiters, problem)
+        else:
+            self._to("pending", problem)
+
+    async def _rest(self) -> None:
+        """Leave the server alone for a while; whoever may end the rest kicks."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self.next_try is None else self.next_try - time.monotonic()):
+                await self._kick.wait()
+        self.next_try = None
+
+    async def _connect_and_serve(self) -> str:
+        """Serve until the wire is gone; why it is gone.
+
+        Raises:
+            Exception: it never came up.
+        """
+        target = self._resolve(self.config)
+        self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
+        with self._clock:
+            left = list(wires(self.config))
+            while True:
+                try:
+                    return await self._serve_on(left[0], target)
+                except Exception as group:
+                    if not self._another_way(left, leaf(group)):
+                        raise
+        raise TimeoutError
+
+    def _another_way(self, left: list[Wire], problem: BaseException) -> bool:
+        """Whether this failure is only one of the wire or of the era, so that another try is due."""
+        if not isinstance(problem, WireError) or self.live is not None:
+            return False
+        if left[0] == "stdio":
+            # Some servers exit at a question they do not know: greet the next one the old way.
+            again = problem.kind == "closed" and self._era is None
+            self._era = "legacy" if again else None
+            return again
+        if left[0] == "http" and len(left) > 1 and problem.status in FALLBACK:
+            left.pop(0)
+            return True
+        return False
+
+    async def _serve_on(self, kind: Wire, target: Target) -> str:
+        async with open_channel(kind, self.config, target, self._pool) as channel:
+            try:
+                peer = await negotiate(
+                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
+                )
+                self._clock.deadline = math.inf  # from here on each request has its own deadline
+                live = Live(channel, peer)
+                channel.on_notice, channel.on_gap = self._heard, self.mark_dirty
+                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty)
+                self.freshness = freshness
+                channel.spawn(freshness.run)
+                snapshot = await live.list(self.config.list_timeout)
+            except WireError as fault:
+                if channel.death is not None:
+                    fault.args = (await channel.obituary(),)
+                self._last_words = channel.last_words()
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._last_words = channel.last_words()
+                raise
+            self._era = peer.era
+            channel.on_death = self._died
+            freshness.listed()
+            self._online(live, snapshot)
+            while channel.death is None:
+                await self._wake.wait()
+                self._wake.clear()
+                if channel.death is None and (self._dirty or self._refreshers):
+                    await self._relist(live, freshness)
+            return await channel.obituary()
+
+    def _online(self, live: Live, snapshot: Snapshot) -> None:
+        name = self.config.name
+        self.live, self.snapshot = live, snapshot
+        self.connected_at = time.time()
+        self.publish(snapshot)
+        self._to("connected", None)
+        self._emit(ServerConnected(server=name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(live)
+
+    def _died(self, reason: str) -> None:
+        """Synchronous, from the wire itself: nobody gets the dead connection any more."""
+        self.live = None
+        self._wake.set()
+
+    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
+        if method in LIST_CHANGED:
+            self.mark_dirty()
+        elif self.freshness is not None:
+            self.freshness.heard(method, params)
+
+    async def _relist(self, live: Live, freshness: Freshness) -> None:
+        """One listing for all who asked and all notices so far."""
+        if not self._refreshers:
+            await asyncio.sleep(DEBOUNCE)
+        self._dirty = False
+        asked, self._refreshers = self._refreshers, []
+        problem: MooringError | None = None
+        try:
+            self.snapshot = await live.list(self.config.list_timeout)
+            freshness.listed()
+            self.publish(self.snapshot)
+        except WireError as fault:
+            problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+            log.warning("%s could not be listed: %s", self.config.name, fault)
+            if live.channel.death is None:
+                freshness.failed()
+        for waiter in asked:
+            if not waiter.done():
+                waiter.set_exception(problem) if problem else waiter.set_result(None)
+
+    # --- states ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _tell(waiters: list[Any], problem: MooringError) -> None:
+        told = waiters[:]
+        waiters.clear()
+        for waiter in told:
+            if not waiter.done():
+                waiter.set_exception(problem)
+
+    def _to(self, state: State, problem: MooringError | None) -> None:
+        """The only door through which the state changes."""
+        old = self.state
+        if state not in _ALLOWED[old]:
+            raise AssertionError(f"{self.config.name}: {old} -> {state}")
+        self.state, self.problem = state, problem
+        if state != "pending":
+            self.settled.set()
+        if state != old:
+            reason = str(problem) if problem else None
+            log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
+            self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
