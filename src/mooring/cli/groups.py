@@ -29,10 +29,10 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import report_missing, require_servers, settle
+    from mooring.cli.servers import chosen, report_missing, settle
 
     async with open_host(options, out) as host:
-        servers = require_servers(host, [])
+        servers = chosen(host)
         await watch(host, out, lambda: settle(host, servers), timeout=options.timeout)
         groups = host.catalog.groups
         report_missing(host, out, servers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ import anyio
 from mooring.cli.options import Options
 from mooring.cli.output import Output
 from mooring.cli.progress import show_progress
+from mooring.core.near import nearest
 from mooring.core.text import clean
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, UnknownServer
 
 if TYPE_CHECKING:
     import logging
@@ -23,11 +24,14 @@ __all__ = ["log_to_stderr", "open_host", "watch"]
 
 
 @asynccontextmanager
-async def open_host(options: Options, out: Output, *, style: Any = None) -> AsyncGenerator[Host]:
+async def open_host(
+    options: Options, out: Output, *, style: Any = None, servers: Sequence[str] = ()
+) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
+        UnknownServer: one of `servers` is not configured; nothing has been started.
     """
     from mooring.host import Host
 
@@ -43,6 +47,10 @@ async def open_host(options: Options, out: Output, *, style: Any = None) -> Asyn
             "No servers are configured here. Name a file with `--config mcp.json`, "
             "or see servers at work with `mooring demo`."
         )
+    known = [server.name for server in host.config.servers]
+    for name in servers:
+        if name not in known:
+            raise UnknownServer(name, nearest(name, known), hint="See `mooring list`.")
     async with host:
         yield host
 

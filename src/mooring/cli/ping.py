@@ -32,10 +32,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import anyio
 
     from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import require_servers, settle
+    from mooring.cli.servers import chosen, settle
 
-    async with open_host(options, out) as host:
-        names = require_servers(host, args.servers)
+    async with open_host(options, out, servers=args.servers) as host:
+        names = chosen(host, args.servers)
         await watch(host, out, lambda: settle(host, names), timeout=options.timeout)
         answers: dict[str, dict[str, Any]] = {}
 

@@ -1,4 +1,4 @@
-"""The servers that a command is about: that they exist, that they settle, and what keeps them away."""
+"""The servers that a command is about: which they are, that they settle, and what keeps them away."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING
 
 from mooring.cli.output import Output
 from mooring.cli.progress import summary
-from mooring.core.near import nearest
-from mooring.errors import UnknownServer
 
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["report_missing", "report_warnings", "require_servers", "settle", "warnings_of"]
+__all__ = ["chosen", "report_missing", "report_warnings", "settle", "warnings_of"]
 
 
-def require_servers(host: Host, names: Sequence[str]) -> tuple[str, ...]:
-    """The named servers, or all that are not disabled when none is named.
-
-    Raises:
-        UnknownServer: one of the names is not configured.
-    """
-    known = [status.name for status in host.status()]
-    for name in names:
-        if name not in known:
-            raise UnknownServer(name, nearest(name, known), hint="See `mooring list`.")
+def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The named servers, or all that are not disabled when none is named."""
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
 
 

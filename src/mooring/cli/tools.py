@@ -42,12 +42,13 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import report_missing, report_warnings, require_servers, settle
+    from mooring.cli.servers import chosen, report_missing, report_warnings, settle
 
-    async with open_host(options, out, style=args.style) as host:
-        only = require_servers(host, [args.server] if args.server else [])
+    named = [args.server] if args.server else []
+    async with open_host(options, out, style=args.style, servers=named) as host:
+        only = chosen(host, named)
         await watch(host, out, lambda: settle(host, only), timeout=options.timeout)
-        tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not args.server]
+        tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not named]
         report_missing(host, out, only)
         report_warnings(host, out)
     tools.sort(key=lambda tool: (tool.server, tool.name))
