@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from mooring import CallTimeout, ConfigError, Host, LocalTools, Provider, Result, Snapshot, Tool
 from mooring.core.types import Block
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -153,9 +154,7 @@ async def test_any_provider_takes_the_same_path_as_a_server() -> None:
     weather = Weather()
     assert isinstance(weather, Provider)
     async with Host(providers=[weather]) as host:
-        with anyio.fail_after(5):
-            while "mcp_weather_oslo" not in host.catalog.tools:
-                await anyio.sleep(0)
+        await until(lambda: "mcp_weather_oslo" in host.catalog.tools)
         assert (await host.call("mcp_weather_oslo")).text == "oslo: 7°"
         report = await host.refresh()
         assert report["weather"].ok

@@ -26,6 +26,8 @@ _HOMES = {
     "CallFinished": "core.events",
     "CallStarted": "core.events",
     "CatalogChanged": "core.events",
+    "ConfigApplied": "core.events",
+    "ConfigRejected": "core.events",
     "Event": "core.events",
     "EventsDropped": "core.events",
     "ServerConnected": "core.events",
@@ -50,6 +52,7 @@ _HOMES = {
     "LocalTools": "local",
     "Provider": "local",
     "Host": "host",
+    "RefreshReport": "fleet",
     "Session": "session",
 }
 
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
     from mooring.core.events import CallFinished as CallFinished
     from mooring.core.events import CallStarted as CallStarted
     from mooring.core.events import CatalogChanged as CatalogChanged
+    from mooring.core.events import ConfigApplied as ConfigApplied
+    from mooring.core.events import ConfigRejected as ConfigRejected
     from mooring.core.events import Event as Event
     from mooring.core.events import EventsDropped as EventsDropped
     from mooring.core.events import ServerConnected as ServerConnected
@@ -92,6 +97,7 @@ if TYPE_CHECKING:
     from mooring.errors import UnknownResource as UnknownResource
     from mooring.errors import UnknownServer as UnknownServer
     from mooring.errors import UnknownTool as UnknownTool
+    from mooring.fleet import RefreshReport as RefreshReport
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,33 +14,22 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from mooring.config import default_lookup, load, resolve
+from mooring.config import GetSecret, load
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
-from mooring.core.config import HostConfig, ServerConfig, Style, Target
-from mooring.core.events import CatalogChanged, Event, ServerRemoved
-from mooring.core.names import may_belong
-from mooring.core.near import nearest
+from mooring.core.config import HostConfig, Plan, ServerConfig, Style
+from mooring.core.events import CatalogChanged, ConfigApplied, Event
 from mooring.core.types import Result, ServerStatus, Snapshot
-from mooring.errors import ConfigError, MooringError, UnknownServer
+from mooring.fleet import Fleet, RefreshReport
 from mooring.local import LocalTools, Progress, Provider
-from mooring.net.connection import Connection
-from mooring.net.pool import HttpPool
 from mooring.session import SHARED, Session
 from mooring.stream import EventStream
+
+__all__ = ["Host", "RefreshReport"]
 
 log = logging.getLogger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshReport:
-    """How the refresh of one server went."""
-
-    ok: bool
-    tools: int = 0
-    error: str | None = None
 
 
 class Host:
@@ -58,24 +46,24 @@ class Host:
         style: Style | None = None,
         local: LocalTools | Iterable[Callable[..., Any]] = (),
         providers: Iterable[Provider] = (),
-        get_secret: Callable[[str], str | None] | None = None,
+        get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
     ) -> None:
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
-        self._style: Style = style or self.config.style
-        self._connections: dict[str, Connection] = {}
+        self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
-        self._providers: dict[str, Provider] = {}
-        for provider in (self._local, *providers):
-            self._reserve(provider.name)
-            self._providers[provider.name] = provider
-        self._get_secret = get_secret
+        self._fleet = Fleet(
+            [self._local, *providers],
+            get_secret=get_secret,
+            publish=self.publish,
+            withdraw=self._withdraw,
+            emit=self.emit,
+        )
         self._on_tools_changed = on_tools_changed
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
         self._stale = False
         self._streams: set[EventStream] = set()
-        self._pool = HttpPool()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._closed = False
         self._shared = Session(self)
@@ -102,18 +90,7 @@ class Host:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         try:
-            for provider in self._providers.values():
-                self.publish(provider.snapshot)
-                self._tasks.start_soon(self._start_provider, provider)
-            active = {server.name for server in self.config.active}
-            for server in self.config.servers:
-                self._reserve(server.name)
-                self._connections[server.name] = self._connection(server, enabled=server.name in active)
-            for connection in self._connections.values():
-                self._tasks.start_soon(connection.run)
-            for connection in self._connections.values():
-                if connection.config.start == "eager":
-                    await connection.settled.wait()
+            await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -137,12 +114,7 @@ class Host:
     async def close(self) -> None:
         """End every server and everything they started. Idempotent; never raises for a server."""
         self._closed = True
-        async with anyio.create_task_group() as stopping:
-            for connection in self._connections.values():
-                stopping.start_soon(connection.stop)
-            for provider in self._providers.values():
-                stopping.start_soon(self._stop_provider, provider)
-        await self._pool.close()
+        await self._fleet.stop()
         for stream in list(self._streams):
             stream.end()
 
@@ -150,12 +122,14 @@ class Host:
         """Whether, within `timeout`, every server has ended its first try to connect, well or not.
         Lazy servers are not waited for."""
         with anyio.move_on_after(timeout) as scope:
-            for connection in list(self._connections.values()):
-                if connection.config.start != "lazy":
-                    await connection.settled.wait()
+            await self._fleet.settled()
         return not scope.cancelled_caught
 
     # --- what is there --------------------------------------------------------------------------
+
+    @property
+    def style(self) -> Style:
+        return self._style or self.config.style
 
     @property
     def catalog(self) -> Catalog:
@@ -165,18 +139,18 @@ class Host:
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
-        return tuple(self._connections[name].status() for name in sorted(self._connections))
+        return self._fleet.status()
 
     def events(self) -> EventStream:
         """What happens from now on. Bounded: a slow reader loses the oldest and is told how many."""
         stream = EventStream(self._streams.discard)
-        if not self._closed:
-            self._streams.add(stream)
-        else:
+        if self._closed:
             stream.end()
+        else:
+            self._streams.add(stream)
         return stream
 
-    # --- verbs ----------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------
 
     def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
         """A view for one conversation."""
@@ -200,24 +174,13 @@ class Host:
         Raises:
             MooringError: there was none.
         """
-        return await self._connection_of(server).ping(timeout)
+        return await self._fleet.connection(server).ping(timeout)
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
-        servers = [c.name for c in self._connections.values() if c.state != "disabled"]
-        healthy = True
+        return await self._fleet.healthy()
 
-        async def check(name: str) -> None:
-            nonlocal healthy
-            try:
-                await self.ping(name)
-            except MooringError:
-                healthy = False
-
-        async with anyio.create_task_group() as tasks:
-            for name in servers:
-                tasks.start_soon(check, name)
-        return healthy
+    # --- change ---------------------------------------------------------------------------------
 
     async def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
         """List `servers` (or all) anew, connecting those that are not connected; how each went.
@@ -225,30 +188,8 @@ class Host:
         Raises:
             UnknownServer: one of `servers` is not there.
         """
-        chosen: Sequence[Provider] = (
-            [self.provider(name) for name in servers]
-            if servers
-            else [
-                *(c for c in self._connections.values() if c.state != "disabled"),
-                *self._providers.values(),
-            ]
-        )
-        reports: dict[str, RefreshReport] = {}
-
-        async def one(provider: Provider) -> None:
-            try:
-                await provider.refresh()
-                self.publish(provider.snapshot)
-                reports[provider.name] = RefreshReport(ok=True, tools=len(provider.snapshot.tools))
-            except Exception as problem:
-                reports[provider.name] = RefreshReport(
-                    ok=False, tools=len(provider.snapshot.tools), error=str(problem)
-                )
-
-        async with anyio.create_task_group() as tasks:
-            for provider in chosen:
-                tasks.start_soon(one, provider)
-        return {name: reports[name] for name in sorted(reports) if name != self._local.name}
+        reports = await self._fleet.refresh(servers)
+        return {name: report for name, report in reports.items() if name != self._local.name}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
         """Connect one more server and show its tools: all of it or nothing.
@@ -257,24 +198,9 @@ class Host:
             ConfigError: the name is taken.
             MooringError: it could not be connected; nothing of it is left.
         """
-        if self._tasks is None or self._closed:
-            raise RuntimeError("the host is not running")
-        self._reserve(server.name)
-        arrived: list[Snapshot] = []
-        connection = self._connection(server, enabled=not server.disabled, publish=arrived.append)
-        self._connections[server.name] = connection
-        self._tasks.start_soon(connection.run)
-        try:
-            if not server.disabled:
-                await connection.refresh()
-        except BaseException:
-            del self._connections[server.name]
-            with anyio.CancelScope(shield=True):
-                await connection.stop()
-            raise
-        connection.owner.publish = self.publish
-        for snapshot in arrived[-1:]:
-            self.publish(snapshot)
+        self._running()
+        connection = await self._fleet.add(server)
+        self._configure(servers=(*self.config.servers, server))
         return connection.status()
 
     async def remove(self, server: str) -> None:
@@ -283,19 +209,29 @@ class Host:
         Raises:
             UnknownServer: it is not there.
         """
-        connection = self._connection_of(server)
-        del self._connections[server]
-        self._snapshots.pop(server, None)
+        await self._fleet.remove(server)
+        self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
+
+    async def apply(self, config: HostConfig) -> Plan:
+        """Take over another configuration while running: only servers that differ are restarted."""
+        self._running()
+        old, self.config = self.config, config
+        steps = await self._fleet.apply(old, config)
         self._changed()
-        with anyio.CancelScope(shield=True):
-            await connection.stop()
-        self.emit(ServerRemoved(server=server))
+        self.emit(
+            ConfigApplied(
+                started=tuple(server.name for server in steps.start),
+                stopped=steps.stop,
+                restarted=tuple(server.name for server in steps.restart),
+            )
+        )
+        return steps
 
     # --- for providers and sessions -------------------------------------------------------------
 
     def provider(self, name: str) -> Provider:
         """Whoever runs the tools of `name`."""
-        return self._providers.get(name) or self._connection_of(name)
+        return self._fleet.provider(name)
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now."""
@@ -309,45 +245,21 @@ class Host:
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
         with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
-            while tool not in self.catalog.tools:
-                awaited = [
-                    connection
-                    for connection in self._connections.values()
-                    if not connection.settled.is_set() and may_belong(tool, connection.name, self._style)
-                ]
-                if not awaited:
-                    return
-                async with anyio.create_task_group() as race:
-                    for connection in awaited:
-                        await connection.start()
-                        race.start_soon(_first, connection.settled, race.cancel_scope)
+            while tool not in self.catalog.tools and await self._fleet.next_arrival(tool, self.style):
+                pass
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _connection(
-        self, server: ServerConfig, *, enabled: bool, publish: Callable[[Snapshot], None] | None = None
-    ) -> Connection:
-        return Connection(
-            server,
-            enabled=enabled,
-            resolve=self._target,
-            pool=self._pool,
-            publish=publish or self.publish,
-            emit=self.emit,
-        )
+    def _running(self) -> None:
+        if self._tasks is None or self._closed:
+            raise RuntimeError("the host is not running; use it inside `async with`")
 
-    def _target(self, server: ServerConfig) -> Target:
-        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+    def _configure(self, **changes: Any) -> None:
+        self.config = self.config.model_copy(update=changes)
 
-    def _connection_of(self, name: str) -> Connection:
-        try:
-            return self._connections[name]
-        except KeyError:
-            raise UnknownServer(name, nearest(name, self._connections)) from None
-
-    def _reserve(self, name: str) -> None:
-        if name in self._connections or name in self._providers:
-            raise ConfigError(f"there is already a server or provider named {name!r}")
+    def _withdraw(self, name: str) -> None:
+        self._snapshots.pop(name, None)
+        self._changed()
 
     def _changed(self) -> None:
         """Many snapshots may arrive in one turn of the loop: they cost one merge."""
@@ -361,14 +273,15 @@ class Host:
             return
         self._stale = False
         old = self._catalog
-        static = [s for s in (self._snapshots.get(self._local.name),) if s is not None]
+        own = self._local.name
         self._catalog = merge(
-            [s for name, s in self._snapshots.items() if name != self._local.name],
-            style=self._style,
+            [snapshot for name, snapshot in self._snapshots.items() if name != own],
+            style=self.style,
             filters={
-                c.name: Filter(allow=c.config.allow, deny=c.config.deny) for c in self._connections.values()
+                name: Filter(allow=connection.config.allow, deny=connection.config.deny)
+                for name, connection in self._fleet.connections.items()
             },
-            static=static,
+            static=[self._snapshots[own]] if own in self._snapshots else [],
             description_prefix=self.config.description_prefix,
             previous=old,
         )
@@ -390,21 +303,3 @@ class Host:
                 self._on_tools_changed()
             except Exception:
                 log.exception("on_tools_changed failed")
-
-    async def _start_provider(self, provider: Provider) -> None:
-        try:
-            await provider.start()
-            self.publish(provider.snapshot)
-        except Exception:
-            log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
-
-    async def _stop_provider(self, provider: Provider) -> None:
-        try:
-            await provider.stop()
-        except Exception:
-            log.exception("provider %r did not stop cleanly", provider.name)
-
-
-async def _first(event: asyncio.Event, race: anyio.CancelScope) -> None:
-    await event.wait()
-    race.cancel()

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from aiohttp import web
 
 from mooring import Host
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, methods
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
-
-
-async def _until(wanted: Callable[[], bool], seconds: float = 10.0) -> None:
-    with anyio.fail_after(seconds):
-        while not wanted():
-            await asyncio.sleep(0.01)
 
 
 def _fresh(host: Host) -> float | None:
@@ -32,9 +25,9 @@ def _fresh(host: Host) -> float | None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_tool_added_by_a_stdio_server_appears_by_itself(era: str, hosting: Any) -> None:
     async with hosting(lab_server(era=era, tools=["grow"])) as host:
-        await _until(lambda: _fresh(host) == 0.2)
+        await until(lambda: _fresh(host) == 0.2)
         await host.call("mcp_lab_grow", {"name": "extra"})
-        await _until(lambda: "mcp_lab_extra" in host.catalog.tools, 2)
+        await until(lambda: "mcp_lab_extra" in host.catalog.tools, 2)
         assert not (await host.call("mcp_lab_extra")).is_error
 
 
@@ -43,29 +36,29 @@ async def test_a_tool_added_by_an_old_http_server_appears_by_itself(hosting: Any
         await lab.until(lambda: lab.open_streams == 1)
         lab.tools.append("extra")
         lab.announce({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await _until(lambda: "mcp_web_extra" in host.catalog.tools, 2)
+        await until(lambda: "mcp_web_extra" in host.catalog.tools, 2)
 
 
 async def test_a_tool_added_by_a_modern_http_server_appears_by_itself(hosting: Any) -> None:
     async with HttpLab(era="modern") as lab, hosting(lab.config()) as host:
-        await _until(lambda: lab.subscriptions == 1)
+        await until(lambda: lab.subscriptions == 1)
         lab.tools.append("extra")
         lab.publish_change()
-        await _until(lambda: "mcp_web_extra" in host.catalog.tools, 2)
+        await until(lambda: "mcp_web_extra" in host.catalog.tools, 2)
 
 
 async def test_FA63_a_subscription_that_was_cut_is_opened_again_and_followed_by_a_listing(
     hosting: Any,
 ) -> None:
     async with HttpLab(era="modern") as lab, hosting(lab.config()) as host:
-        await _until(lambda: lab.subscriptions == 1)
+        await until(lambda: lab.subscriptions == 1)
         lab.cut_subscriptions()
         lab.tools.append("meanwhile")  # nobody is told: it is only in the list
-        await _until(lambda: lab.subscriptions == 1)
-        await _until(lambda: "mcp_web_meanwhile" in host.catalog.tools, 3)
+        await until(lambda: lab.subscriptions == 1)
+        await until(lambda: "mcp_web_meanwhile" in host.catalog.tools, 3)
         lab.tools.append("later")
         lab.publish_change()
-        await _until(lambda: "mcp_web_later" in host.catalog.tools, 2)
+        await until(lambda: "mcp_web_later" in host.catalog.tools, 2)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -77,12 +70,12 @@ async def test_after_a_restart_of_an_http_server_its_new_tools_appear(era: str, 
             again = HttpLab(era=era, tools=("echo", "fresh"))
             again.port = port
             async with again:
-                await _until(lambda: "mcp_web_fresh" in host.catalog.tools, 10)
+                await until(lambda: "mcp_web_fresh" in host.catalog.tools, 10)
                 again.tools.append("fresher")
-                await _until(lambda: again.subscriptions + again.open_streams >= 1)
+                await until(lambda: again.subscriptions + again.open_streams >= 1)
                 again.publish_change()
                 again.announce({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-                await _until(lambda: "mcp_web_fresher" in host.catalog.tools, 3)
+                await until(lambda: "mcp_web_fresher" in host.catalog.tools, 3)
             lab._runner = None  # pyright: ignore[reportPrivateUsage]
 
 
@@ -92,12 +85,12 @@ async def test_after_a_restart_of_a_stdio_server_its_tools_are_listed_again(
     log = tmp_path / "log"
     async with hosting(lab_server(tools=["grow", "crash"], log=str(log))) as host:
         await host.call("mcp_lab_grow", {"name": "extra"})
-        await _until(lambda: "mcp_lab_extra" in host.catalog.tools)
+        await until(lambda: "mcp_lab_extra" in host.catalog.tools)
         await host.call("mcp_lab_crash")
-        await _until(lambda: "mcp_lab_extra" not in host.catalog.tools)
-        await _until(lambda: _fresh(host) == 0.2)
+        await until(lambda: "mcp_lab_extra" not in host.catalog.tools)
+        await until(lambda: _fresh(host) == 0.2)
         await host.call("mcp_lab_grow", {"name": "later"})
-        await _until(lambda: "mcp_lab_later" in host.catalog.tools)
+        await until(lambda: "mcp_lab_later" in host.catalog.tools)
 
 
 async def test_FA39_a_storm_of_a_thousand_notices_costs_a_handful_of_lists(hosting: Any) -> None:
@@ -107,7 +100,7 @@ async def test_FA39_a_storm_of_a_thousand_notices_costs_a_handful_of_lists(hosti
         lab.tools.append("extra")
         for _ in range(1000):
             lab.announce({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await _until(lambda: "mcp_web_extra" in host.catalog.tools)
+        await until(lambda: "mcp_web_extra" in host.catalog.tools)
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         assert lab.methods().count("tools/list") - before <= 5
 
@@ -130,7 +123,7 @@ async def test_FA40_a_notice_during_a_listing_is_not_lost(hosting: Any) -> None:
         lab.tools.append("late")
         lab.announce(notice)
         go_on.set()
-        await _until(lambda: "mcp_web_late" in host.catalog.tools, 3)
+        await until(lambda: "mcp_web_late" in host.catalog.tools, 3)
 
 
 async def test_many_who_ask_for_a_refresh_at_once_share_one_listing(hosting: Any) -> None:
@@ -147,7 +140,7 @@ async def test_a_server_that_announces_nothing_is_swept(hosting: Any, tmp_path: 
     )
     async with hosting(server) as host:
         assert _fresh(host) == 0.2
-        await _until(lambda: methods(log).count("tools/list") >= 3)
+        await until(lambda: methods(log).count("tools/list") >= 3)
 
 
 async def test_a_failed_listing_keeps_what_was_known_and_is_tried_again(hosting: Any) -> None:
@@ -164,7 +157,7 @@ async def test_a_failed_listing_keeps_what_was_known_and_is_tried_again(hosting:
         assert "mcp_web_echo" in host.catalog.tools
         lab.tools.append("extra")
         failing = False
-        await _until(lambda: "mcp_web_extra" in host.catalog.tools, 6)
+        await until(lambda: "mcp_web_extra" in host.catalog.tools, 6)
 
 
 def test_the_sdk_is_not_loaded_by_listing_and_calling(tmp_path: Path) -> None:

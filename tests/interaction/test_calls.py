@@ -22,6 +22,7 @@ from mooring import (
 )
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, methods, starts, wire_log
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -121,9 +122,7 @@ async def test_cancelling_the_caller_cancels_the_request_and_the_connection_live
     log = tmp_path / "log"
     async with hosting(lab_server(tools=["sleep", "echo"], log=str(log))) as host:
         call = asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30}))
-        with anyio.fail_after(5):
-            while "tools/call" not in methods(log):
-                await asyncio.sleep(0)
+        await until(lambda: "tools/call" in methods(log))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -18,6 +18,7 @@ import pytest
 from mooring import Host
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, methods, wire_log
+from tests.lab.wait import until, until_true
 
 pytestmark = pytest.mark.anyio
 
@@ -87,9 +88,7 @@ async def test_closing_cancels_calls_in_flight_on_the_wire_and_answers_their_cal
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), tools=["sleep"])]) as host:
         call = asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30}))
-        with anyio.fail_after(10):
-            while "tools/call" not in methods(log):
-                await asyncio.sleep(0.01)
+        await until(lambda: "tools/call" in methods(log))
     result = await call
     assert result.is_error
     assert "notifications/cancelled" in methods(log)
@@ -176,10 +175,7 @@ def test_FA26_a_host_killed_with_9_leaves_no_server_and_no_grandchild(tmp_path: 
     pids = _processes(log)
     process.kill()
     process.communicate(timeout=10)
-    deadline = time.monotonic() + 10
-    while any(_running(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(_running(pid) for pid in pids)
+    until_true(lambda: not any(_running(pid) for pid in pids))
 
 
 async def test_FA24_a_grandchild_in_a_session_of_its_own_is_found_and_ended(tmp_path: Path) -> None:

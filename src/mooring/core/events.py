@@ -10,6 +10,8 @@ __all__ = [
     "CallFinished",
     "CallStarted",
     "CatalogChanged",
+    "ConfigApplied",
+    "ConfigRejected",
     "Event",
     "EventsDropped",
     "ServerConnected",
@@ -62,6 +64,22 @@ class CatalogChanged(Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigApplied(Event):
+    """Another configuration was taken over: names of servers."""
+
+    started: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRejected(Event):
+    """A configuration file changed and cannot be used; the last good one stays."""
+
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

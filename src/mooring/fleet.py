@@ -1,0 +1,263 @@
+"""All providers of a host: started side by side, added, removed and changed while the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import anyio.abc
+
+from mooring.config import GetSecret, default_lookup, resolve
+from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
+from mooring.core.events import Event, ServerRemoved
+from mooring.core.names import may_belong
+from mooring.core.near import nearest
+from mooring.core.types import ServerStatus, Snapshot
+from mooring.errors import ConfigError, MooringError, UnknownServer
+from mooring.local import Provider
+from mooring.net.connection import Connection
+from mooring.net.pool import HttpPool
+
+log = logging.getLogger("mooring.host")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshReport:
+    """How the refresh of one server went."""
+
+    ok: bool
+    tools: int = 0
+    error: str | None = None
+
+
+class Fleet:
+    """The connections to servers, and the other providers."""
+
+    def __init__(
+        self,
+        providers: Iterable[Provider],
+        *,
+        get_secret: GetSecret | None,
+        publish: Callable[[Snapshot], None],
+        withdraw: Callable[[str], None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.connections: dict[str, Connection] = {}
+        self.providers: dict[str, Provider] = {}
+        for provider in providers:
+            self._reserve(provider.name)
+            self.providers[provider.name] = provider
+        self._get_secret = get_secret
+        self._publish = publish
+        self._withdraw = withdraw
+        self._emit = emit
+        self._pool = HttpPool()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._applying = anyio.Lock()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self, config: HostConfig, tasks: anyio.abc.TaskGroup) -> None:
+        """Start everything; returns when the eager servers have settled."""
+        self._tasks = tasks
+        for provider in self.providers.values():
+            self._publish(provider.snapshot)
+            tasks.start_soon(self._start_provider, provider)
+        active = {server.name for server in config.active}
+        for server in config.servers:
+            self._reserve(server.name)
+            self._launch(server, enabled=server.name in active)
+        for connection in list(self.connections.values()):
+            if connection.config.start == "eager":
+                await connection.settled.wait()
+
+    async def stop(self) -> None:
+        """End everything, side by side. Idempotent; never raises."""
+        async with anyio.create_task_group() as stopping:
+            for connection in self.connections.values():
+                stopping.start_soon(connection.stop)
+            for provider in self.providers.values():
+                stopping.start_soon(self._stop_provider, provider)
+        await self._pool.close()
+
+    # --- change ---------------------------------------------------------------------------------
+
+    async def add(self, server: ServerConfig) -> Connection:
+        """One more server, connected and listed; if that fails, nothing of it is left.
+
+        Raises:
+            ConfigError: the name is taken.
+            MooringError: it could not be connected.
+        """
+        self._reserve(server.name)
+        arrived: list[Snapshot] = []
+        connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
+        try:
+            if not server.disabled:
+                await connection.refresh()
+        except BaseException:
+            del self.connections[server.name]
+            with anyio.CancelScope(shield=True):
+                await connection.stop()
+            raise
+        connection.owner.publish = self._publish
+        for snapshot in arrived[-1:]:
+            self._publish(snapshot)
+        return connection
+
+    async def remove(self, name: str) -> None:
+        """Hide a server at once, then end it.
+
+        Raises:
+            UnknownServer: it is not there.
+        """
+        connection = self.connection(name)
+        del self.connections[name]
+        self._withdraw(name)
+        with anyio.CancelScope(shield=True):
+            await connection.stop()
+        self._emit(ServerRemoved(server=name))
+
+    async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
+        """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
+        async with self._applying:
+            steps = plan(old, new)
+            wanted = {server.name: server for server in new.servers}
+            kept = {server.name for server in steps.keep}
+            gone = [name for name in self.connections if name not in kept]
+            for server in steps.keep:
+                self.connections[server.name].owner.config = server
+            async with anyio.create_task_group() as stopping:
+                for name in gone:
+                    if name in wanted:
+                        connection = self.connections.pop(name)
+                        stopping.start_soon(connection.stop)
+                    else:
+                        stopping.start_soon(self.remove, name)
+            active = {server.name for server in new.active}
+            for server in new.servers:
+                if server.name not in kept:
+                    if server.name not in active:
+                        self._withdraw(server.name)
+                    self._reserve(server.name)
+                    self._launch(server, enabled=server.name in active)
+            return steps
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def connection(self, name: str) -> Connection:
+        try:
+            return self.connections[name]
+        except KeyError:
+            raise UnknownServer(name, nearest(name, self.connections)) from None
+
+    def provider(self, name: str) -> Provider:
+        return self.providers.get(name) or self.connection(name)
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        return tuple(self.connections[name].status() for name in sorted(self.connections))
+
+    async def settled(self) -> None:
+        """Until every server that is not lazy has ended its first try to connect."""
+        for connection in list(self.connections.values()):
+            if connection.config.start != "lazy":
+                await connection.settled.wait()
+
+    async def healthy(self) -> bool:
+        """False if any server that is not disabled does not answer a ping."""
+        failed: list[str] = []
+
+        async def check(connection: Connection) -> None:
+            try:
+                await connection.ping()
+            except MooringError:
+                failed.append(connection.name)
+
+        async with anyio.create_task_group() as tasks:
+            for connection in self.connections.values():
+                if connection.state != "disabled":
+                    tasks.start_soon(check, connection)
+        return not failed
+
+    async def refresh(self, names: Sequence[str]) -> Mapping[str, RefreshReport]:
+        """List the named providers (or all) anew, side by side; how each went."""
+        running = [c for c in self.connections.values() if c.state != "disabled"]
+        chosen = [self.provider(name) for name in names] or [*running, *self.providers.values()]
+        reports: dict[str, RefreshReport] = {}
+
+        async def one(provider: Provider) -> None:
+            error = None
+            try:
+                await provider.refresh()
+                self._publish(provider.snapshot)
+            except Exception as problem:
+                error = str(problem)
+            tools = len(provider.snapshot.tools)
+            reports[provider.name] = RefreshReport(ok=error is None, tools=tools, error=error)
+
+        async with anyio.create_task_group() as tasks:
+            for provider in chosen:
+                tasks.start_soon(one, provider)
+        return {name: reports[name] for name in sorted(reports)}
+
+    async def next_arrival(self, tool: str, style: Style) -> bool:
+        """Wait until one more server that could bring `tool` has settled; False when there is none.
+        Lazy ones among them are started."""
+        awaited = [
+            connection
+            for connection in self.connections.values()
+            if not connection.settled.is_set() and may_belong(tool, connection.name, style)
+        ]
+        if awaited:
+            async with anyio.create_task_group() as race:
+                for connection in awaited:
+                    await connection.start()
+                    race.start_soon(_first, connection.settled, race.cancel_scope)
+        return bool(awaited)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _launch(
+        self, server: ServerConfig, *, enabled: bool, publish: Callable[[Snapshot], None] | None = None
+    ) -> Connection:
+        assert self._tasks is not None
+        connection = Connection(
+            server,
+            enabled=enabled,
+            resolve=self._target,
+            pool=self._pool,
+            publish=publish or self._publish,
+            emit=self._emit,
+        )
+        self.connections[server.name] = connection
+        self._tasks.start_soon(connection.run)
+        return connection
+
+    def _target(self, server: ServerConfig) -> Target:
+        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+
+    def _reserve(self, name: str) -> None:
+        if name in self.connections or name in self.providers:
+            raise ConfigError(f"there is already a server or provider named {name!r}")
+
+    async def _start_provider(self, provider: Provider) -> None:
+        try:
+            await provider.start()
+            self._publish(provider.snapshot)
+        except Exception:
+            log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
+
+    async def _stop_provider(self, provider: Provider) -> None:
+        try:
+            await provider.stop()
+        except Exception:
+            log.exception("provider %r did not stop cleanly", provider.name)
+
+
+async def _first(event: asyncio.Event, race: anyio.CancelScope) -> None:
+    await event.wait()
+    race.cancel()
