@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.core.catalog import Catalog, merge
@@ -135,6 +135,7 @@ def test_a_ranker_adds_what_words_miss_and_agreement_wins() -> None:
 
 # --- the same answer always
 
+quick = settings(max_examples=50)  # catalogs are large values to draw
 words = st.sampled_from(
     ["get", "list", "user", "file", "issue", "email", "天气", "report", "Überblick", "x", ""]
 )
@@ -153,6 +154,7 @@ snapshots = st.lists(
 queries = st.one_of(st.lists(words, max_size=5).map(" ".join), st.text(max_size=30))
 
 
+@quick
 @given(snapshots)
 def test_the_local_name_of_a_tool_always_comes_first(given_snapshots: list[Snapshot]) -> None:
     catalog = merge(given_snapshots)
@@ -161,6 +163,7 @@ def test_the_local_name_of_a_tool_always_comes_first(given_snapshots: list[Snaps
         assert searched.search(name)[0].name == name
 
 
+@quick
 @given(snapshots, queries, st.randoms())
 def test_the_order_of_arrival_does_not_matter(given_snapshots, query: str, random) -> None:
     shuffled = list(given_snapshots)
@@ -168,6 +171,7 @@ def test_the_order_of_arrival_does_not_matter(given_snapshots, query: str, rando
     assert index(merge(shuffled)).search(query) == index(merge(given_snapshots)).search(query)
 
 
+@quick
 @given(st.lists(snapshots, min_size=2, max_size=4), queries)
 def test_an_updated_index_answers_like_a_new_one(history: list[list[Snapshot]], query: str) -> None:
     catalog = merge(history[0])

@@ -26,6 +26,8 @@ _LONGEST_QUERY = 2_000
 _GROUP_SHARE = 0.65
 _EXACT = 100 * UNIT * FULL
 """Added for the very name of a tool: more than any words can bring."""
+_FEW = 50
+_FITTING = 3
 _POOL = 50
 """How far down two orders are looked at to fuse them."""
 _DAMPING = 60
@@ -114,6 +116,11 @@ class Index:
         if not about:
             return scores
         shares = {place: round(_GROUP_SHARE * score) for place, score in about.items()}
+        if len(scores) < _FEW:  # then the tools of a fitting group are worth showing, whatever they say
+            for place in sorted(shares, key=lambda place: (-shares[place], place))[:_FITTING]:
+                for member in self._groups[place].members[:_FEW]:
+                    if member in self._numbers:
+                        scores.setdefault(self._numbers[member], 0)
         homes = self._homes
         return {number: score + shares.get(homes[number], 0) for number, score in scores.items()}
 
