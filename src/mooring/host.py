@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,8 @@ from mooring.config.watch import changes
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event
+from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
 from mooring.errors import ConfigError
 from mooring.fleet import Fleet, RefreshReport
@@ -52,7 +55,10 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        ranker: Ranker | None = None,
     ) -> None:
+        self.ranker = ranker
+        """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
@@ -66,6 +72,7 @@ class Host:
         self._on_tools_changed = on_tools_changed
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
+        self._index: tuple[Catalog, Index] | None = None
         self._stale = False
         self._streams: set[EventStream] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -149,6 +156,20 @@ class Host:
         """Everything that can be called now: an immutable value; the next change makes another one."""
         self._merge()
         return self._catalog
+
+    @property
+    def index(self) -> Index:
+        """The search index of the catalog: made when first needed, then kept up with its changes."""
+        catalog = self.catalog
+        if self._index is None:
+            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
+        elif self._index[0] is not catalog:
+            self._index = (catalog, self._index[1].updated(catalog))
+        return self._index[1]
+
+    def search(self, query: str, limit: int = 10) -> list[Hit]:
+        """The tools that fit `query`, the best first, each with its score and the reasons for it."""
+        return self.index.search(query, limit, ranker=self.ranker)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
@@ -255,6 +276,17 @@ class Host:
         self._clock.heard(event)
         for stream in self._streams:
             stream.put(event)
+
+    def exposure(self) -> Exposure:
+        """What a new session shows its model: everything, or discovery and what is always loaded."""
+        catalog, connections = self.catalog, self._fleet.connections
+        always = [
+            name
+            for name, tool in catalog.tools.items()
+            if (connection := connections.get(tool.server)) is not None
+            and any(fnmatchcase(tool.remote_name, glob) for glob in connection.config.always)
+        ]
+        return plan_exposure(catalog, self.config.discovery, self.config.discovery_budget, always)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""

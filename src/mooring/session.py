@@ -9,7 +9,10 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from mooring.core.catalog import Catalog
+from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.exposure import Exposure, Reveal
+from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import Progress, Provider
@@ -17,6 +20,7 @@ from mooring.telemetry import tool_call
 
 log = logging.getLogger("mooring.session")
 
+DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 SHARED = str(UUID(int=0))
 """Id of the session that everybody shares who asks for none."""
 
@@ -26,6 +30,16 @@ class Shore(Protocol):
 
     @property
     def catalog(self) -> Catalog: ...
+
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def ranker(self) -> Ranker | None: ...
+
+    def exposure(self) -> Exposure:
+        """What a new session starts with."""
+        ...
 
     def provider(self, name: str) -> Provider: ...
 
@@ -43,6 +57,8 @@ class Session:
         self.id = session_id
         self.agent_id = agent_id
         self._shore = shore
+        self._exposure: Exposure | None = None
+        self._reveal = Reveal()
 
     async def __aenter__(self) -> Session:
         return self
@@ -51,8 +67,17 @@ class Session:
         pass
 
     def tools(self) -> tuple[Tool, ...]:
-        """What the model sees now."""
-        return tuple(self._shore.catalog.tools.values())
+        """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
+
+        Which of the two is decided when it is first asked, and the list only ever grows at its end, so
+        that what a provider has cached of the prompt stays good.
+        """
+        if self._exposure is None:
+            self._exposure = self._shore.exposure()
+            self._reveal = self._reveal.plus(self._exposure.names)
+        elif not self._exposure.discovery:
+            self._reveal = self._reveal.plus(self._shore.catalog.tools)
+        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
 
     async def call(
         self,
@@ -72,6 +97,8 @@ class Session:
         started = time.monotonic()
         tool: Tool | None = None
         try:
+            if name in DISCOVERY_NAMES:
+                return self._discover(name, arguments, started)
             tool = await self._route(name, timeout)
             result = await self._run(tool, arguments, timeout, on_progress)
         except MooringError as problem:
@@ -84,6 +111,20 @@ class Session:
                 elapsed=result.duration,
             )
         return result
+
+    def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
+        given = arguments if isinstance(arguments, Mapping) else EMPTY
+        shore = self._shore
+        reply = answer(name, given, shore.catalog, shore.index, ranker=shore.ranker)
+        self._reveal = self._reveal.plus(reply.selected)
+        return Result(
+            server=OWNER,
+            tool=name,
+            blocks=(Block({"type": "text", "text": reply.text}),),
+            structured=reply.structured,
+            is_error=reply.is_error,
+            duration=time.monotonic() - started,
+        )
 
     async def _route(self, name: str, timeout: float | None) -> Tool:
         try:
