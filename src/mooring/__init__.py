@@ -34,6 +34,7 @@ _HOMES = {
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
     "StateChanged": "core.events",
+    "ToolSetAside": "core.events",
     "AuthNeeded": "errors",
     "CallError": "errors",
     "CallTimeout": "errors",
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
     from mooring.core.events import StateChanged as StateChanged
+    from mooring.core.events import ToolSetAside as ToolSetAside
     from mooring.core.types import Block as Block
     from mooring.core.types import Group as Group
     from mooring.core.types import Prompt as Prompt

@@ -42,6 +42,7 @@ class Fleet:
         providers: Iterable[Provider],
         *,
         get_secret: GetSecret | None,
+        known: Callable[[ServerConfig], Snapshot | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
@@ -52,6 +53,7 @@ class Fleet:
             self._reserve(provider.name)
             self.providers[provider.name] = provider
         self._get_secret = get_secret
+        self._known = known
         self._publish = publish
         self._withdraw = withdraw
         self._emit = emit
@@ -94,6 +96,7 @@ class Fleet:
             MooringError: it could not be connected.
         """
         self._reserve(server.name)
+        self._known(server)
         arrived: list[Snapshot] = []
         connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
         try:
@@ -228,6 +231,7 @@ class Fleet:
         connection = Connection(
             server,
             enabled=enabled,
+            known=self._known(server) if enabled and publish is None else None,
             resolve=self._target,
             pool=self._pool,
             publish=publish or self._publish,

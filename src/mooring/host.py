@@ -17,16 +17,18 @@ import anyio
 import anyio.abc
 
 from mooring.config import GetSecret, found_files, load
+from mooring.config.lockfile import lock_path
 from mooring.config.watch import changes
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event
+from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.local import LocalTools, Progress, Provider
+from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
 from mooring.stream import EventStream
 from mooring.telemetry import SessionClock
@@ -56,15 +58,19 @@ class Host:
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         ranker: Ranker | None = None,
+        lock: str | os.PathLike[str] | bool = True,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
+        self._lock = lock
+        self._pins = Pins(self._memory(None), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
+            known=self._known,
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
@@ -94,7 +100,9 @@ class Host:
         files = [Path(path) for path in paths] or None
         here = Path(cwd) if cwd is not None else None
         host = cls(load(files, cwd=here), **options)
-        host._files = [found.path for found in found_files(files, cwd=here)]
+        found = found_files(files, cwd=here)
+        host._files = [file.path for file in found]
+        host._pins = Pins(host._memory(lock_path(found, here or Path.cwd())), host._set_aside)
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -268,14 +276,18 @@ class Host:
         return self._fleet.provider(name)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """A provider offers something else now."""
-        self._snapshots[snapshot.server] = snapshot
+        """A provider offers something else now; what is not what was approved is set aside."""
+        self._snapshots[snapshot.server] = self._pins.judge(snapshot)
         self._changed()
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
         for stream in self._streams:
             stream.put(event)
+
+    def withheld(self, tool: str) -> ToolChanged | None:
+        """Why a tool that was there is not shown, if it was set aside."""
+        return self._pins.explain(tool, self.style)
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""
@@ -295,6 +307,22 @@ class Host:
                 pass
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _memory(self, found: Path | None) -> Memory:
+        if self._lock is False:
+            return Memory(cache=False)
+        return memory_at(found if self._lock is True else Path(self._lock))
+
+    def _known(self, server: ServerConfig) -> Snapshot | None:
+        """What a server offered the last time: the catalog has it before the server runs."""
+        snapshot = self._pins.known(server)
+        if snapshot is not None:
+            self._snapshots[server.name] = snapshot
+            self._changed()
+        return snapshot
+
+    def _set_aside(self, tool: str) -> None:
+        self.emit(ToolSetAside(tool=tool))
 
     def _running(self) -> None:
         if self._tasks is None or self._closed:

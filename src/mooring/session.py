@@ -47,6 +47,10 @@ class Shore(Protocol):
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
         ...
 
+    def withheld(self, tool: str) -> MooringError | None:
+        """Why a tool that was there is not shown, if it was set aside."""
+        ...
+
     def emit(self, event: Event) -> None: ...
 
 
@@ -131,7 +135,10 @@ class Session:
             return self._shore.catalog.route(name)
         except UnknownTool:
             await self._shore.arrival(name, timeout)
+        try:
             return self._shore.catalog.route(name)
+        except UnknownTool as unknown:
+            raise self._shore.withheld(name) or unknown from None
 
     async def _run(
         self,

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.lab.offers import FILES, PRINT, of
 
 from mooring.config import FoundFile, lockfile
 from mooring.config.lockfile import cache_path, lock_path, read, recall, remember, write
 from mooring.core.lock import Lock, build, pin_of
 from mooring.core.locktext import LockError, NewerLockError, render
+from tests.lab.offers import FILES, PRINT, of
 
 LOCK = build([FILES], {"files": PRINT})
 PIN = pin_of(FILES, PRINT)

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
+from mooring.core.changes import Change, changes_between
+from mooring.core.changetext import describe, summary, warnings_of
+from mooring.core.types import Prompt, Snapshot, Tool
 from tests.lab.offers import (
     FILES,
     SCHEMA,
@@ -23,10 +27,6 @@ from tests.lab.offers import (
     values,
     with_leaf,
 )
-
-from mooring.core.changes import Change, changes_between
-from mooring.core.changetext import describe, summary, warnings_of
-from mooring.core.types import Prompt, Snapshot, Tool
 
 
 def kinds(before: Snapshot, after: Snapshot) -> dict[tuple[str, str], str]:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshots, tool
 
 from mooring.core.lock import Lock, Pin, approve, build, compare, decide, pin_of
 from mooring.core.locktext import render
 from mooring.core.types import Resource, Snapshot, Tool
 from mooring.errors import UnknownTool
+from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshots, tool
 
 PIN = pin_of(FILES, PRINT)
 LOCK = build([FILES], {"files": PRINT})

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshot, snapshots, tool
 
 from mooring import ServerConfig
 from mooring.core.config import fingerprint
 from mooring.core.lock import Lock, build, compare
 from mooring.core.locktext import FORMAT, LockError, NewerLockError, parse, render
 from mooring.core.types import ServerInfo, Snapshot
+from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshot, snapshots, tool
 
 LOCK = build([FILES], {"files": PRINT})
 TEXT = render(LOCK)

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.lab.offers import quick
 
 from mooring.core.schemachange import schema_differences
+from tests.lab.offers import quick
 
 
 def weights(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:

@@ -33,7 +33,11 @@ TOOLS = {
     "meta": {},
 }
 
-script = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+given = sys.argv[1] if len(sys.argv) > 1 else "{}"
+if given.startswith("@"):
+    with open(given[1:], encoding="utf-8") as file:
+        given = file.read()
+script = json.loads(given)
 era = script.get("era", "dual")
 names = list(script.get("tools", ["echo", "pid"]))
 extra_definitions = script.get("definitions", [])
