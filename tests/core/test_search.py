@@ -131,6 +131,7 @@ def test_a_ranker_adds_what_words_miss_and_agreement_wins() -> None:
     assert names[0] == "mcp_files_write_file"
     assert "mcp_meteo_forecast" in names
     assert "not_there" not in names
+    assert searched.search("read_file", ranker=opinion)[0].name == "mcp_files_read_file"
 
 
 # --- the same answer always

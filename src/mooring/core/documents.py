@@ -22,9 +22,11 @@ _LEAD_WORDS = 22
 _MOST_PARAMETERS = 80
 _MOST_CHOICES = 8
 _SATURATION = 0.9
-_MOST = 5.0
+_STEP = 256
+_MOST = 5 * _STEP
 """A little over what name and description together bring: repeating a word does not help further."""
-_TOP = int(FULL * _MOST / (_MOST + _SATURATION))
+_WEIGHTS = bytes(int(FULL * total / (total + _SATURATION * _STEP)) or 1 for total in range(_MOST))
+"""The weight of a term for each sum of shares."""
 
 
 class Field(NamedTuple):
@@ -38,16 +40,14 @@ class Field(NamedTuple):
 
 def weigh(fields: list[Field]) -> dict[str, int]:
     """Return the weight of each term, from 1 to `FULL`: what the fields say of it, added and saturated."""
-    sums: dict[str, float] = {}
+    sums: dict[str, int] = {}
+    known = sums.get
     for _, weight, usual, words in fields:
         if words:
-            share = weight / (0.7 + 0.3 * len(words) / usual)
+            share = int(_STEP * weight / (0.7 + 0.3 * len(words) / usual))
             for term in chain.from_iterable(map(terms_of, words)):
-                sums[term] = sums.get(term, 0.0) + share
-    return {
-        term: int(FULL * total / (total + _SATURATION)) if total < _MOST else _TOP
-        for term, total in sums.items()
-    }
+                sums[term] = known(term, 0) + share
+    return {term: _WEIGHTS[total] if total < _MOST else _WEIGHTS[-1] for term, total in sums.items()}
 
 
 def tool_fields(tool: Tool) -> list[Field]:

@@ -24,9 +24,10 @@ __all__ = ["Hit", "Index", "Ranker"]
 
 _LONGEST_QUERY = 2_000
 _GROUP_SHARE = 0.65
-_EXACT = 100 * UNIT * FULL
+_EXACT = 1_000 * UNIT * FULL
 """Added for the very name of a tool: more than any words can bring."""
 _FEW = 50
+"""With fewer tools found than that, all those of the best fitting groups are shown after them."""
 _FITTING = 3
 _POOL = 50
 """How far down two orders are looked at to fuse them."""
@@ -96,15 +97,17 @@ class Index:
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:
         """Return the tools that fit a query, the best first; the very name of a tool always wins.
 
-        With a `ranker`, its order and that of the words are fused by reciprocal rank.
+        With a `ranker`, its order and that of the words are fused by reciprocal rank, unless the query
+        is a name.
         """
         text = query[:_LONGEST_QUERY].strip()
         weights = query_weights(text)
         scores = self._with_groups(self._words.scores(weights), weights)
-        for number in self._named(text):
+        named = self._named(text)
+        for number in named:
             scores[number] = scores.get(number, 0) + _EXACT
         terms = frozenset(weights)
-        if ranker is None:
+        if ranker is None or named:
             best = [(number, scores[number] / (UNIT * FULL)) for number in self._best(scores, limit)]
         else:
             best = self._fused(self._best(scores, _POOL), ranker.rank(text, list(self._known)), limit)
@@ -116,7 +119,7 @@ class Index:
         if not about:
             return scores
         shares = {place: round(_GROUP_SHARE * score) for place, score in about.items()}
-        if len(scores) < _FEW:  # then the tools of a fitting group are worth showing, whatever they say
+        if len(scores) < _FEW:
             for place in sorted(shares, key=lambda place: (-shares[place], place))[:_FITTING]:
                 for member in self._groups[place].members[:_FEW]:
                     if member in self._numbers:
