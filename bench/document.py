@@ -72,7 +72,7 @@ def markdown(doc: Document) -> str:
         f"{doc['date']}, Python {doc['python']}, {doc['machine']}. Protocol of the servers: {doc['era']}.",
         "Ratios compare with the raw SDK in the same cycle: the median, and the quartiles in brackets.\n"
         "Absolute values are this machine's. CPU is that of the client process.",
-        _table(["contestant", "versions"], _version_rows(doc)),
+        "\n".join(_version_lines(doc)),
     ]
     for scenario in doc["scenarios"].values():
         parts.append(f"## {scenario['title']}")
@@ -99,9 +99,9 @@ def _scenario_table(doc: Document, scenario: Document) -> str:
     return _table(header, rows)
 
 
-def _version_rows(doc: Document) -> list[list[str]]:
+def _version_lines(doc: Document) -> list[str]:
     return [
-        [contestant["label"], ", ".join(map(" ".join, contestant["versions"].items()))]
+        f"- {contestant['label']}: {', '.join(map(' '.join, contestant['versions'].items()))}"
         for contestant in doc["contestants"].values()
     ]
 

@@ -38,7 +38,7 @@ class Goal:
         scale = scenario["metrics"][self.metric]["scale"] if self.of == "value" else 1.0
         got = figure[self.of] * scale
         met = got >= self.limit if self.at_least else got <= self.limit
-        return met, f"{what}: {got:.3g}, should be {wanted}"
+        return met, f"{what}: {got:.4g}, should be {wanted}"
 
 
 BASE = (
