@@ -10,14 +10,11 @@ import logging
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import platformdirs
 
 from mooring.core.lock import Lock, Pin
 from mooring.core.locktext import LockError, parse, render
@@ -47,7 +44,11 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
     if not files:
         return cwd.absolute() / NAME
     home = os.environ.get("MOORING_HOME")
-    return (Path(home) if home else platformdirs.user_state_path("mooring", appauthor=False)) / NAME
+    if home:
+        return Path(home) / NAME
+    import platformdirs
+
+    return platformdirs.user_state_path("mooring", appauthor=False) / NAME
 
 
 def read(path: Path) -> Lock | None:
@@ -93,7 +94,12 @@ def write(path: Path, lock: Lock, *, force: bool = False) -> None:
 def cache_path(server: str, fingerprint: str) -> Path:
     """Return where the pin of a server without a lock is kept for this user."""
     home = os.environ.get("MOORING_HOME")
-    base = Path(home) / "cache" if home else platformdirs.user_cache_path("mooring", appauthor=False)
+    if home:
+        base = Path(home) / "cache"
+    else:
+        import platformdirs
+
+        base = platformdirs.user_cache_path("mooring", appauthor=False)
     readable = re.sub(r"[^a-z0-9]+", "-", server.lower())[:40].strip("-")
     unique = sha256(f"{server}\0{fingerprint}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return base / "servers" / f"{readable}-{unique}.lock"
@@ -139,6 +145,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _replace(path: Path, data: bytes, *, mode: int) -> None:
+    import tempfile  # slow to import, and most starts write nothing
+
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
