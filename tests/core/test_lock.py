@@ -133,7 +133,9 @@ def test_changed_prompts_and_templates_are_set_aside() -> None:
 
 def test_a_second_tool_of_a_name_does_not_slip_through() -> None:
     twice = replace(FILES, tools=(replace(READ, description="evil"), READ, WRITE))
-    assert names(decide(PIN, twice, "block").visible) == ["write"]
+    visible = decide(PIN, twice, "block").visible
+    assert names(visible) == ["write"]
+    assert "offered twice" in visible.warnings[0]
 
 
 def test_warn_shows_everything_and_says_what_changed() -> None:

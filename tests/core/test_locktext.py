@@ -228,6 +228,32 @@ def test_a_field_that_is_no_field_is_an_error() -> None:
         parse(edited(lambda document: document["servers"][0]["tools"][0].update(trusted=True)))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda document: document.update(servers={}), "'servers' must be a list of objects"),
+        (lambda document: document["servers"][0].pop("fingerprint"), "server 'files': has no 'fingerprint'"),
+        (lambda document: document["servers"][0].update(capabilities=[1]), "'capabilities'"),
+        (lambda document: document["servers"][0].update(instructions=["one"]), "'instructions' must be text"),
+        (lambda document: document["servers"][0]["tools"][0].pop("hash"), "tool 'read': has no 'hash'"),
+        (lambda document: document["servers"][0]["tools"][0].update(input=[]), "no valid schema"),
+        (lambda document: document["servers"][0]["tools"][0].update(annotations=1), "'annotations'"),
+        (
+            lambda document: document["servers"][0]["tools"][0].update(annotations={"x": float("nan")}),
+            "cannot be pinned",
+        ),
+    ],
+)
+def test_damage_is_named_by_server_entry_and_field(change: Any, words: str) -> None:
+    with pytest.raises(LockError, match=words):
+        parse(edited(change))
+
+
+def test_what_is_no_object_is_no_lock() -> None:
+    with pytest.raises(LockError, match="is no lock"):
+        parse("[]")
+
+
 def test_nesting_without_end_is_an_error() -> None:
     with pytest.raises(LockError):
         parse('{"version": 1, "servers": ' + "[" * 100_000)

@@ -45,6 +45,11 @@ STRING = {"type": "string"}
         ({**props(), "additionalProperties": False}, {**props(a=STRING), "additionalProperties": False}),
         (props(a=STRING), props()),
         (props(a={"default": 1}), props(a={"default": 2})),
+        ({"$defs": {"a": props(x=STRING)}}, {"$defs": {"a": props(x=STRING, y=STRING), "b": STRING}}),
+        ({"patternProperties": {"^x": {"minimum": 2}}}, {"patternProperties": {"^x": {"minimum": 1}}}),
+        ({"allOf": [{"minimum": 2}, STRING]}, {"allOf": [{"minimum": 1}, STRING]}),
+        ({"anyOf": [{"minimum": 2}, STRING]}, {"anyOf": [{"minimum": 1}, STRING]}),
+        ({"uniqueItems": True}, {"uniqueItems": False}),
     ],
 )
 def test_a_schema_that_accepts_all_it_did_is_compatible(before: Any, after: Any) -> None:
@@ -68,6 +73,12 @@ def test_a_schema_that_accepts_all_it_did_is_compatible(before: Any, after: Any)
         (props(), {**props(), "additionalProperties": False}),
         (props(a={"$ref": "#/a"}), props(a={"$ref": "#/b"})),
         (props(a={"x-new": 1}), props(a={"x-new": 2})),
+        ({"$defs": {"a": STRING}}, {"$defs": {}}),
+        ({"patternProperties": {}}, {"patternProperties": {"^x": STRING}}),
+        ({"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [STRING]}),
+        ({"type": [1]}, {"type": [1, 2]}),
+        ({"properties": []}, props(a=STRING)),
+        ({"unevaluatedProperties": False, **props()}, {"unevaluatedProperties": False, **props(a=STRING)}),
         ({**props(), "additionalProperties": STRING}, props(a={"type": "integer"})),
         (
             {**props(b=STRING), "allOf": [props(a=STRING)]},
@@ -87,6 +98,10 @@ def test_wording_alone_is_text_however_deep_it_stands() -> None:
     before = props(a={"oneOf": [{"description": "one"}]}, b={"title": "B", "items": {"examples": [1]}})
     after = props(a={"oneOf": [{"description": "two"}]}, b={"title": "C", "items": {"examples": [2]}})
     assert set(weights(before, after).values()) == {"text"}
+
+
+def test_branches_in_another_order_are_text() -> None:
+    assert gravest({"anyOf": [STRING, {}]}, {"anyOf": [{}, STRING]}) == "text"
 
 
 def test_a_place_is_named_by_its_path() -> None:

@@ -242,8 +242,11 @@ def _bare(entry: E) -> E:
 
 def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapshot:
     """The snapshot in order of key, with the pinned entry for each that is the same."""
+    surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
+    note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
     return replace(
         snapshot,
+        warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,
         tools=_settled(snapshot.tools, known.tools, drift.of("tool")),
         templates=_settled(snapshot.templates, known.templates, drift.of("template")),
         prompts=_settled(snapshot.prompts, known.prompts, drift.of("prompt")),
