@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mooring.config.lockfile import read, recall, remember
 from mooring.core.changes import Change
-from mooring.core.changetext import describe
+from mooring.core.changetext import describe, summary
 from mooring.core.config import ServerConfig, fingerprint
 from mooring.core.lock import Lock, Pin, Policy, decide, pin_of
 from mooring.core.locktext import LockError
@@ -103,5 +103,11 @@ class Pins:
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:
-                    return ToolChanged(describe(change), server=server, tool=remote, reason=change.kind)
+                    return ToolChanged(
+                        summary(change),
+                        server=server,
+                        tool=remote,
+                        reason=change.kind,
+                        details=describe(change),
+                    )
         return None

@@ -99,8 +99,10 @@ async def test_a_changed_new_or_renamed_tool_is_set_aside_and_the_rest_stays(pro
         assert "Ignore all" not in shown
         result = await host.call("mcp_lab_sum")
         assert isinstance(result.error, ToolChanged)
-        assert "mooring approve" in result.text
-        assert "Ignore all" in result.text  # what exactly changed, quoted
+        assert "description changed" in result.text
+        assert "mooring approve lab/sum" in result.text
+        assert "Ignore all" not in result.text  # a model reads this
+        assert "Ignore all" in result.error.details
         for name in ("mail", "new_name", "extra"):
             assert isinstance((await host.call(f"mcp_lab_{name}")).error, ToolChanged)
         assert not (await host.call("mcp_lab_echo", {"text": "x"})).is_error
