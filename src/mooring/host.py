@@ -41,6 +41,10 @@ ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
 
 
+MERGE_WITHIN = 0.02
+"""Seconds within which a change of the catalog is told to those who do not look at it."""
+
+
 class Host:
     """Owns the connections, the catalog and the events. Use it as `async with Host(...) as host`.
 
@@ -357,11 +361,11 @@ class Host:
         self._changed()
 
     def _changed(self) -> None:
-        """Many snapshots may arrive in one turn of the loop: they cost one merge."""
+        """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
         if not self._stale:
             self._stale = True
-            with suppress(RuntimeError):  # no loop yet: whoever looks first merges
-                asyncio.get_running_loop().call_soon(self._merge)
+            with suppress(RuntimeError):  # no loop yet
+                asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
 
     def _merge(self) -> None:
         if not self._stale:

@@ -76,7 +76,7 @@ class Owner:
         self._emit = emit
         self._era: Era | None = era_of(self.snapshot.info.protocol)
         """What the server spoke the last time: only a guess until it has answered in this life."""
-        self._met = False
+        self._guessed = self._era is not None
         self._failures = 0
         self._last_words: list[str] = []
         self._dirty = False
@@ -253,8 +253,8 @@ class Owner:
         """Whether this failure is only one of the wire or of the era, so that another try is due."""
         if not isinstance(problem, WireError) or self.live is not None:
             return False
-        if self._era is not None and not self._met and problem.kind not in ("auth", "refused"):
-            self._era = None  # it spoke so the last time, and speaks otherwise now
+        if self._guessed and problem.kind not in ("auth", "refused"):
+            self._era, self._guessed = None, False  # it spoke so the last time, perhaps not now
             return True
         if left[0] == "stdio":
             # Some servers exit at a question they do not know: greet the next one the old way.
@@ -287,7 +287,7 @@ class Owner:
             except anyio.get_cancelled_exc_class():
                 self._last_words = channel.last_words()
                 raise
-            self._era, self._met = peer.era, True
+            self._era, self._guessed = peer.era, False
             channel.on_death = self._died
             freshness.listed()
             self._online(live, snapshot)
