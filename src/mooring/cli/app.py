@@ -19,6 +19,9 @@ COMMANDS = {
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
+    "lock": "Write down what the servers offer now",
+    "check": "Compare the servers with mooring.lock",
+    "approve": "Accept what a server changed",
     "demo": "See the main job done on bundled servers",
 }
 """Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""

@@ -85,6 +85,8 @@ async def _find(host: Host, name: str, options: Options, out: Output, style: Sty
     tools = host.catalog.tools
     if name in tools:
         return tools[name]
+    if (changed := host.withheld(name)) is not None:
+        raise changed
     report_missing(host, out, [s.name for s in host.status() if may_belong(name, s.name, style)])
     raise UnknownTool(name, nearest(name, tools), hint="`mooring tools` lists what there is.")
 

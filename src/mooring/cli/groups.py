@@ -17,7 +17,8 @@ USAGE = "mooring groups [options]"
 DETAILS = """
 
 A group is what a model is shown first: one per server, plus those that
-the application declares."""
+the application declares. Servers that mooring.lock or an earlier run knows
+are not started for it; `--no-lock` asks them all."""
 EXAMPLES = """\
   mooring groups
   mooring groups --json | jq '.[].member_count'"""
@@ -28,14 +29,12 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import chosen, report_missing, settle
+    from mooring.cli.hosting import open_host
+    from mooring.cli.servers import chosen, gather
 
-    async with open_host(options, out) as host:
-        servers = chosen(host)
-        await watch(host, out, lambda: settle(host, servers), timeout=options.timeout)
+    async with open_host(options, out, idle=True) as host:
+        await gather(host, out, chosen(host), options.timeout)
         groups = host.catalog.groups
-        report_missing(host, out, servers)
     if options.json:
         out.document([_document(group) for group in groups])
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,6 +18,7 @@ from mooring.errors import ConfigError, UnknownServer
 if TYPE_CHECKING:
     import logging
 
+    from mooring.core.config import HostConfig
     from mooring.host import Host
 
 __all__ = ["log_to_stderr", "open_host", "watch"]
@@ -25,9 +26,23 @@ __all__ = ["log_to_stderr", "open_host", "watch"]
 
 @asynccontextmanager
 async def open_host(
-    options: Options, out: Output, *, style: Any = None, servers: Sequence[str] = ()
+    options: Options,
+    out: Output,
+    *,
+    style: Any = None,
+    servers: Sequence[str] = (),
+    idle: bool = False,
+    lock: bool = True,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
+
+    Args:
+        options: Of the command line.
+        out: Where warnings go.
+        style: How tools are named, when that is not as configured.
+        servers: Names that must be configured.
+        idle: Start no server before it is asked for.
+        lock: Look at the lock or the cache, unless the options forbid it.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -36,7 +51,16 @@ async def open_host(
     from mooring.host import Host
 
     log_to_stderr(options.verbose)
-    host = Host.from_config(*options.config, style=style)
+    with _told_afterwards("mooring.pins", out):
+        host = Host.from_config(*options.config, style=style, lock=lock and not options.no_lock)
+        _check(host, out, servers)
+        if idle:
+            host.config = _all_lazy(host.config)
+        async with host:
+            yield host
+
+
+def _check(host: Host, out: Output, servers: Sequence[str]) -> None:
     warnings = [str(warning) for warning in host.config.warnings]
     if warnings and not host.config.servers:
         raise ConfigError("\n".join(warnings))
@@ -51,18 +75,29 @@ async def open_host(
     for name in servers:
         if name not in known:
             raise UnknownServer(name, nearest(name, known), hint="See `mooring list`.")
-    async with host:
-        yield host
+
+
+def _all_lazy(config: HostConfig) -> HostConfig:
+    lazy = tuple(server.model_copy(update={"start": "lazy"}) for server in config.servers)
+    return config.model_copy(update={"servers": lazy})
 
 
 async def watch(
-    host: Host, out: Output, wait: Callable[[], Awaitable[object]], *, timeout: float | None
+    host: Host,
+    out: Output,
+    wait: Callable[[], Awaitable[object]],
+    *,
+    timeout: float | None,
+    names: Collection[str] | None = None,
 ) -> None:
-    """Wait for something of the host, at most `timeout` seconds, with progress on a terminal."""
+    """Wait for something of the host, at most `timeout` seconds, with progress on a terminal.
+
+    `names` are the servers that are waited for; None: all of them.
+    """
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as tasks:
             if out.interactive:
-                tasks.start_soon(show_progress, host, out)
+                tasks.start_soon(show_progress, host, out, names)
             await wait()
             tasks.cancel_scope.cancel()
 
@@ -81,3 +116,25 @@ def log_to_stderr(verbose: bool) -> None:
     logging.getLogger().addHandler(handler)
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
+
+
+@contextmanager
+def _told_afterwards(logger: str, out: Output) -> Generator[None]:
+    """Show the warnings of one logger when all is done, since they would tear what is drawn meanwhile."""
+    import logging
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.setdefault(record.getMessage())
+
+    said: dict[str, None] = {}
+    kept = Kept(logging.WARNING)
+    source = logging.getLogger(logger)
+    if not out.options.verbose:  # else the log is shown anyway
+        source.addHandler(kept)
+    try:
+        yield
+    finally:
+        source.removeHandler(kept)
+        for message in said:
+            out.warning(message)

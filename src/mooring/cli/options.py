@@ -13,7 +13,7 @@ from typing import NoReturn
 from mooring.core.near import nearest
 from mooring.errors import MooringError
 
-__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "split_options"]
+__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "split_options"]
 
 
 class UsageError(MooringError):
@@ -29,6 +29,7 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     timeout: float | None = None
+    no_lock: bool = False
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,6 +77,7 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
         quiet=args.quiet,
         verbose=args.verbose,
         timeout=args.timeout,
+        no_lock=args.no_lock,
     )
     return options, [*rest, *argv[end:]]
 
@@ -86,6 +88,13 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
 def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage] (no public base)
     add = parser.add_argument
     add("--config", metavar="FILE", action="append", default=[], help="read this file only; may be repeated")
@@ -93,6 +102,7 @@ def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore
     add("-q", "--quiet", action="store_true", help="no progress and no warnings")
     add("-v", "--verbose", action="store_true", help="show the log, with what the servers print")
     add("--timeout", metavar="S", type=_seconds, help="wait this many seconds at most")
+    add("--no-lock", action="store_true", help="ask the servers, whatever a lock or an earlier run says")
 
 
 def _seconds(text: str) -> float:

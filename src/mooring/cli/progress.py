@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import anyio
@@ -31,8 +32,8 @@ _PATIENCE = 0.2
 _TICK = 0.1
 
 
-async def show_progress(host: Host, out: Output) -> None:
-    """Draw the servers' states until cancelled, then leave the terminal as it was."""
+async def show_progress(host: Host, out: Output, names: Collection[str] | None = None) -> None:
+    """Draw the states of these servers (or all) until cancelled, then leave the terminal as it was."""
     start = anyio.current_time()
     settled: dict[str, float] = {}
     drawn = 0
@@ -41,7 +42,8 @@ async def show_progress(host: Host, out: Output) -> None:
     try:
         while True:
             elapsed = anyio.current_time() - start
-            lines = _lines(host.status(), settled, elapsed, out)
+            active = [s for s in host.status() if s.state != "disabled" and (names is None or s.name in names)]
+            lines = _lines(active, settled, elapsed, out)
             sys.stderr.write(_up(drawn) + "".join(f"{line}\x1b[K\n" for line in lines))
             sys.stderr.flush()
             drawn = len(lines)
@@ -65,10 +67,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def _lines(
-    statuses: tuple[ServerStatus, ...], settled: dict[str, float], elapsed: float, out: Output
+    active: list[ServerStatus], settled: dict[str, float], elapsed: float, out: Output
 ) -> list[str]:
     columns, height = shutil.get_terminal_size()
-    active = [status for status in statuses if status.state != "disabled"]
     for status in active:
         if status.state != "pending":
             settled.setdefault(status.name, elapsed)

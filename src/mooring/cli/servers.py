@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from mooring.cli.hosting import watch
 from mooring.cli.output import Output
 from mooring.cli.progress import summary
 
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["chosen", "report_missing", "report_warnings", "settle", "warnings_of"]
+__all__ = ["chosen", "gather", "report_missing", "report_warnings", "settle", "warnings_of"]
 
 
 def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
     """The named servers, or all that are not disabled when none is named."""
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
+
+
+async def gather(host: Host, out: Output, names: Collection[str], timeout: float | None) -> None:
+    """Wait for those of these servers that neither the lock nor the cache knows, and say who is missing."""
+    known = host.catalog.servers
+    asked = [name for name in names if name not in known]
+    if asked:
+        await watch(host, out, lambda: settle(host, asked), timeout=timeout, names=asked)
+    report_missing(host, out, asked)
+    report_warnings(host, out)
 
 
 async def settle(host: Host, names: Collection[str]) -> None:

@@ -19,7 +19,10 @@ USAGE = "mooring tools [--server S] [--style STYLE] [options]"
 DETAILS = """
 
 On a terminal the tools stand under their server, with the first words of
-their description; in a pipe each line is: name, server, description."""
+their description; in a pipe each line is: name, server, description.
+
+Servers that mooring.lock or an earlier run knows are not started for it;
+`--no-lock` asks them all."""
 EXAMPLES = """\
   mooring tools
   mooring tools --server github
@@ -41,16 +44,14 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import chosen, report_missing, report_warnings, settle
+    from mooring.cli.hosting import open_host
+    from mooring.cli.servers import chosen, gather
 
     named = [args.server] if args.server else []
-    async with open_host(options, out, style=args.style, servers=named) as host:
+    async with open_host(options, out, style=args.style, servers=named, idle=True) as host:
         only = chosen(host, named)
-        await watch(host, out, lambda: settle(host, only), timeout=options.timeout)
+        await gather(host, out, only, options.timeout)
         tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not named]
-        report_missing(host, out, only)
-        report_warnings(host, out)
     tools.sort(key=lambda tool: (tool.server, tool.name))
     if options.json:
         out.document([_document(tool) for tool in tools])

@@ -1,0 +1,120 @@
+"""`mooring approve`: accept what changed, after it was shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.errors import ConfigError, MooringError
+
+if TYPE_CHECKING:
+    from mooring.core.changes import Change
+
+USAGE = "mooring approve SERVER[/TOOL] [--yes] [options]"
+DETAILS = """
+
+Shows what differs from mooring.lock, asks, and writes the answer into the
+lock: for one tool, or for all of a server. Everything else that changed
+stays set aside.
+
+Exit code 3: nobody said yes. Without a terminal there is nobody to ask:
+read what `mooring check` shows, then give --yes."""
+EXAMPLES = """\
+  mooring approve github/create_issue
+  mooring approve github --yes"""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SERVER[/TOOL]", help="whose changes: a tool by the server's own name")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.app import NEEDS_LOGIN
+    from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
+    from mooring.config.lockfile import read, write
+    from mooring.core.config import fingerprint
+    from mooring.core.lock import approve
+
+    file = lock_file(options)
+    lock = read(file)
+    if lock is None:
+        raise ConfigError("there is no lock, so nothing is set aside; see `mooring lock`", file=str(file))
+    server, tool = _split(args.target, options)
+    async with connected_host(options, out, [server]) as host:
+        status = next(status for status in host.status() if status.name == server)
+        if status.state != "connected":
+            raise MooringError(f"{server} cannot be asked what it offers: {status.error or status.state}")
+        snapshot = host.provider(server).snapshot
+        mark = next(fingerprint(one) for one in host.config.servers if one.name == server)
+    tools = None if tool is None else [tool]
+    accepted = approve(lock, snapshot, fingerprint=mark, tools=tools)
+    found = compared(lock.servers.get(server), snapshot, mark)
+    wanted = tuple(change for change in found if tool is None or _is_of(change, tool))
+    if not options.json:
+        out.lines(change_lines(wanted, out, approvable=False))
+    yes = bool(wanted) and (args.yes or await _asked(wanted, out))
+    if yes:
+        write(file, accepted)
+    if options.json:
+        changes = [change_document(change) for change in wanted]
+        out.document({"lock": str(file), "server": server, "tool": tool, "approved": yes, "changes": changes})
+    elif yes or not wanted:
+        out.note(_verdict(args.target, wanted, found))
+    return 0 if yes or not wanted else NEEDS_LOGIN
+
+
+def _split(target: str, options: Options) -> tuple[str, str | None]:
+    """The server and the tool that are meant; the names of both may hold a slash."""
+    from pathlib import Path
+
+    from mooring.config import load
+
+    names = [server.name for server in load([Path(file) for file in options.config] or None).servers]
+    if target in names:
+        return target, None
+    owners = [name for name in names if target.startswith(f"{name}/")]
+    server = max(owners, key=len) if owners else target.partition("/")[0]
+    return server, target[len(server) + 1 :] or None
+
+
+def _is_of(change: Change, tool: str) -> bool:
+    from mooring.core.definitions import key_of
+
+    before = None if change.before is None else key_of(change.before)
+    return change.subject == "tool" and tool in (change.name, before)
+
+
+async def _asked(changes: Iterable[Change], out: Output) -> bool:
+    """Whether somebody at the terminal says yes."""
+    from anyio import to_thread
+
+    from mooring.cli.progress import plural
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        out.error("There is no terminal to ask on. Nothing was approved: read the change, then give --yes.")
+        return False
+    sys.stdout.flush()
+    sys.stderr.write(f"Approve {plural(len(tuple(changes)), 'change')}? [y/N] ")
+    sys.stderr.flush()
+    # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
+    answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
+    if answer.strip().lower() in (b"y", b"yes"):
+        return True
+    out.error("Nothing was approved.", label="")
+    return False
+
+
+def _verdict(target: str, wanted: tuple[Change, ...], found: tuple[Change, ...]) -> str:
+    from mooring.cli.progress import plural
+
+    if not wanted:
+        return f"{target} is what was approved: there is nothing to accept."
+    left = len(found) - len(wanted)
+    rest = f" {plural(left, 'other change')} of the server not approved: see `mooring check`." if left else ""
+    return f"Approved {plural(len(wanted), 'change')} of {target}.{rest}"

@@ -1,0 +1,184 @@
+"""Servers held against `mooring.lock`: what `lock`, `check` and `approve` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mooring.cli.hosting import open_host, watch
+from mooring.cli.layout import GAP, table, wrap
+from mooring.cli.options import Options
+from mooring.cli.output import Output, Style
+from mooring.cli.progress import plural
+from mooring.cli.servers import chosen
+from mooring.config import found_files
+from mooring.config.lockfile import lock_path
+from mooring.core.changes import Change
+from mooring.core.changetext import describe
+from mooring.core.config import fingerprint
+from mooring.core.lock import Lock, Pin, compare
+from mooring.core.text import clean, clean_line
+from mooring.core.types import Snapshot
+
+if TYPE_CHECKING:
+    from mooring.host import Host
+
+__all__ = [
+    "DRIFT",
+    "UNREACHABLE",
+    "Review",
+    "change_document",
+    "change_lines",
+    "connected_host",
+    "lock_file",
+    "report",
+    "review",
+    "review_lines",
+]
+
+DRIFT, UNREACHABLE = 10, 11
+
+Status = Literal["same", "new", "changed", "removed", "unreachable", "unpinned"]
+
+_SYMBOLS: dict[Status, tuple[str, Style]] = {
+    "same": ("✓", "green"),
+    "new": ("+", "cyan"),
+    "changed": ("~", "yellow"),
+    "removed": ("-", "yellow"),
+    "unreachable": ("✗", "red"),
+    "unpinned": ("·", "dim"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """How one server compares with the lock."""
+
+    server: str
+    status: Status
+    """`removed`: it is in the lock and no longer configured. `unpinned`: configured with `pins: off`."""
+    tools: int = 0
+    changes: tuple[Change, ...] = ()
+    error: str | None = None
+
+    @property
+    def drifted(self) -> bool:
+        return self.status in ("new", "changed", "removed")
+
+
+def lock_file(options: Options) -> Path:
+    """Where the lock of the configuration is, whether or not it exists."""
+    named = [Path(file) for file in options.config]
+    return lock_path(found_files(named or None), Path.cwd())
+
+
+@asynccontextmanager
+async def connected_host(options: Options, out: Output, servers: Sequence[str]) -> AsyncGenerator[Host]:
+    """A host that has asked these servers (or all) what they offer, whatever the lock says of them."""
+    async with open_host(options, out, servers=servers, idle=True, lock=False) as host:
+        names = chosen(host, servers)
+        if names:
+            await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
+        yield host
+
+
+def review(host: Host, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
+    """The named servers, or all that the configuration or the lock knows, in order of name."""
+    configured = {server.name: server for server in host.config.servers}
+    reviews = [Review(server=name, status="removed") for name in lock.servers if name not in configured]
+    for status in host.status():
+        name = status.name
+        if status.state == "disabled" and name not in names:
+            continue
+        if status.state != "connected":
+            reason = status.error or f"the server is {status.state}"
+            reviews.append(Review(server=name, status="unreachable", error=reason))
+            continue
+        snapshot = host.provider(name).snapshot
+        known = lock.servers.get(name)
+        changes = compared(known, snapshot, fingerprint(configured[name]))
+        kind: Status = "new" if known is None else "changed" if changes else "same"
+        if configured[name].pins == "off":
+            kind, changes = "unpinned", ()
+        reviews.append(Review(server=name, status=kind, tools=len(snapshot.tools), changes=changes))
+    return sorted((one for one in reviews if not names or one.server in names), key=lambda one: one.server)
+
+
+def compared(known: Pin | None, snapshot: Snapshot, mark: str) -> tuple[Change, ...]:
+    """What changed; of a server without a pin, everything it offers is new."""
+    if known is None:
+        known = Pin(fingerprint=mark, snapshot=Snapshot(server=snapshot.server, info=snapshot.info))
+    return compare(known, snapshot, fingerprint=mark).changes
+
+
+def report(reviews: Iterable[Review], file: Path, *, written: bool = False) -> dict[str, Any]:
+    """The drift report: the JSON form of `mooring lock` and `mooring check`."""
+    servers = [
+        {
+            "name": one.server,
+            "status": one.status,
+            "tools": one.tools,
+            "error": one.error,
+            "changes": [change_document(change) for change in one.changes],
+        }
+        for one in reviews
+    ]
+    drift = any(one.drifted for one in reviews)
+    return {"lock": str(file), "written": written, "drift": drift, "servers": servers}
+
+
+def change_document(change: Change) -> dict[str, Any]:
+    return {
+        "subject": change.subject,
+        "name": change.name,
+        "kind": change.kind,
+        "differences": [
+            {"path": d.path, "weight": d.weight, "before": d.before, "after": d.after}
+            for d in change.differences
+        ],
+    }
+
+
+def review_lines(reviews: Sequence[Review], out: Output, *, approvable: bool = True) -> list[str]:
+    """A line for each server, with what changed below it."""
+    rows = [[clean_line(one.server), one.status, _amount(one)] for one in reviews]
+    lines: list[str] = []
+    width = None if out.width is None else out.width - 2
+    for one, cells in zip(reviews, table(rows, width=width), strict=True):
+        symbol, style = _SYMBOLS[one.status]
+        cells[1] = out.paint(cells[1], style)
+        lines.append(f"{out.paint(symbol, style)} {GAP.join(cells)}".rstrip())
+        if one.error:
+            lines.extend(out.paint(line, "dim") for line in wrap(clean(one.error), out.width, "    "))
+        if one.status == "changed":
+            lines.extend(change_lines(one.changes, out, approvable=approvable))
+    return lines
+
+
+def change_lines(changes: Iterable[Change], out: Output, *, approvable: bool) -> list[str]:
+    """Each change for a person to judge; `approvable` says how to accept it."""
+    lines: list[str] = []
+    for change in changes:
+        told = clean(describe(change)).splitlines()
+        # The last line is the command that accepts the change: no help to whoever is doing that.
+        for line in told if approvable else told[:-1]:
+            text = line.lstrip()
+            shown = wrap(text, out.width, "    " + line[: len(line) - len(text)])
+            style: Style = "red" if text.startswith("- ") else "green" if text.startswith("+ ") else "plain"
+            lines.extend(out.paint(part, style) for part in shown)
+    return lines
+
+
+def _amount(one: Review) -> str:
+    match one.status:
+        case "changed":
+            return plural(len(one.changes), "change")
+        case "removed":
+            return "is no longer configured"
+        case "unreachable":
+            return ""
+        case _:
+            return plural(one.tools, "tool")
