@@ -16,12 +16,15 @@ __all__ = ["COMMANDS", "exit_code", "help_text", "main"]
 COMMANDS = {
     "list": "Servers and their states",
     "tools": "The merged catalog of all servers",
+    "search": "Tools that fit some words",
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",
+    "cost": "What the tools take of a model's context",
+    "eval": "How well the search finds what people meant",
     "demo": "See the main job done on bundled servers",
 }
 """Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""

@@ -17,16 +17,17 @@ USAGE = "mooring list [options]"
 DETAILS = """
 
 Starts every configured server, waits until each has connected or failed,
-and shows what came of it. A failed server is a result here, not an error."""
+and shows what came of it. A failed server is a result here, not an error.
+FRESH is how soon a change of a server's tools is known at the latest."""
 EXAMPLES = """\
   mooring list
   mooring list --timeout 5
   mooring list --json | jq -r '.servers[] | select(.error) | .name'"""
 
-_HEADER = ["NAME", "STATE", "TRANSPORT", "PROTOCOL", "TOOLS"]
+_HEADER = ["NAME", "STATE", "TRANSPORT", "PROTOCOL", "TOOLS", "FRESH"]
 _KEYS = (
     "name", "state", "transport", "protocol", "tools", "resources", "prompts",
-    "error", "connected_at", "breaker",
+    "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
 )  # fmt: skip
 
 
@@ -56,18 +57,36 @@ def _table(statuses: tuple[ServerStatus, ...], out: Output) -> list[str]:
 
     rows = [_HEADER, *(_row(status) for status in statuses)]
     width = None if out.width is None else out.width - 2
-    header, *body = table(rows, width=width, spare=[3, 2, 4], right=[4])
+    header, *body = table(rows, width=width, spare=[5, 3, 2, 4], right=[4, 5])
     lines = [out.paint(f"  {GAP.join(header)}", "dim")]
     for status, cells in zip(statuses, body, strict=True):
         symbol, style = SYMBOLS[status.state]
         cells[1] = out.paint(cells[1], style)
         lines.append(f"{out.paint(symbol, style)} {GAP.join(cells)}".rstrip())
-        if status.error:
-            reason = wrap(clean(status.error), out.width, indent="    ")
-            lines.extend(out.paint(line, "dim") for line in reason)
+        reason = "\n".join([*([clean(status.error)] if status.error else []), *_outlook(status)])
+        lines.extend(out.paint(line, "dim") for line in wrap(reason, out.width, indent="    "))
     return lines
+
+
+def _outlook(status: ServerStatus) -> list[str]:
+    """What a host does next about a server that is not there."""
+    outlook: list[str] = []
+    if status.breaker != "closed":
+        outlook.append(f"breaker: {status.breaker}")
+    if status.retry_in is not None:
+        outlook.append(f"next try in {duration(status.retry_in)}")
+    return outlook
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `0.2 s`, `42 s`, `5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1g} s" if seconds < 1 else f"{seconds:.2g} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _row(status: ServerStatus) -> list[str]:
     tools = str(status.tools) if status.state == "connected" else ""
-    return [clean_line(status.name), status.state, status.transport, clean_line(status.protocol or ""), tools]
+    fresh = "" if status.fresh_within is None else f"≤ {duration(status.fresh_within)}"
+    protocol = clean_line(status.protocol or "")
+    return [clean_line(status.name), status.state, status.transport, protocol, tools, fresh]

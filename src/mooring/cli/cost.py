@@ -1,0 +1,154 @@
+"""`mooring cost`: what the tools take of a model's context."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mooring.cli.layout import GAP, table
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.core.text import clean_line
+
+if TYPE_CHECKING:
+    from mooring.core.config import Style
+    from mooring.core.types import Tool
+    from mooring.host import Host
+
+USAGE = "mooring cost [--tools] [--style STYLE] [options]"
+DETAILS = """
+
+Tokens of the tools' definitions (name, description, input schema) in a
+prompt: by server and in all, in each naming style, and what the first
+prompt takes when discovery stands in for them. The figures are estimates
+that need no tokenizer; the output names the estimator."""
+EXAMPLES = """\
+  mooring cost
+  mooring cost --tools
+  mooring cost --json | jq '.total, .discovery.first_prompt'"""
+
+ESTIMATOR = "chars/4"
+"""As `core.tokens.estimate` counts: four ASCII characters a token, any other character one."""
+
+
+def configure(parser: Parser) -> None:
+    from mooring.cli.tools import STYLES
+
+    parser.add_argument("--tools", action="store_true", help="each tool, the largest first")
+    parser.add_argument(
+        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
+    )
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.hosting import open_host
+    from mooring.cli.servers import chosen, gather
+
+    async with open_host(options, out, style=args.style, idle=True) as host:
+        await gather(host, out, chosen(host), options.timeout)
+        document = _document(host)
+    if options.json:
+        out.document(document)
+    elif not document["servers"]:
+        out.note("There are no tools here, and they cost nothing.")
+    else:
+        out.lines(_tools(document, out) if args.tools else _servers(document, out))
+        out.lines(["", *_summary(document, out)])
+    return 0
+
+
+def _document(host: Host) -> dict[str, Any]:
+    from mooring.cli.tools import STYLES
+    from mooring.core.discovery import DISCOVERY
+    from mooring.core.tokens import tool_cost
+
+    tools = list(host.catalog.tools.values())
+    costs = {tool.name: tool_cost(tool) for tool in tools}
+    total = sum(costs.values())
+    servers = [
+        {
+            "name": server,
+            "tokens": sum(costs[tool.name] for tool in tools if tool.server == server),
+            "tools": [{"name": t.name, "tokens": costs[t.name]} for t in tools if t.server == server],
+        }
+        for server in sorted({tool.server for tool in tools})
+    ]
+    used = host.exposure().discovery
+    config = host.config
+    host.config = config.model_copy(update={"discovery": "always"})
+    first = [*DISCOVERY, *(host.catalog.tools[name] for name in host.exposure().names)]
+    host.config = config
+    prompt = sum(map(tool_cost, first))
+    return {
+        "estimator": ESTIMATOR,
+        "style": host.style,
+        "total": total,
+        "servers": servers,
+        "styles": {style: _in_style(tools, style) for style in STYLES},
+        "discovery": {
+            "used": used,
+            "mode": config.discovery,
+            "budget": config.discovery_budget,
+            "first_prompt": prompt,
+            "saved": max(total - prompt, 0),
+        },
+    }
+
+
+def _in_style(tools: Iterable[Tool], style: Style) -> int:
+    from mooring.core.names import assign
+    from mooring.core.tokens import tool_cost
+
+    listed = list(tools)
+    names = assign([(tool.server, tool.remote_name) for tool in listed], style)
+    return sum(tool_cost(replace(tool, name=names[tool.server, tool.remote_name])) for tool in listed)
+
+
+def _servers(document: dict[str, Any], out: Output) -> list[str]:
+    header = ["SERVER", "TOOLS", "TOKENS", "SHARE"]
+    ranked = sorted(document["servers"], key=lambda server: (-server["tokens"], server["name"]))
+    rows = [
+        [clean_line(s["name"]), str(len(s["tools"])), f"{s['tokens']:,}", _share(s["tokens"], document)]
+        for s in ranked
+    ]
+    count = sum(len(server["tools"]) for server in ranked)
+    rows.append(["total", str(count), f"{document['total']:,}", _share(document["total"], document)])
+    return _lines([header, *rows], out, right=[1, 2, 3])
+
+
+def _tools(document: dict[str, Any], out: Output) -> list[str]:
+    listed = [
+        (tool["tokens"], tool["name"], server["name"])
+        for server in document["servers"]
+        for tool in server["tools"]
+    ]
+    listed.sort(key=lambda entry: (-entry[0], entry[1]))
+    rows = [[f"{tokens:,}", _share(tokens, document), clean_line(name)] for tokens, name, _ in listed]
+    rows.append([f"{document['total']:,}", _share(document["total"], document), "total"])
+    return _lines([["TOKENS", "SHARE", "TOOL"], *rows], out, right=[0, 1])
+
+
+def _lines(rows: list[list[str]], out: Output, right: list[int]) -> list[str]:
+    header, *body = table(rows, width=out.width, right=right)
+    lines = [GAP.join(cells).rstrip() for cells in body]
+    return [out.paint(GAP.join(header), "dim"), *lines[:-1], out.paint(lines[-1], "bold")]
+
+
+def _share(tokens: int, document: dict[str, Any]) -> str:
+    return f"{tokens / max(document['total'], 1):.0%}"
+
+
+def _summary(document: dict[str, Any], out: Output) -> list[str]:
+    discovery = document["discovery"]
+    styles = [f"{style} {tokens:,}" for style, tokens in document["styles"].items()]
+    state = "in use" if discovery["used"] else "not in use"
+    rule = f"{discovery['mode']}, from {discovery['budget']:,} tokens on"
+    rows = [
+        ["by style", ", ".join(styles)],
+        ["with discovery", f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}"],
+        ["discovery", f"{state} ({rule if discovery['mode'] == 'auto' else discovery['mode']})"],
+        ["estimator", f"{document['estimator']}: four ASCII characters a token, others one each"],
+    ]
+    return [f"{out.paint(name, 'dim')}{GAP}{text}" for name, text in table(rows, width=out.width)]

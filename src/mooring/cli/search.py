@@ -1,0 +1,63 @@
+"""`mooring search`: the tools that fit some words."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from mooring.cli.layout import GAP, table
+from mooring.cli.options import Options, Parser, positive
+from mooring.cli.output import Output
+from mooring.core.text import clean_line
+
+USAGE = "mooring search QUERY [--limit N] [--style STYLE] [options]"
+DETAILS = """
+
+The search that a model has as `tools_search`: say the action and its
+object. In a pipe each line is: name, server, score, description. Servers
+that mooring.lock or an earlier run knows are not started for it;
+`--no-lock` asks them all."""
+EXAMPLES = """\
+  mooring search 'open pull requests'
+  mooring search read file --limit 3
+  mooring search 'convert currency' --json | jq -r '.[0].name'"""
+
+
+def configure(parser: Parser) -> None:
+    from mooring.cli.tools import STYLES
+
+    parser.add_argument("query", metavar="QUERY", nargs="+", help="some words; quotes are not needed")
+    parser.add_argument("--limit", metavar="N", type=positive, default=10, help="this many at most (10)")
+    parser.add_argument(
+        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
+    )
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.hosting import open_host
+    from mooring.cli.servers import chosen, gather
+
+    async with open_host(options, out, style=args.style, idle=True) as host:
+        await gather(host, out, chosen(host), options.timeout)
+        hits = host.search(" ".join(args.query), args.limit)
+    found = [
+        {
+            "name": hit.name,
+            "server": hit.tool.server,
+            "score": round(hit.score, 3),
+            "description": hit.tool.description,
+        }
+        for hit in hits
+    ]
+    if options.json:
+        out.document(found)
+        return 0
+    rows = [[clean_line(str(value)) for value in entry.values()] for entry in found]
+    out.lines(map("\t".join, rows) if out.width is None else _table(rows, out))
+    if not found:
+        out.note("Nothing fits. Use other words, or look at `mooring groups`.")
+    return 0
+
+
+def _table(rows: list[list[str]], out: Output) -> list[str]:
+    cells = table([[name, text] for name, _, _, text in rows], width=out.width)
+    return [GAP.join((out.paint(name, "cyan"), text)).rstrip() for name, text in cells]
