@@ -31,7 +31,9 @@ def main() -> None:
         answers = recall(questions[kind], search, ids, [limit])
         for question, shares, found in answers:
             if shares[limit] < 1 and "--misses" in sys.argv:
-                print(f"  {question.text!r}: wanted {question.gold}, found {[ids[name][0] for name in found]}")
+                print(
+                    f"  {question.text!r}: wanted {question.gold}, found {[ids[name][0] for name in found]}"
+                )
         share = sum(shares[limit] for _, shares, _ in answers) / len(answers)
         print(f"{kind} recall@{limit}: {share:.3f} of {len(answers)}")
 

@@ -30,7 +30,9 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("target", metavar="SERVER[/TOOL]", help="whose changes: a tool by the server's own name")
+    parser.add_argument(
+        "target", metavar="SERVER[/TOOL]", help="whose changes: a tool by the server's own name"
+    )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 

@@ -28,7 +28,15 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.locking import DRIFT, UNREACHABLE, connected_host, lock_file, report, review, review_lines
+    from mooring.cli.locking import (
+        DRIFT,
+        UNREACHABLE,
+        connected_host,
+        lock_file,
+        report,
+        review,
+        review_lines,
+    )
     from mooring.cli.progress import plural
     from mooring.config.lockfile import read
 

@@ -147,7 +147,10 @@ def _summary(document: dict[str, Any], out: Output) -> list[str]:
     rule = f"{discovery['mode']}, from {discovery['budget']:,} tokens on"
     rows = [
         ["by style", ", ".join(styles)],
-        ["with discovery", f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}"],
+        [
+            "with discovery",
+            f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}",
+        ],
         ["discovery", f"{state} ({rule if discovery['mode'] == 'auto' else discovery['mode']})"],
         ["estimator", f"{document['estimator']}: four ASCII characters a token, others one each"],
     ]

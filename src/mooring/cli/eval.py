@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser, positive
@@ -124,18 +124,20 @@ def _read(file: Path) -> Any:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}", file=str(file)) from None
     try:
-        whole = json.loads(text)
+        whole: Any = json.loads(text)
     except (ValueError, RecursionError):
         return [_line(line, number, file) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     # One question alone is a file of one line.
-    return [whole] if isinstance(whole, dict) and "text" in whole else whole
+    return [whole] if isinstance(whole, dict) and "text" in whole else cast("object", whole)
 
 
 def _line(line: str, number: int, file: Path) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"neither JSON nor JSON lines: {problem}", file=str(file), place=f"line {number}") from None
+        raise ConfigError(
+            f"neither JSON nor JSON lines: {problem}", file=str(file), place=f"line {number}"
+        ) from None
 
 
 def _table(results: list[dict[str, Any]], limits: list[int], out: Output) -> list[str]:

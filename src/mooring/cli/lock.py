@@ -42,7 +42,15 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.locking import DRIFT, UNREACHABLE, connected_host, lock_file, report, review, review_lines
+    from mooring.cli.locking import (
+        DRIFT,
+        UNREACHABLE,
+        connected_host,
+        lock_file,
+        report,
+        review,
+        review_lines,
+    )
     from mooring.config.lockfile import write
     from mooring.core.lock import Lock
 

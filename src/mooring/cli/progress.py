@@ -42,7 +42,9 @@ async def show_progress(host: Host, out: Output, names: Collection[str] | None =
     try:
         while True:
             elapsed = anyio.current_time() - start
-            active = [s for s in host.status() if s.state != "disabled" and (names is None or s.name in names)]
+            active = [
+                s for s in host.status() if s.state != "disabled" and (names is None or s.name in names)
+            ]
             lines = _lines(active, settled, elapsed, out)
             sys.stderr.write(_up(drawn) + "".join(f"{line}\x1b[K\n" for line in lines))
             sys.stderr.flush()
@@ -66,9 +68,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _lines(
-    active: list[ServerStatus], settled: dict[str, float], elapsed: float, out: Output
-) -> list[str]:
+def _lines(active: list[ServerStatus], settled: dict[str, float], elapsed: float, out: Output) -> list[str]:
     columns, height = shutil.get_terminal_size()
     for status in active:
         if status.state != "pending":

@@ -105,10 +105,14 @@ def _question(entry: Mapping[str, Any], place: str) -> Question:
     text = entry.get("text")
     if not isinstance(text, str) or not isinstance(gold, list) or not gold:
         raise LabelError(f"{place} must have a 'text', and 'tools' (names) or 'gold' (lists of names)")
-    needed = cast("list[list[object]]", gold)
-    if not all(isinstance(one, list) and one and all(isinstance(n, str) for n in one) for one in needed):
+    return Question(text=text, gold=tuple(_names(needed, place) for needed in cast("list[object]", gold)))
+
+
+def _names(needed: object, place: str) -> tuple[str, ...]:
+    names = cast("list[object]", needed) if isinstance(needed, list) else []
+    if not names or not all(isinstance(name, str) for name in names):
         raise LabelError(f"{place}: the tools must be names")
-    return Question(text=text, gold=tuple(tuple(map(str, one)) for one in needed))
+    return tuple(map(str, names))
 
 
 def _snapshot(server: str, entries: Sequence[Mapping[str, Any]]) -> Snapshot:

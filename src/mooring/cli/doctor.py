@@ -1,0 +1,188 @@
+"""`mooring doctor`: what is wrong, and what to do next."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mooring.cli.layout import GAP, wrap
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output, Style
+from mooring.core.text import clean
+from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mooring.core.lock import Lock
+    from mooring.host import Host
+
+USAGE = "mooring doctor [options]"
+DETAILS = """
+
+Looks at the environment, the configuration files, the lock and the
+processes of earlier runs, connects every enabled server, and says for each
+finding the next thing to type. Ends and changes nothing.
+
+Exit code 1 when a finding is an error."""
+EXAMPLES = """\
+  mooring doctor
+  mooring doctor --timeout 10
+  mooring doctor --json | jq -r '.[] | select(.level == "error") | .next'"""
+
+Level = Literal["info", "warning", "error"]
+
+_SYMBOLS: dict[Level, tuple[str, Style]] = {
+    "info": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "error": ("✗", "red"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    level: Level
+    server: str | None = None
+    finding: str
+    next: str | None = None
+
+
+def configure(parser: Parser) -> None:
+    """This command has no arguments of its own."""
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    findings = [*_environment(), *_strays()]
+    try:
+        findings += _files(options)
+        lock, told = _lock(options)
+        findings += [*told, *await _servers(options, lock)]
+    except ConfigError as problem:
+        findings.append(
+            Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
+        )
+    if options.json:
+        out.document([asdict(finding) for finding in findings])
+    else:
+        out.lines(line for finding in findings for line in _lines(finding, out))
+    return int(any(finding.level == "error" for finding in findings))
+
+
+def _environment() -> Iterator[Finding]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    yield Finding(level="info", finding=f"python {platform.python_version()} ({sys.executable})")
+    for package in ("mooring", "mcp", "aiohttp"):
+        try:
+            yield Finding(level="info", finding=f"{package} {version(package)}")
+        except PackageNotFoundError:
+            install = f"{sys.executable} -m pip install mooring"
+            yield Finding(level="error", finding=f"{package} is not installed", next=install)
+
+
+def _strays() -> Iterator[Finding]:
+    from mooring.cli.strays import strays
+
+    for stray in strays():
+        left = f"process {stray.pid} was left behind by an earlier run: {stray.command}"
+        yield Finding(level="warning", finding=left, next=f"kill {stray.pid}")
+
+
+def _files(options: Options) -> Iterator[Finding]:
+    from mooring.config import found_files
+
+    files = found_files([Path(file) for file in options.config] or None)
+    for number, file in enumerate(files, 1):
+        place = f", file {number} of {len(files)}: a later one wins" if len(files) > 1 else ""
+        yield Finding(level="info", finding=f"configuration {file.path} ({file.scope}{place})")
+    if not files:
+        yield Finding(
+            level="warning", finding="there is no configuration here", next="mooring --config mcp.json doctor"
+        )
+
+
+def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
+    from mooring.cli.locking import lock_file
+    from mooring.cli.progress import plural
+    from mooring.config.lockfile import read
+    from mooring.core.locktext import LockError, NewerLockError
+
+    file = lock_file(options)
+    try:
+        lock = read(file)
+    except LockError as problem:
+        upgrade = isinstance(problem, NewerLockError)
+        advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
+        return None, [Finding(level="error", finding=f"the lock is ignored: {problem}", next=advice)]
+    if lock is None:
+        return None, [Finding(level="info", finding=f"there is no lock at {file}: see mooring lock --help")]
+    return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
+
+
+async def _servers(options: Options, lock: Lock | None) -> list[Finding]:
+    from mooring.cli.locking import connected_host
+
+    # Warnings are findings here.
+    async with connected_host(options, Output(replace(options, quiet=True)), ()) as host:
+        found = [
+            Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
+            for w in host.config.warnings
+        ]
+        for server in sorted(host.config.servers, key=lambda server: server.name):
+            found += _server(host, server.name, lock)
+    return found
+
+
+def _correct(file: str | None) -> str | None:
+    return None if file is None else f"Correct it in {file}."
+
+
+def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
+    from mooring.cli.locking import compared
+    from mooring.cli.progress import plural
+    from mooring.core.config import fingerprint
+    from mooring.core.diagnosis import diagnose, unpinned_package
+
+    server = next(one for one in host.config.servers if one.name == name)
+    status = next(one for one in host.status() if one.name == name)
+    trouble = diagnose(server, status)
+    if trouble is not None:
+        reason = status.error or "it has not connected in time"
+        yield Finding(level="error", server=name, finding=f"{trouble.cause}: {reason}", next=trouble.next)
+    elif status.state == "connected":
+        about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
+        yield Finding(level="info", server=name, finding=f"connected: {about}")
+    else:
+        yield Finding(level="info", server=name, finding=status.state)
+    for text in status.warnings:
+        yield Finding(level="warning", server=name, finding=text)
+    if (package := unpinned_package(server)) is not None:
+        unpinned = f"{server.command} fetches {package} in whatever version there is today"
+        yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))
+    if lock is not None and status.state == "connected" and server.pins != "off":
+        changes = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
+        if changes:
+            changed = f"{plural(len(changes), 'change')} not in the lock"
+            yield Finding(level="warning", server=name, finding=changed, next="mooring check")
+
+
+def _pin(command: str | None, package: str) -> str:
+    name = package.rpartition("@")[0] or package
+    listing = "npm view" if "npx" in (command or "") else "pip index versions"
+    return f"Write a version in `args`, such as {name}@1.2.3; see `{listing} {name}`."
+
+
+def _lines(finding: Finding, out: Output) -> Sequence[str]:
+    symbol, style = _SYMBOLS[finding.level]
+    server = f"{finding.server}: " if finding.server else ""
+    first, *rest = wrap(clean(server + finding.finding), out.width, GAP) or [""]
+    lines = [
+        f"{out.paint(symbol, style)} {first.lstrip()}",
+        *(out.paint(f"{GAP}{line}", "dim") for line in rest),
+    ]
+    if finding.next:
+        lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))
+    return lines

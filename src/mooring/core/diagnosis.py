@@ -1,0 +1,254 @@
+"""What is wrong with a server, told by its state and words, and the next thing to type.
+
+Errors are written for people; this is the one place that reads them back. What it does not recognise
+gets the general advice, so that a change of words elsewhere costs precision and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mooring.core.config import ServerConfig
+from mooring.core.types import ServerStatus
+
+__all__ = ["Cause", "Diagnosis", "diagnose", "unpinned_package"]
+
+Cause = Literal[
+    "command-not-found",
+    "not-executable",
+    "no-directory",
+    "missing-variable",
+    "sdk-mismatch",
+    "missing-module",
+    "crash",
+    "no-answer",
+    "noise",
+    "login",
+    "refused",
+    "unknown-host",
+    "tls",
+    "no-tls",
+    "http-status",
+    "no-mcp",
+    "era",
+    "unknown",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    cause: Cause
+    next: str
+    """What to type or to change, in one or two sentences."""
+
+
+_Advice: TypeAlias = Callable[[ServerConfig, re.Match[str]], str]
+
+_INSTALL = {
+    "npx": "install Node.js, which brings it: https://nodejs.org, `brew install node` or `apt install npm`",
+    "npm": "install Node.js, which brings it: https://nodejs.org, `brew install node` or `apt install npm`",
+    "node": "install it: https://nodejs.org, `brew install node` or `apt install nodejs`",
+    "uvx": "install uv, which brings it: `pip install uv`, or see https://docs.astral.sh/uv",
+    "uv": "install it: `pip install uv`, or see https://docs.astral.sh/uv",
+    "docker": "install Docker and start it: https://docs.docker.com/get-docker",
+    "python": "write `python3` as the command, or the full path of an interpreter",
+    "bunx": "install Bun, which brings it: https://bun.sh",
+    "deno": "install it: https://deno.com",
+}
+
+
+def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
+    """Return what keeps a server away and what to do; None when it is there, or is not wanted."""
+    if status.state in ("connected", "disabled"):
+        return None
+    if status.state == "needs-auth":
+        return Diagnosis(cause="login", next=_login(server))
+    text = status.error or ""
+    if not text:
+        return Diagnosis(cause="no-answer", next="It is still starting: give it longer with `--timeout 60`.")
+    for cause, pattern, advice in _CASES:
+        if (found := pattern.search(text)) is not None:
+            return Diagnosis(cause=cause, next=advice(server, found))
+    return Diagnosis(cause="unknown", next=_look(server))
+
+
+def unpinned_package(server: ServerConfig) -> str | None:
+    """Return the package that the server's command fetches in whatever version there is today, or None."""
+    runner = _program(server)
+    if runner not in ("npx", "bunx", "uvx", "pipx"):
+        return None
+    words = list(server.args)
+    if runner == "pipx" and words[:1] == ["run"]:
+        words = words[1:]
+    package = _package(words)
+    if package is None or package.startswith((".", "/", "~", "$", "git+", "http")):
+        return None
+    bare = package.removeprefix("@")  # a scope of npm, as in @scope/name@1.2.3
+    version = re.search(r"@(.+)$|==(.+)$", bare)
+    pinned = version is not None and (version[1] or version[2]) not in ("latest", "next")
+    return None if pinned else package
+
+
+def _package(words: list[str]) -> str | None:
+    """The package among the arguments of a runner: named by an option, or the first that is none."""
+    takes_value = ("--with", "--python", "-p", "--index-url", "--registry")
+    skip = False
+    for number, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word in ("--from", "--package", "--spec"):
+            return words[number + 1] if number + 1 < len(words) else None
+        elif word.startswith("-"):
+            skip = word in takes_value
+        else:
+            return word
+    return None
+
+
+def _program(server: ServerConfig) -> str:
+    name = re.split(r"[/\\]", server.command or "")[-1].lower()
+    return re.sub(r"\.(exe|cmd|bat|ps1)$", "", name)
+
+
+def _install(server: ServerConfig, found: re.Match[str]) -> str:
+    program = _program(server)
+    if program in _INSTALL:
+        return f"{program} is not on the PATH: {_INSTALL[program]}."
+    return f"Install {server.command}, or write its full path as `command`: `which {program}` tells it."
+
+
+def _export(server: ServerConfig, found: re.Match[str]) -> str:
+    names = dict.fromkeys(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)\}", found.string))
+    if names:
+        return "; ".join(f"export {name}=…" for name in names)
+    if "keyring:" in found.string:
+        return "Store it: `keyring set mooring NAME`."
+    return "Make the file or value that the entry refers to, or correct the reference."
+
+
+def _older_sdk(server: ServerConfig, found: re.Match[str]) -> str:
+    why = "It was written for version 1 of the MCP SDK and got version 2."
+    match _program(server):
+        case "uvx":
+            return f"{why} Put `--with 'mcp<2'` before the package in `args`."
+        case "uv":
+            return f"{why} Put `--with 'mcp<2'` after `run` in `args`."
+        case _:
+            return f"{why} In its environment: `pip install 'mcp<2'`."
+
+
+def _module(server: ServerConfig, found: re.Match[str]) -> str:
+    name = found[1]
+    if _program(server) in ("node", "npx", "npm"):
+        return (
+            f"Its installation is broken: `npm install {name}` where it lives, or `npm cache clean --force`."
+        )
+    if _program(server) in ("uvx", "uv"):
+        return f"Put `--with {name.partition('.')[0]}` before the package in `args`."
+    return f"In its environment: `{server.command} -m pip install {name.partition('.')[0]}`."
+
+
+def _look(server: ServerConfig) -> str:
+    if server.command is None:
+        return "See the log: `mooring list --verbose`."
+    return "See everything that it prints: `mooring list --verbose`."
+
+
+def _login(server: ServerConfig) -> str:
+    variable = re.sub(r"\W+", "_", server.name, flags=re.ASCII).upper().strip("_") or "SERVER"
+    return (
+        f'Give its entry "headers": {{"Authorization": "Bearer ${{{variable}_TOKEN}}"}}, '
+        f"then `export {variable}_TOKEN=…`."
+    )
+
+
+def _status(server: ServerConfig, found: re.Match[str]) -> str:
+    match found[1]:
+        case "403":
+            return "The login is good and may not do this: ask for the right, or use another token."
+        case "404" | "405":
+            return "Look at the path of its `url`: it is often /mcp, or /sse for old servers."
+        case "429":
+            return "It is asked too often: wait, or lower `max_concurrency`."
+        case code if code.startswith("5"):
+            return "The fault is on its side: look at its own log, or try again later."
+        case _:
+            return "Look at its `url` and `headers`."
+
+
+def _says(text: str) -> _Advice:
+    return lambda server, found: text
+
+
+def _cases(*cases: tuple[Cause, str, _Advice]) -> list[tuple[Cause, re.Pattern[str], _Advice]]:
+    return [(cause, re.compile(pattern), advice) for cause, pattern, advice in cases]
+
+
+_CASES = _cases(
+    ("missing-variable", r"no value for \$\{", _export),
+    ("command-not-found", r"^the command .* was not found", _install),
+    (
+        "no-directory",
+        r"^its working directory (.*) does not exist",
+        _says("Correct `cwd`, or make the directory."),
+    ),
+    (
+        "not-executable",
+        r"^the command .* may not be run",
+        lambda server, _: f"chmod +x {server.command}",
+    ),
+    ("era", r"no common protocol version", _says("Upgrade the older of the two: `pip install -U mooring`.")),
+    (
+        "sdk-mismatch",
+        r"(?:No module named '?mcp\.server\.fastmcp|cannot import name '\w+' from '?mcp\b)",
+        _older_sdk,
+    ),
+    ("missing-module", r"No module named '?([\w.]+)", _module),
+    ("missing-module", r"Cannot find (?:module|package) '([^']+)'", _module),
+    (
+        "crash",
+        r"(?:E404|404 Not Found|No solution found|was not found in the package registry)",
+        _says("There is no such package or version: correct its name in `args`."),
+    ),
+    ("crash", r"^the server (?:exited|was ended|closed)", lambda server, _: _look(server)),
+    (
+        "noise",
+        r"on stdout, where only messages belong",
+        _says("It prints what is no message: turn off its banner or log, or is it an MCP server at all?"),
+    ),
+    (
+        "no-answer",
+        r"^no answer within|^it was not connected in time",
+        _says(
+            'Give it longer, with "connect_timeout": "120s" in its entry, or see `mooring list --verbose`.'
+        ),
+    ),
+    ("no-answer", r"`list_timeout`", _says('Give it longer: "list_timeout": "120s" in its entry.')),
+    (
+        "no-tls",
+        r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
+        _says("It does not speak TLS there: write http:// instead of https:// in its `url`."),
+    ),
+    (
+        "tls",
+        r"(?i:certificate|\bssl\b|\btls\b)",
+        _says(
+            "Its certificate is not trusted here. If it is your own: `export SSL_CERT_FILE=/path/to/ca.pem`."
+        ),
+    ),
+    (
+        "unknown-host",
+        r"cannot be reached: .*(?i:name or service|nodename|resol|getaddrinfo|no address)",
+        _says("There is no such host: correct the name in its `url`, or look at your network."),
+    ),
+    (
+        "refused",
+        r"cannot be reached",
+        _says("Nothing listens there: start the server, or correct host and port in its `url`."),
+    ),
+    ("http-status", r"\bHTTP (\d{3})", _status),
+    ("no-mcp", r"is of type .*, not JSON", _says("That is no MCP endpoint: correct the path in its `url`.")),
+)
