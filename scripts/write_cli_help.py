@@ -21,6 +21,8 @@ JSON document and nothing else. Colour and progress appear on terminals only; `N
 | 1 | the tool or a server reported failure |
 | 2 | usage or configuration |
 | 3 | needs a login or an approval |
+| 10 | a server is not what the lock says (`check`, `lock --check-only`) |
+| 11 | a server could not be reached (`check`, `lock`) |
 | 130 | interrupted |
 """
 

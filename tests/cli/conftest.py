@@ -20,6 +20,7 @@ import pytest
 import mooring
 from mooring import demo
 from mooring.cli import main
+from tests.lab.stdio import COMMAND, starts
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def piped(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subproce
 def terminal(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Shown]:
     """Runs `mooring` on a pseudo-terminal and returns the screen that is left."""
 
-    def run(*words: str, columns: int = 80, **env: str) -> Shown:
+    def run(*words: str, columns: int = 80, typed: str = "", **env: str) -> Shown:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         with subprocess.Popen(
@@ -128,6 +129,7 @@ def terminal(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Shown
             start_new_session=True,
         ) as child:
             os.close(theirs)
+            os.write(ours, typed.encode())
             raw = read_all(ours)
         os.close(ours)
         return Shown(text=screen(raw, columns), raw=raw, code=child.returncode)
@@ -153,3 +155,30 @@ def screen(raw: str, columns: int) -> str:
     emulator = pyte.Screen(columns, 50)
     pyte.Stream(emulator).feed(raw)
     return "\n".join(line.rstrip() for line in emulator.display).rstrip() + "\n"
+
+
+class Lab:
+    """A scripted server whose offer can be changed between two starts without touching its entry."""
+
+    def __init__(self, folder: Path) -> None:
+        self.script, self.log = folder / "script.json", folder / "lab.log"
+        self.entry = {"command": COMMAND[0], "args": [*COMMAND[1:], f"@{self.script}"]}
+
+    def offers(self, **descriptions: str) -> None:
+        """From its next start on, the server has these tools."""
+        schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}
+        tools = [
+            {"name": name, "description": text, "inputSchema": schema} for name, text in descriptions.items()
+        ]
+        self.script.write_text(json.dumps({"tools": [], "definitions": tools, "log": str(self.log)}))
+
+    @property
+    def starts(self) -> int:
+        return len(starts(self.log))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    made = Lab(tmp_path)
+    made.offers(read="Read a file.", send="Send a letter.")
+    return made

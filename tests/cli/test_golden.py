@@ -8,32 +8,34 @@ from inline_snapshot import snapshot
 
 def same_time(text: str) -> str:
     """The text with durations made equal."""
-    return re.sub(r" *\d+\.\d ms", "  N ms", text)
+    return re.sub(r"(?<=next try in )[\d.]+ s", "N s", re.sub(r" *\d+\.\d ms", "  N ms", text))
 
 
 def test_list_on_a_terminal(terminal, fleet) -> None:
     shown = terminal("--config", fleet, "list")
     assert shown.code == 0
-    assert shown.text == snapshot("""\
-  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
+    assert same_time(shown.text) == snapshot("""\
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
     its last words on stderr:
     broken: cannot read /etc/broken.conf: no such file
-✓ clock   connected  stdio      2026-07-28      2
-✓ notes   connected  stdio      2025-11-25      3
+    next try in N s
+✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
+✓ notes   connected  stdio      2025-11-25      3  ≤ 0.2 s
 - spare   disabled   stdio
 """)
 
 
 def test_list_on_a_terminal_of_40_columns(terminal, fleet) -> None:
-    assert terminal("--config", fleet, "list", columns=40).text == snapshot("""\
+    assert same_time(terminal("--config", fleet, "list", columns=40).text) == snapshot("""\
   NAME    STATE      TRANSPORT  TOOLS
 ✗ broken  failed     stdio
     the server exited with code 1
     its last words on stderr:
     broken: cannot read
     /etc/broken.conf: no such file
+    next try in N s
 ✓ clock   connected  stdio          2
 ✓ notes   connected  stdio          3
 - spare   disabled   stdio
@@ -43,14 +45,15 @@ def test_list_on_a_terminal_of_40_columns(terminal, fleet) -> None:
 def test_list_in_a_pipe(piped, fleet) -> None:
     done = piped("--config", fleet, "list")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == snapshot("""\
-  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
+    assert same_time(done.stdout) == snapshot("""\
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
     its last words on stderr:
     broken: cannot read /etc/broken.conf: no such file
-✓ clock   connected  stdio      2026-07-28      2
-✓ notes   connected  stdio      2025-11-25      3
+    next try in N s
+✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
+✓ notes   connected  stdio      2025-11-25      3  ≤ 0.2 s
 - spare   disabled   stdio
 """)
 
@@ -188,8 +191,8 @@ def test_progress_shows_each_server_while_it_comes_up_and_then_goes_away(termina
     assert re.search(r"✓\S* clock +\d\.\d s  2 tools", drawn)
     assert re.search(r"◌\S* silent  +\d\.\d s  starting", drawn)
     assert shown.text == snapshot("""\
-  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS
-✓ clock   connected  stdio      2026-07-28      2
+  NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
+✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
 ◌ silent  pending    stdio
 """)
 

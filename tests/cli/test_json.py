@@ -33,7 +33,11 @@ def test_list(ran, fleet) -> None:
         "error": None,
         "connected_at": CONNECTED,
         "breaker": "closed",
+        "retry_in": None,
+        "fresh_within": 300.0,
+        "warnings": [],
     }
+    assert report["servers"][0]["retry_in"] == IsFloat(ge=0)
     assert "cannot read /etc/broken.conf" in report["servers"][0]["error"]
     assert report["warnings"] == []
 

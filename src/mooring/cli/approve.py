@@ -118,5 +118,5 @@ def _verdict(target: str, wanted: tuple[Change, ...], found: tuple[Change, ...])
     if not wanted:
         return f"{target} is what was approved: there is nothing to accept."
     left = len(found) - len(wanted)
-    rest = f" {plural(left, 'other change')} of the server not approved: see `mooring check`." if left else ""
+    rest = f" Still set aside: {plural(left, 'other change')}; see `mooring check`." if left else ""
     return f"Approved {plural(len(wanted), 'change')} of {target}.{rest}"

@@ -53,6 +53,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.lines(review_lines(reviews, out))
         if drifted:
-            differ = f"{plural(drifted, 'server')} not as in {file}"
-            out.note(f"{differ}. `mooring approve SERVER` accepts one, `mooring lock` all of it.")
+            differ = f"Not as in {file}: {plural(drifted, 'server')}."
+            out.note(f"{differ} `mooring approve SERVER` accepts one, `mooring lock` all of it.")
     return DRIFT if drifted else UNREACHABLE if absent else 0

@@ -110,7 +110,7 @@ def review(host: Host, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
 def compared(known: Pin | None, snapshot: Snapshot, mark: str) -> tuple[Change, ...]:
     """What changed; of a server without a pin, everything it offers is new."""
     if known is None:
-        known = Pin(fingerprint=mark, snapshot=Snapshot(server=snapshot.server, info=snapshot.info))
+        known = Pin(fingerprint=mark, snapshot=Snapshot(server=snapshot.server))
     return compare(known, snapshot, fingerprint=mark).changes
 
 
@@ -154,11 +154,11 @@ def review_lines(reviews: Sequence[Review], out: Output, *, approvable: bool = T
         if one.error:
             lines.extend(out.paint(line, "dim") for line in wrap(clean(one.error), out.width, "    "))
         if one.status == "changed":
-            lines.extend(change_lines(one.changes, out, approvable=approvable))
+            lines.extend(change_lines(one.changes, out, approvable=approvable, indent="    "))
     return lines
 
 
-def change_lines(changes: Iterable[Change], out: Output, *, approvable: bool) -> list[str]:
+def change_lines(changes: Iterable[Change], out: Output, *, approvable: bool, indent: str = "") -> list[str]:
     """Each change for a person to judge; `approvable` says how to accept it."""
     lines: list[str] = []
     for change in changes:
@@ -166,7 +166,7 @@ def change_lines(changes: Iterable[Change], out: Output, *, approvable: bool) ->
         # The last line is the command that accepts the change: no help to whoever is doing that.
         for line in told if approvable else told[:-1]:
             text = line.lstrip()
-            shown = wrap(text, out.width, "    " + line[: len(line) - len(text)])
+            shown = wrap(text, out.width, indent + line[: len(line) - len(text)])
             style: Style = "red" if text.startswith("- ") else "green" if text.startswith("+ ") else "plain"
             lines.extend(out.paint(part, style) for part in shown)
     return lines

@@ -1,0 +1,139 @@
+"""`mooring doctor`: every kind of trouble, made for real, gets a cause and the next thing to type."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dirty_equals import IsPartialDict, IsStr
+from inline_snapshot import snapshot
+
+
+def document(done) -> list[dict[str, Any]]:
+    return json.loads(done.stdout)
+
+
+def about(findings: list[dict[str, Any]], server: str) -> list[dict[str, Any]]:
+    return [finding for finding in findings if finding["server"] == server]
+
+
+def test_when_all_is_well_there_is_no_error(ran, config) -> None:
+    file = config({"clock": "clock", "spare": {"bundled": "notes", "disabled": True}})
+    done = ran("doctor", "--json", "--config", file)
+    findings = document(done)
+    assert done.returncode == 0
+    assert {tuple(finding) for finding in findings} == {("level", "server", "finding", "next")}
+    told = [finding["finding"] for finding in findings if finding["level"] == "info"]
+    assert told[0].startswith("python 3.")
+    assert {"mooring", "mcp"} <= {text.split()[0] for text in told}
+    assert f"configuration {file} (explicit)" in told
+    assert about(findings, "clock") == [
+        IsPartialDict(level="info", finding="connected: stdio, protocol 2026-07-28, 2 tools")
+    ]
+    assert about(findings, "spare") == [IsPartialDict(level="info", finding="disabled")]
+
+
+def test_each_trouble_has_a_cause_and_a_next_step(ran, config) -> None:
+    old = "raise ModuleNotFoundError(\"No module named 'mcp.server.fastmcp'\")"
+    troubled = {
+        "absent": {"command": "no-such-program"},
+        "broken": "broken",
+        "silent": {"bundled": "silent", "connect_timeout": "0.5s"},
+        "secret": {"command": "true", "env": {"KEY": "${MOORING_TEST_KEY}"}},
+        "old": {"command": sys.executable, "args": ["-S", "-c", old]},
+        "closed": {"url": "http://127.0.0.1:1/mcp"},
+    }
+    done = ran("doctor", "--json", "--config", config(troubled))
+    assert done.returncode == 1
+    findings = document(done)
+    causes = {f["server"]: f["finding"].split(":")[0] for f in findings if f["level"] == "error"}
+    assert causes == {
+        "absent": "command-not-found",
+        "broken": "crash",
+        "silent": "no-answer",
+        "secret": "missing-variable",
+        "old": "sdk-mismatch",
+        "closed": "refused",
+    }
+    assert "cannot read /etc/broken.conf" in about(findings, "broken")[0]["finding"]
+    assert about(findings, "secret")[0]["next"] == "export MOORING_TEST_KEY=…"
+    assert "'mcp<2'" in about(findings, "old")[0]["next"]
+    assert all(finding["next"] for finding in findings if finding["level"] == "error")
+
+
+def test_doctor_on_a_terminal(terminal, config) -> None:
+    shown = terminal("doctor", "--config", config({"clock": "clock", "broken": "broken"}))
+    assert shown.code == 1
+    assert shown.text[shown.text.index("✗") :] == snapshot("""\
+✗ broken: crash: the server exited with code 1
+    its last words on stderr:
+    broken: cannot read /etc/broken.conf: no such file
+    → See everything that it prints: `mooring list --verbose`.
+✓ clock: connected: stdio, protocol 2026-07-28, 2 tools
+""")
+
+
+def test_doctor_in_a_pipe(ran, config) -> None:
+    done = ran("doctor", "--config", config({"clock": "clock", "bad": {"command": 7}}))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "! bad: " in done.stdout
+    assert "    → Correct it in " in done.stdout
+
+
+def test_a_package_without_a_version_is_warned_of(ran, config, tmp_path: Path) -> None:
+    runner = tmp_path / "npx"
+    runner.write_text("#!/bin/sh\nexit 1\n")
+    runner.chmod(0o755)
+    file = config({"pkg": {"command": str(runner), "args": ["-y", "@scope/thing"]}})
+    warning = about(document(ran("doctor", "--json", "--config", file)), "pkg")[1]
+    assert warning["level"] == "warning"
+    assert "@scope/thing" in warning["finding"]
+    assert "@scope/thing@1.2.3" in warning["next"]
+
+
+def test_the_lock_is_looked_at_too(ran, config, lab, tmp_path: Path) -> None:
+    file = config({"lab": lab.entry})
+    ran("lock", "--config", file)
+    lab.offers(read="Read it otherwise.", send="Send a letter.")
+    findings = document(ran("doctor", "--json", "--config", file))
+    assert about(findings, "lab")[1] == IsPartialDict(
+        level="warning", finding="1 change not in the lock", next="mooring check"
+    )
+    (tmp_path / "mooring.lock").write_text("{")
+    done = ran("doctor", "--json", "--config", file)
+    assert done.returncode == 1
+    assert IsPartialDict(
+        level="error", finding=IsStr(regex="the lock is ignored: .*"), next=IsStr()
+    ) in document(done)
+
+
+def test_a_configuration_that_cannot_be_read_is_a_finding(ran, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    done = ran("doctor", "--json", "--config", "bad.json")
+    assert done.returncode == 1
+    assert "bad.json" in document(done)[-1]["finding"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_children_that_an_earlier_run_left_behind_are_listed_and_not_ended(ran, config) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine = os.environ | {"MOORING_CHILD": f"{os.getpid()}-1-abcd"}
+    theirs = os.environ | {"MOORING_CHILD": f"{gone.pid}-1-abcd"}
+    with (
+        subprocess.Popen(["sleep", "60", "0"], env=theirs) as stray,
+        subprocess.Popen(["sleep", "60"], env=mine) as child,
+    ):
+        done = ran("doctor", "--json", "--config", config({}))
+        alive = stray.poll() is None
+        stray.kill()
+        child.kill()
+    assert alive
+    left = [finding for finding in document(done) if finding["level"] == "warning"]
+    assert [finding["next"] for finding in left if "left behind" in finding["finding"]] == [
+        f"kill {stray.pid}"
+    ]
+    assert f"process {stray.pid} was left behind by an earlier run: sleep 60" in left[0]["finding"]
