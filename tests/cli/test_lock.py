@@ -29,9 +29,9 @@ def changes(done, server: str = "lab") -> list[tuple[str, str]]:
 # --- lock
 
 
-def test_lock_in_a_pipe_and_then_again(piped, config, lab, tmp_path) -> None:
+def test_lock_in_a_pipe_and_then_again(ran, config, lab, tmp_path) -> None:
     file = config({"lab": lab.entry, "clock": "clock"})
-    done = piped("lock", "--config", file)
+    done = ran("lock", "--config", file)
     assert (done.returncode, done.stdout) == snapshot(
         (
             0,
@@ -43,7 +43,7 @@ def test_lock_in_a_pipe_and_then_again(piped, config, lab, tmp_path) -> None:
     )
     assert done.stderr == f"note: Wrote {tmp_path}/mooring.lock: 2 servers, 4 tools.\n"
     written = (tmp_path / "mooring.lock").read_bytes()
-    again = piped("lock", "--config", file)
+    again = ran("lock", "--config", file)
     assert (again.returncode, again.stdout) == snapshot(
         (
             0,
@@ -136,10 +136,10 @@ def test_a_server_that_is_configured_no_more_leaves_the_lock(ran, config, locked
 )
 @pytest.mark.parametrize("command", [["lock"], ["check"], ["approve", "lab", "--yes"]])
 def test_a_lock_that_cannot_be_read_is_exit_code_2_and_left_alone(
-    ran, locked, tmp_path: Path, text: str, message: str, command: list[str]
+    ran, config, lab, tmp_path: Path, text: str, message: str, command: list[str]
 ) -> None:
     (tmp_path / "mooring.lock").write_text(text)
-    done = ran(*command, "--config", locked)
+    done = ran(*command, "--config", config({"lab": lab.entry}))
     assert (done.returncode, done.stdout) == (2, "")
     assert "mooring.lock" in done.stderr
     assert message in done.stderr
@@ -161,6 +161,14 @@ def test_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, locked) -> 
         done = ran(*words, "--config", locked)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Did you mean 'clock'?" in done.stderr
+
+
+def test_an_empty_lock_is_not_made_out_of_nothing(ran, config, tmp_path) -> None:
+    file = config({"broken": "broken"})
+    (tmp_path / "mooring.lock").write_text("{")
+    done = ran("lock", "--force", "--config", file)
+    assert (done.returncode, done.stderr) == (11, "")
+    assert (tmp_path / "mooring.lock").read_text() == "{"
 
 
 # --- check

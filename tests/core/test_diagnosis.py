@@ -25,26 +25,61 @@ URL = {"url": "https://example.org/mcp"}
 @pytest.mark.parametrize(
     ("error", "entry", "cause", "step"),
     [
-        ("the command 'npx' was not found; install it", {"command": "npx"}, "command-not-found", "nodejs.org"),
-        ("the command 'uvx' was not found; install it", {"command": "uvx"}, "command-not-found", "pip install uv"),
-        ("the command 'my' was not found; install it", {"command": "my"}, "command-not-found", "Install my"),
+        ("the command 'npx' was not found", {"command": "npx"}, "command-not-found", "nodejs.org"),
+        ("the command 'uvx' was not found", {"command": "uvx"}, "command-not-found", "pip install uv"),
+        ("the command 'my' was not found", {"command": "my"}, "command-not-found", "Install my"),
         ("its working directory '/x' does not exist", {}, "no-directory", "`cwd`"),
         ("the command './x' may not be run; is it", {"command": "./x"}, "not-executable", "chmod +x ./x"),
-        ("field 'env.A': no value for ${A_KEY} and ${B}; provide", {}, "missing-variable", "export A_KEY=…; export B=…"),
-        (f"{CRASH}No module named 'mcp.server.fastmcp'", {"command": "uvx"}, "sdk-mismatch", "--with 'mcp<2'"),
-        (f"{CRASH}No module named 'mcp.server.fastmcp'", {"command": "python"}, "sdk-mismatch", "pip install 'mcp<2'"),
+        (
+            "field 'env.A': no value for ${A_KEY} and ${B}; provide",
+            {},
+            "missing-variable",
+            "export A_KEY=…; export B=…",
+        ),
+        (
+            f"{CRASH}No module named 'mcp.server.fastmcp'",
+            {"command": "uvx"},
+            "sdk-mismatch",
+            "--with 'mcp<2'",
+        ),
+        (
+            f"{CRASH}No module named 'mcp.server.fastmcp'",
+            {"command": "python"},
+            "sdk-mismatch",
+            "pip install 'mcp<2'",
+        ),
         (f"{CRASH}cannot import name 'FastMCP' from 'mcp.server'", {}, "sdk-mismatch", "'mcp<2'"),
-        (f"{CRASH}ModuleNotFoundError: No module named 'yaml.x'", {"command": "python3"}, "missing-module", "python3 -m pip install yaml"),
+        (
+            f"{CRASH}ModuleNotFoundError: No module named 'yaml.x'",
+            {"command": "python3"},
+            "missing-module",
+            "python3 -m pip install yaml",
+        ),
         (f"{CRASH}Error: Cannot find module 'zod'", {"command": "node"}, "missing-module", "npm install zod"),
         (f"{CRASH}npm error code E404", {"command": "npx"}, "crash", "no such package"),
         (f"{CRASH}Segmentation fault", {}, "crash", "--verbose"),
         ("the server was ended by signal 9", {}, "crash", "--verbose"),
         ("no answer within 30 s; raise `connect_timeout`", {}, "no-answer", "connect_timeout"),
-        ("no answer within 30 s\non stdout, where only messages belong, it wrote:\nHi", {}, "noise", "banner"),
+        (
+            "no answer within 30 s\non stdout, where only messages belong, it wrote:\nHi",
+            {},
+            "noise",
+            "banner",
+        ),
         ("it did not list its tools within 30 s; raise `list_timeout`", {}, "no-answer", "list_timeout"),
         ("h:1 cannot be reached: Connect call failed ('127.0.0.1', 1)", URL, "refused", "start the server"),
-        ("nosuch.invalid:80 cannot be reached: Name or service not known", URL, "unknown-host", "no such host"),
-        ("h:443 cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] certificate", URL, "tls", "SSL_CERT_FILE"),
+        (
+            "nosuch.invalid:80 cannot be reached: Name or service not known",
+            URL,
+            "unknown-host",
+            "no such host",
+        ),
+        (
+            "h:443 cannot be reached: [SSL: CERTIFICATE_VERIFY_FAILED] certificate",
+            URL,
+            "tls",
+            "SSL_CERT_FILE",
+        ),
         ("h:443 cannot be reached: [SSL: WRONG_VERSION_NUMBER] wrong version", URL, "no-tls", "http://"),
         ("HTTP 404: nope", URL, "http-status", "path"),
         ("HTTP 403", URL, "http-status", "right"),
@@ -53,7 +88,7 @@ URL = {"url": "https://example.org/mcp"}
         ("no common protocol version: the server speaks 2030", URL, "era", "Upgrade"),
         ("something that nobody foresaw", URL, "unknown", "--verbose"),
     ],
-)  # fmt: skip
+)
 def test_a_failed_server_has_a_cause_and_a_next_step(
     error: str, entry: dict[str, Any], cause: str, step: str
 ) -> None:
@@ -105,7 +140,7 @@ def test_whatever_a_server_says_there_is_a_next_step(words: str) -> None:
         ("python", ["-m", "thing"], None),
         ("npx", [], None),
     ],
-)  # fmt: skip
+)
 def test_a_package_that_is_fetched_without_a_version_is_named(
     command: str, args: list[str], package: str | None
 ) -> None:

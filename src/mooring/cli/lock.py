@@ -59,14 +59,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async with connected_host(options, out, args.server) as host:
         reviews = review(host, previous or Lock(), args.server)
         fresh = _fresh(host, previous, reviews, whole=not args.server)
-    stale = fresh != previous if previous is not None or args.force else bool(fresh.servers)
+    # Out of nothing no empty lock is made: it would set every tool aside.
+    stale = fresh != (previous or Lock())
     if stale and not args.check_only:
         write(file, fresh, force=args.force)
     if options.json:
         out.document(report(reviews, file, written=stale and not args.check_only))
     else:
         out.lines(review_lines(reviews, out, approvable=False))
-        out.note(_verdict(file, fresh, stale=stale, check_only=args.check_only))
+        if fresh.servers or previous:
+            out.note(_verdict(file, fresh, stale=stale, check_only=args.check_only))
     if stale and args.check_only:
         return DRIFT
     return UNREACHABLE if any(one.status == "unreachable" for one in reviews) else 0
