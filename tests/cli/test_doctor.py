@@ -76,6 +76,12 @@ def test_doctor_on_a_terminal(terminal, config) -> None:
 """)
 
 
+def test_progress_is_shown_while_the_servers_are_looked_at(terminal, config) -> None:
+    shown = terminal("doctor", "--timeout", "1", "--config", config({"silent": "silent"}))
+    assert "starting" in shown.raw.split("\x1b[?25l")[1]
+    assert "starting" not in shown.text.replace("still starting", "")
+
+
 def test_doctor_in_a_pipe(ran, config) -> None:
     done = ran("doctor", "--config", config({"clock": "clock", "bad": {"command": 7}}))
     assert (done.returncode, done.stderr) == (0, "")

@@ -310,6 +310,13 @@ def test_approve_shows_the_change_and_asks_on_a_terminal(terminal, ran, locked, 
     assert ran("check", "--config", locked).returncode == (0 if code == 0 else 10)
 
 
+def test_the_end_of_the_input_is_no_yes(terminal, ran, locked, lab) -> None:
+    lab.offers(read="Read it.", send="Send a letter.")
+    shown = terminal("approve", "lab/read", "--config", locked, typed="\x04")
+    assert shown.code == 3
+    assert ran("check", "--config", locked).returncode == 10
+
+
 def test_without_a_terminal_and_without_a_yes_nothing_is_approved(ran, locked, lab) -> None:
     lab.offers(read="Read it.", send="Send a letter.")
     done = ran("approve", "lab", "--config", locked)

@@ -67,6 +67,14 @@ def test_ping_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded
     assert "✓ clock" in done.stdout
 
 
+def test_doctor_tells_how_to_log_in(ran, config, guarded: str) -> None:
+    done = ran("doctor", "--json", "--config", config({"guarded": {"url": guarded}}))
+    assert done.returncode == 1
+    finding = json.loads(done.stdout)[-1]
+    assert finding["finding"].startswith("login: ")
+    assert "export GUARDED_TOKEN=…" in finding["next"]
+
+
 def test_ping_of_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, fleet) -> None:
     done = ran("ping", "clok", "--config", fleet)
     assert (done.returncode, done.stdout) == (2, "")

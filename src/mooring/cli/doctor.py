@@ -59,7 +59,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     try:
         findings += _files(options)
         lock, told = _lock(options)
-        findings += [*told, *await _servers(options, lock)]
+        findings += [*told, *await _servers(options, out, lock)]
     except ConfigError as problem:
         findings.append(
             Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
@@ -122,11 +122,11 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
 
 
-async def _servers(options: Options, lock: Lock | None) -> list[Finding]:
+async def _servers(options: Options, out: Output, lock: Lock | None) -> list[Finding]:
     from mooring.cli.locking import connected_host
 
-    # Warnings are findings here.
-    async with connected_host(options, Output(replace(options, quiet=True)), ()) as host:
+    silent = Output(replace(options, quiet=True))  # warnings are findings here
+    async with connected_host(options, out, (), warnings=silent) as host:
         found = [
             Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
             for w in host.config.warnings

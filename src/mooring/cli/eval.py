@@ -27,8 +27,10 @@ first so many found. FILE is JSON with `queries`, or one question a line:
   {"text": "open pull requests", "tools": ["github/list_pull_requests"]}
 
 Tools are named as `server/tool` or as `mooring tools` shows them, and are
-looked for in the configured servers. A file that brings its own `tools`
-(each `server`, `name`, `description`, `inputSchema`) needs no servers."""
+looked for in the configured servers. Where one of several will do, write
+`"gold": [["a", "b"], ["c"]]` in place of `tools`. A file that brings its own
+`tools` (each `server`, `name`, `description`, `inputSchema`), with `queries`,
+`steps` or `tasks`, needs no servers."""
 EXAMPLES = """\
   mooring eval questions.jsonl
   mooring eval questions.json --limit 3 --misses

@@ -76,9 +76,14 @@ def lock_file(options: Options) -> Path:
 
 
 @asynccontextmanager
-async def connected_host(options: Options, out: Output, servers: Sequence[str]) -> AsyncGenerator[Host]:
-    """A host that has asked these servers (or all) what they offer, whatever the lock says of them."""
-    async with open_host(options, out, servers=servers, idle=True, lock=False) as host:
+async def connected_host(
+    options: Options, out: Output, servers: Sequence[str], *, warnings: Output | None = None
+) -> AsyncGenerator[Host]:
+    """A host that has asked these servers (or all) what they offer, whatever the lock says of them.
+
+    `warnings` is where those of the configuration go, when that is not `out`.
+    """
+    async with open_host(options, warnings or out, servers=servers, idle=True, lock=False) as host:
         names = chosen(host, servers)
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
