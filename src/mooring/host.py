@@ -147,6 +147,7 @@ class Host:
         """End every server and everything they started. Idempotent; never raises for a server."""
         self._closed = True
         await self._fleet.stop()
+        self._pins.close()
         for stream in list(self._streams):
             stream.end()
 

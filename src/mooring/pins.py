@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from mooring.config.lockfile import read, recall, remember
 from mooring.core.changes import Change
@@ -56,6 +57,8 @@ class Pins:
         self._pins: dict[str, Pin | None] = {}
         self._policies: dict[str, Policy] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        self._writers: list[Thread] = []
+        """A thousand definitions take some time to write: the event loop does not wait for that."""
 
     def known(self, server: ServerConfig) -> Snapshot | None:
         """What the server is known to offer before it has said a word; None when it never spoke."""
@@ -86,12 +89,18 @@ class Pins:
             for tool in verdict.set_aside:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = verdict.set_aside
-        if self._memory.lock is None and self._memory.cache:
-            fresh = pin_of(snapshot, mark, previous=pin)
-            if fresh != pin:
-                self._pins[name] = fresh
-                remember(fresh)
+        if self._memory.lock is None and self._memory.cache and (pin is None or verdict.drift):
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
+            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+            writer.start()
         return verdict.visible
+
+    def close(self) -> None:
+        """Until what is to be remembered is written."""
+        for writer in self._writers:
+            writer.join()
+        self._writers.clear()
 
     def warnings(self, server: str) -> tuple[str, ...]:
         """One line for each tool of the server that is set aside."""

@@ -226,11 +226,14 @@ def _lock(pins: Mapping[str, Pin]) -> Lock:
 def _pinned(entries: Iterable[E], previous: Iterable[E]) -> tuple[E, ...]:
     """What counts of the entries, in order of key; the previous one where it is the same."""
     known = first_of_each(previous)
-    return tuple(
-        old if (old := known.get(key)) is not None and same(old, entry) else _bare(entry)
-        for key, entry in first_of_each(entries).items()
-        if is_pinnable(entry)
-    )
+    kept: list[E] = []
+    for key, entry in first_of_each(entries).items():
+        old = known.get(key)
+        if old is not None and same(old, entry):
+            kept.append(old)
+        elif is_pinnable(entry):
+            kept.append(_bare(entry))
+    return tuple(kept)
 
 
 def _bare(entry: E) -> E:
