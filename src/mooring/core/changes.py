@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -157,10 +158,10 @@ def _meaning(entry: Entry, *, named: bool = True) -> str:
 
 def _alike(before: Entry, after: Entry) -> bool:
     """Whether two definitions are the same to the letter: the usual case, told quickly. Python's own
-    equality would not do, since to it `1` and `true` are the same."""
+    equality would not do, since to it `1` and `true` are the same; version 2 writes by value alone."""
     try:
-        return repr(definition(before)) == repr(definition(after))
-    except RecursionError:
+        return marshal.dumps(definition(before), 2) == marshal.dumps(definition(after), 2)
+    except ValueError:  # no plain JSON, or nested too deep
         return False
 
 
