@@ -12,16 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from mooring.config.lockfile import read, recall, remember
-from mooring.core.changes import Change
-from mooring.core.changetext import describe, summary
 from mooring.core.config import ServerConfig, fingerprint
-from mooring.core.lock import Lock, Pin, Policy, decide, pin_of
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
+from mooring.core.pin import Lock, Pin
 from mooring.core.types import Snapshot
 from mooring.errors import ToolChanged
+
+if TYPE_CHECKING:
+    from mooring.core.changes import Change
+    from mooring.core.lock import Policy
 
 log = logging.getLogger("mooring.pins")
 
@@ -78,6 +81,9 @@ class Pins:
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """What may be shown of what a server reports."""
+        # The catalog is there before anything is judged: what judging needs is imported then.
+        from mooring.core.lock import decide, pin_of
+
         name = snapshot.server
         if name not in self._fingerprints:
             return snapshot  # no server of the configuration: the application's own provider
@@ -109,6 +115,8 @@ class Pins:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Why a tool of this name is not shown, if it was set aside."""
+        from mooring.core.changetext import describe, summary
+
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mooring.core.lock import Lock, Pin
 from mooring.core.locktext import LockError, parse, render
+from mooring.core.pin import Lock, Pin
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile

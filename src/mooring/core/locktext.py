@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mooring.core.definitions import Entry, definition, digest, visible_text
-from mooring.core.lock import Lock, Pin
+from mooring.core.pin import Lock, Pin
 from mooring.core.types import EMPTY, Json, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
 from mooring.errors import ConfigError
 
