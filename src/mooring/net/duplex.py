@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
+from mooring.errors import Outcome
 from mooring.net.rpc import (
     REQUEST_TIMEOUT,
     Channel,
@@ -23,12 +24,14 @@ from mooring.net.rpc import (
 class Waiter:
     """One request without an answer."""
 
-    __slots__ = ("_heard", "_idle", "_loop", "_silence", "_timer", "answer", "on_progress")
+    __slots__ = ("_heard", "_idle", "_loop", "_silence", "_timer", "answer", "on_progress", "place")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
         self._loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self.on_progress = on_progress
+        self.place = 0
+        """Where the request begins in all that was sent, for wires that know what was taken of it."""
         self._idle = idle
         self._heard = self._loop.time() if idle is not None else 0.0
         self._timer = self._loop.call_later(timeout, self._expire) if timeout is not None else None
@@ -109,6 +112,10 @@ class DuplexChannel(Channel):
         """Put one message on the wire without waiting; what goes wrong later fails `waiter`."""
         raise NotImplementedError(type(self).__name__)
 
+    def outcome(self, waiter: Waiter) -> Outcome:
+        """What became of a request for which the wire died."""
+        return "unknown"
+
     def cancel_on_wire(self, wire_id: RequestId) -> None:
         notice = {"requestId": wire_id, "reason": "no longer waited for"}
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice}
@@ -134,4 +141,5 @@ class DuplexChannel(Channel):
         super().die(reason)
         if first:
             for waiter in self.waiting.values():
-                cast(Waiter, waiter).fail(closed(reason, "unknown"))
+                request = cast(Waiter, waiter)
+                request.fail(closed(reason, self.outcome(request)))

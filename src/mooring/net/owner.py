@@ -196,9 +196,9 @@ class Owner:
         self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
-        self._fail(
-            ConnectError(reason, server=self.config.name), backoff(self._failures - 1, random.random())
-        )
+        # Whoever has come since it fell waits for the next connection, not for the news of the fall.
+        delay = 0.0 if self._waiters else backoff(self._failures - 1, random.random())
+        self._fail(ConnectError(reason, server=self.config.name), delay)
 
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
@@ -316,21 +316,26 @@ class Owner:
             self.freshness.heard(method, params)
 
     async def _relist(self, live: Live, freshness: Freshness) -> None:
-        """One listing for all who asked and all notices so far."""
-        if not self._refreshers:
-            await asyncio.sleep(DEBOUNCE)
-        self._dirty = False
+        """One listing for all who asked and all notices so far; given up when the wire dies."""
+        with live.channel.lifetime():
+            if not self._refreshers:
+                await asyncio.sleep(DEBOUNCE)
         asked, self._refreshers = self._refreshers, []
+        self._dirty = False
         problem: MooringError | None = None
-        try:
-            self.snapshot = await live.list(self.config.list_timeout)
-            freshness.listed()
-            self.publish(self.snapshot)
-        except WireError as fault:
-            problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
-            log.warning("%s could not be listed: %s", self.config.name, fault)
-            if live.channel.death is None:
-                freshness.failed()
+        with live.channel.lifetime():
+            try:
+                self.snapshot = await live.list(self.config.list_timeout)
+                freshness.listed()
+                self.publish(self.snapshot)
+            except WireError as fault:
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+        if live.channel.death is not None:
+            self._refreshers += asked  # they are told with all the others
+            return
+        if problem is not None:
+            log.warning("%s could not be listed: %s", self.config.name, problem)
+            freshness.failed()
         for waiter in asked:
             if not waiter.done():
                 waiter.set_exception(problem) if problem else waiter.set_result(None)

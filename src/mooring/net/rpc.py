@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
@@ -172,6 +172,7 @@ class Channel:
         """Our requests that have no answer yet."""
         self._next_id = 0
         self._gone = anyio.Event()
+        self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: dict[RequestId, anyio.CancelScope] = {}
         self._on_request: Callable[..., Awaitable[dict[str, Any]]] | None = None
@@ -219,6 +220,20 @@ class Channel:
             self.death = reason
             self.on_death(reason)
             self._gone.set()
+            for scope in self._bound:
+                scope.cancel()
+
+    @contextmanager
+    def lifetime(self) -> Generator[None]:
+        """What is done within ends early when the wire dies."""
+        with anyio.CancelScope() as scope:
+            self._bound.add(scope)
+            try:
+                if self.death is not None:
+                    scope.cancel()
+                yield
+            finally:
+                self._bound.discard(scope)
 
     async def opened(self) -> None:
         """Until requests can be sent; most wires are born open.
