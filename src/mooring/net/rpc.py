@@ -59,6 +59,8 @@ class WireError(Exception):
         """`WWW-Authenticate` of a 401 or 403."""
         self.obituary: str | None = None
         """All that is known of the death of the wire, when that was the reason."""
+        self.news = True
+        """False when another request has already reported the same death of the wire."""
 
 
 def closed(reason: str, outcome: Outcome) -> WireError:
