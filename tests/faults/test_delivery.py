@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mooring import ConnectionLost, Host
+from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, starts
 from tests.lab.wait import until
 
@@ -131,3 +132,22 @@ async def test_a_server_that_closes_its_output_but_goes_on_reading_is_sent_nothi
         assert [getattr(result.error, "outcome", None) for result in results] == ["unknown", "unknown"]
         await until(lambda: host.status()[0].state == "connected")
     assert _effects(effects) == {}
+
+
+async def test_an_http_server_that_was_away_under_load_is_met_again_soon_after_it_returns(
+    hosting: Any,
+) -> None:
+    # Callers who find it away must neither use up its tries nor lengthen its rests.
+    async with HttpLab() as lab:
+        port = lab.port
+        async with hosting(lab.config()) as host:
+            await lab.__aexit__()
+            for _ in range(30):
+                await asyncio.gather(host.ping("web", 1), host.ping("web", 1), return_exceptions=True)
+            await until(lambda: host.status()[0].state == "failed")
+            for _ in range(10):
+                await host.refresh("web")
+            again = HttpLab(tools=("fresh",))
+            again.port = port
+            async with again:
+                await until(lambda: "mcp_web_fresh" in host.catalog.tools, 5)

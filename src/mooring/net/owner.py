@@ -164,10 +164,11 @@ class Owner:
             with self._life:
                 if self.config.start == "lazy":
                     await self._kick.wait()
+                rested = True
                 while True:
                     self._kick.clear()
-                    await self._once()
-                    await self._rest()
+                    await self._once(rested)
+                    rested = await self._rest()
         finally:
             self.live = None
             gone = Permanent("the host was closed", server=self.config.name)
@@ -176,16 +177,16 @@ class Owner:
             self.settled.set()
             self.ended.set()
 
-    async def _once(self) -> None:
+    async def _once(self, rested: bool) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
         born = time.monotonic()
-        self.restarts.started(born)
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
-            self._failures += 1
+            # A try that callers asked for before its time makes the next rest no longer.
+            self._failures = self._failures + 1 if rested else max(self._failures, 1)
             self._fail(
                 explain(leaf(group), self.config, self._last_words), backoff(self._failures, random.random())
             )
@@ -221,12 +222,14 @@ class Owner:
         else:
             self._to("pending", problem)
 
-    async def _rest(self) -> None:
-        """Leave the server alone for a while; whoever may end the rest kicks."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if self.next_try is None else self.next_try - time.monotonic()):
-                await self._kick.wait()
+    async def _rest(self) -> bool:
+        """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
+        with anyio.move_on_after(
+            math.inf if self.next_try is None else self.next_try - time.monotonic()
+        ) as rest:
+            await self._kick.wait()
         self.next_try = None
+        return rest.cancelled_caught
 
     async def _connect_and_serve(self) -> str:
         """Serve until the wire is gone; why it is gone.
@@ -261,6 +264,8 @@ class Owner:
         return False
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
+        if kind == "stdio":
+            self.restarts.started(time.monotonic())
         async with open_channel(kind, self.config, target, self._pool) as channel:
             try:
                 peer = await negotiate(
