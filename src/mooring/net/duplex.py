@@ -129,11 +129,11 @@ class DuplexChannel(Channel):
         if "method" in fields:
             self.inbound(fields)
             return True
-        waiter = self.waiting.get(answer_id(fields.get("id")) or "")
-        if waiter is None:
-            self.dropped += 1  # late, foreign or uncorrelated
-        elif not (answer := cast(Waiter, waiter).answer).done():
-            answer.set_result(fields)  # the first answer counts
+        waiter = cast("Waiter | None", self.waiting.get(answer_id(fields.get("id")) or ""))
+        if waiter is None or waiter.answer.done():
+            self.dropped += 1  # late, foreign, uncorrelated, or not the first: that one counts
+        else:
+            waiter.answer.set_result(fields)
         return True
 
     def die(self, reason: str) -> None:

@@ -28,8 +28,9 @@ Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "ans
 
 PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
 CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
-MAX_INBOUND = 32
-"""Requests of one server that may be worked on at once: more are refused, so that none can bury us."""
+MAX_INBOUND = 256
+"""Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
+MAX_ID_DIGITS = 18
 
 
 class WireError(Exception):
@@ -77,19 +78,24 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value in `line`; bytes that are not UTF-8 and lone surrogates become U+FFFD.
+    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
+    infinities, which are no JSON but which Python servers write, become null.
 
     Raises:
         ValueError: there is no JSON value in it, or one nested beyond reason.
     """
     try:
-        return from_json(line)
+        return from_json(line, allow_inf_nan=False)
     except ValueError:
         text = line.decode("utf-8", "replace")
         try:
-            return _mended(json.loads(text))
+            return _mended(json.loads(text, parse_constant=_null))
         except RecursionError:
             raise ValueError("nested too deeply") from None
+
+
+def _null(constant: str) -> None:
+    return None
 
 
 def _mended(value: Any) -> Any:
@@ -105,7 +111,8 @@ def _mended(value: Any) -> Any:
 def answer_id(value: object) -> RequestId | None:
     """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
     if isinstance(value, str):
-        return int(value) if value.isascii() and value.isdecimal() else value
+        number = value.isascii() and value.isdecimal() and len(value) <= MAX_ID_DIGITS
+        return int(value) if number else value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
