@@ -11,7 +11,7 @@ import aiohttp
 import anyio
 
 from mooring.net.endpoint import Endpoint, message_in
-from mooring.net.refusal import content_fault, refusal
+from mooring.net.refusal import content_fault
 from mooring.net.rpc import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
@@ -172,7 +172,7 @@ class HttpChannel(Channel):
         try:
             async with self._endpoint.open("POST", body, {**self._headers(body=True), **headers}) as response:
                 if response.status >= 300:
-                    raise await refusal(response, session=self._session_id is not None)
+                    raise await self._endpoint.refused(response, session=self._session_id is not None)
                 if opens and (session := response.headers.get(SESSION)):
                     self._session_id = session
                 return await self._answer_in(response, key), response.status

@@ -21,7 +21,7 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
 from mooring.net.live import Live
-from mooring.net.negotiate import Era, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, negotiate
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
 from mooring.net.rpc import WireError
@@ -259,6 +259,8 @@ class Owner:
             self._era = "legacy" if again else None
             return again
         if left[0] == "http" and len(left) > 1 and problem.status in FALLBACK:
+            if problem.code in MODERN_CODES:
+                return False  # it does speak this, and refuses for a reason of its own
             left.pop(0)
             return True
         return False
