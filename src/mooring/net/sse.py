@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-
 MAX_DIGITS = 9
 """Of a `retry`, in milliseconds: beyond them it is no advice."""
 
