@@ -245,7 +245,7 @@ def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:
         return None
     try:
         return os.dup(pipe.get_extra_info("pipe").fileno())
-    except OSError:
+    except (OSError, ValueError):  # the child is gone already, and asyncio has closed the pipe
         return None
 
 
