@@ -254,7 +254,7 @@ def respond(request_id, method, params, modern):
             page["nextCursor"] = str(start + page_size)
         return page
     if method == "tools/call":
-        if params["name"] not in names:
+        if params["name"] not in [*names, *(entry.get("name") for entry in extra_definitions)]:
             raise KeyError(f"Unknown tool: {params['name']}")
         return call(request_id, params)
     if method == "resources/list":
