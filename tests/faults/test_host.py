@@ -144,7 +144,7 @@ def _descriptors_left(spare: int) -> Iterator[None]:
     """So many file descriptors can still be opened, and not one more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 64, hard))
     taken: list[int] = []
     try:
         with suppress(OSError):

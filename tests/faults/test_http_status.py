@@ -122,6 +122,18 @@ async def test_FA53_a_session_that_is_forgotten_each_time_is_given_up_after_one_
         assert forgets.seen == 2
 
 
+async def test_FA53_an_old_sse_server_that_forgets_the_session_is_met_again_on_a_new_stream(
+    hosting: Any,
+) -> None:
+    async with HttpLab(era="legacy") as lab:
+        config = ServerConfig(name="old", url=lab.url.replace("/mcp", "/sse"), transport="sse")
+        async with hosting(config) as host:
+            forgets = lab.faults["tools/call"] = Refuses(404, times=1)
+            assert (await host.call("mcp_old_echo", {"text": "x"}, timeout=10)).text == "x"
+            assert forgets.seen == 2
+            assert lab.methods().count("GET /sse") == 2
+
+
 @pytest.mark.parametrize("status", [400, 404, 405, 415])
 async def test_FA54_no_streamable_http_here_leads_to_the_handshake_and_then_to_sse_once_each(
     status: int, hosting: Any

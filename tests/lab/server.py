@@ -195,7 +195,8 @@ def answer(message):
     if result is None:
         return
     if modern and not script.get("no_result_type"):
-        result = {"resultType": "complete", **result}
+        hints = {"ttlMs": 0, "cacheScope": "private"} if method.endswith("/list") else {}
+        result = {"resultType": "complete", **hints, **result}
     write({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 

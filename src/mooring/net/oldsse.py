@@ -33,8 +33,9 @@ class SseChannel(DuplexChannel):
 
     async def pump(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(super().pump)
             tasks.start_soon(self._hear)
+            await super().pump()
+            tasks.cancel_scope.cancel()  # the stream may well be alive when the session is not
 
     async def opened(self) -> None:
         """Until the server has named the address for requests.
