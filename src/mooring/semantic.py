@@ -55,11 +55,9 @@ class SemanticRanker:
         """Every name with its cosine similarity to the query, the best first."""
         tools = self._host.catalog.tools
         known = [name for name in names if name in tools]
-        texts = [
-            f"{tools[name].remote_name.replace('_', ' ')}. {tools[name].description[:500]}" for name in known
-        ]
         if not known:
             return []
+        texts = [_said(tools[name]) for name in known]
         missing = sorted({text for text in texts if text not in self._vectors})
         if missing:
             self._vectors.update(zip(missing, self._unit(self._encode(missing)), strict=True))
