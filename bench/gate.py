@@ -47,6 +47,7 @@ BASE = (
     Goal(scenario="connect-stdio", metric="wall", of="value", limit=0.45),
     Goal(scenario="connect-http", metric="wall", limit=0.3),
     Goal(scenario="catalog", metric="wall", limit=1.2),
+    Goal(scenario="instant", metric="wall", of="value", limit=0.15),
     Goal(scenario="import-mooring", metric="cpu", of="value", limit=60),
     Goal(scenario="help", metric="wall", of="value", limit=300),
 )

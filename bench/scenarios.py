@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -9,11 +10,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from bench.entries import OURS
 from bench.process import Failed, Process
 from bench.stage import LARGE, TOOLS, Stage, Transport
 
+ROOT = Path(__file__).resolve().parents[1]
 ECHO = {"text": "x" * 100}
 
 
@@ -155,6 +158,46 @@ class ColdStart(Scenario):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Instant(Scenario):
+    """From the first line of a program to all tools of slow servers, listed and (ours) searchable. Ours comes
+    from a lock and starts nothing; the others connect, as they must."""
+
+    servers: int
+    delay: float
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return {"wall": Metric(label="wall", unit="s")}
+
+    def prepare(self, stage: Stage, name: str) -> None:
+        if name == OURS:
+            given = json.dumps(stage.servers("stdio", self.servers, delay=self.delay))
+            _ours(stage, "prepare", given)
+
+    def sample(self, stage: Stage, name: str) -> dict[str, float]:
+        if name == OURS:
+            tools, found, seconds = _ours(stage, "open", "").split()
+            _expect(int(tools), self.servers * TOOLS)
+            if found != "True":
+                raise Failed("the search found nothing")
+            return {"wall": float(seconds)}
+        started = time.monotonic()
+        with Process(stage.entry(name)) as process:
+            servers = stage.servers("stdio", self.servers, delay=self.delay)
+            answer = process.ask("open", key="many", servers=servers)
+        _expect(answer["tools"], self.servers * TOOLS)
+        return {"wall": answer["at"] - started}
+
+
+def _ours(stage: Stage, verb: str, given: str) -> str:
+    command = [str(stage.entry(OURS).python), "-m", "bench.instant", verb, str(stage.folder)]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise Failed(done.stderr.strip().splitlines()[-1])
+    return done.stdout
+
+
+@dataclass(frozen=True, kw_only=True)
 class Start(Scenario):
     """Run `code` (else the contestant's own import) in a new interpreter; CPU is what exceeds a bare one."""
 
@@ -236,6 +279,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     Connect(id="connect-http", title="Connect 30 HTTP servers", transport="http", servers=30, cycles=5),
     Catalog(id="catalog", title="List 10 × 1,000 tools", servers=10, tools=1000, cycles=3),
     ColdStart(id="cold-start", title="From nothing to the first tool list", cycles=3),
+    Instant(
+        id="instant", title="30 servers that need 2 s to start: all tools", servers=30, delay=2.0, cycles=3
+    ),
     Start(id="import", title="Import what connecting needs", cycles=3),
     Start(id="import-mooring", title="import mooring", only=OURS, code="import mooring", cycles=5),
     Start(id="help", title="mooring --help", only=OURS, code=HELP, needs="mooring.cli", cycles=5),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -28,6 +30,8 @@ class Stage:
         self._open: dict[str, set[str]] = {}
         self._http: list[Server] = []
         self._stack = ExitStack()
+        self.folder = Path(self._stack.enter_context(TemporaryDirectory()))
+        """For files of a scenario."""
 
     def __enter__(self) -> Self:
         http = http_servers(HTTP_SERVERS, tools=TOOLS, payload=LARGE, era=self._era)

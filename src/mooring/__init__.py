@@ -55,6 +55,8 @@ _HOMES = {
     "Host": "host",
     "RefreshReport": "fleet",
     "Session": "session",
+    "SyncHost": "sync",
+    "SyncSession": "sync",
 }
 
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
@@ -104,6 +106,8 @@ if TYPE_CHECKING:
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
     from mooring.session import Session as Session
+    from mooring.sync import SyncHost as SyncHost
+    from mooring.sync import SyncSession as SyncSession
 
 
 def __getattr__(name: str) -> Any:

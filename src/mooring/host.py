@@ -147,6 +147,7 @@ class Host:
         """End every server and everything they started. Idempotent; never raises for a server."""
         self._closed = True
         await self._fleet.stop()
+        self._pins.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -295,12 +296,12 @@ class Host:
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""
-        catalog, connections = self.catalog, self._fleet.connections
+        catalog, configs = self.catalog, self._fleet.configs
         always = [
             name
             for name, tool in catalog.tools.items()
-            if (connection := connections.get(tool.server)) is not None
-            and any(fnmatchcase(tool.remote_name, glob) for glob in connection.config.always)
+            if (server := configs.get(tool.server)) is not None
+            and any(fnmatchcase(tool.remote_name, glob) for glob in server.always)
         ]
         return plan_exposure(catalog, self.config.discovery, self.config.discovery_budget, always)
 
@@ -377,8 +378,8 @@ class Host:
             [snapshot for name, snapshot in self._snapshots.items() if name != own],
             style=self.style,
             filters={
-                name: Filter(allow=connection.config.allow, deny=connection.config.deny)
-                for name, connection in self._fleet.connections.items()
+                name: Filter(allow=server.allow, deny=server.deny)
+                for name, server in self._fleet.configs.items()
             },
             static=[self._snapshots[own]] if own in self._snapshots else [],
             description_prefix=self.config.description_prefix,

@@ -11,16 +11,20 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from mooring.config.lockfile import read, recall, remember
-from mooring.core.changes import Change
-from mooring.core.changetext import describe, summary
 from mooring.core.config import ServerConfig, fingerprint
-from mooring.core.lock import Lock, Pin, Policy, decide, pin_of
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
+from mooring.core.pin import Lock, Pin
 from mooring.core.types import Snapshot
 from mooring.errors import ToolChanged
+
+if TYPE_CHECKING:
+    from mooring.core.changes import Change
+    from mooring.core.lock import Policy
 
 log = logging.getLogger("mooring.pins")
 
@@ -56,6 +60,8 @@ class Pins:
         self._pins: dict[str, Pin | None] = {}
         self._policies: dict[str, Policy] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        self._writers: list[Thread] = []
+        """A thousand definitions take some time to write: the event loop does not wait for that."""
 
     def known(self, server: ServerConfig) -> Snapshot | None:
         """What the server is known to offer before it has said a word; None when it never spoke."""
@@ -75,6 +81,9 @@ class Pins:
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """What may be shown of what a server reports."""
+        # The catalog is there before anything is judged: what judging needs is imported then.
+        from mooring.core.lock import decide, pin_of
+
         name = snapshot.server
         if name not in self._fingerprints:
             return snapshot  # no server of the configuration: the application's own provider
@@ -86,12 +95,18 @@ class Pins:
             for tool in verdict.set_aside:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = verdict.set_aside
-        if self._memory.lock is None and self._memory.cache:
-            fresh = pin_of(snapshot, mark, previous=pin)
-            if fresh != pin:
-                self._pins[name] = fresh
-                remember(fresh)
+        if self._memory.lock is None and self._memory.cache and (pin is None or verdict.drift):
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
+            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+            writer.start()
         return verdict.visible
+
+    def close(self) -> None:
+        """Until what is to be remembered is written."""
+        for writer in self._writers:
+            writer.join()
+        self._writers.clear()
 
     def warnings(self, server: str) -> tuple[str, ...]:
         """One line for each tool of the server that is set aside."""
@@ -100,6 +115,8 @@ class Pins:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Why a tool of this name is not shown, if it was set aside."""
+        from mooring.core.changetext import describe, summary
+
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:

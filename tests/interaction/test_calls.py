@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mooring import (
     CallTimeout,
     ConnectionLost,
     Host,
+    ServerConfig,
     ServerError,
     UnknownTool,
 )
@@ -83,7 +85,7 @@ async def test_arguments_that_json_cannot_say_are_refused_before_sending(
         assert "tools/call" not in methods(log)
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_on_the_wire(tmp_path: Path, hosting: Any) -> None:
+async def test_FA09_a_call_that_takes_too_long_is_cancelled_on_the_wire(tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
     async with hosting(lab_server(tools=["sleep", "echo"], log=str(log))) as host:
         result = await host.call("mcp_lab_sleep", {"seconds": 30}, timeout=0.2)
@@ -93,13 +95,13 @@ async def test_a_call_that_takes_too_long_is_cancelled_on_the_wire(tmp_path: Pat
         assert methods(log).count("notifications/cancelled") == 1
 
 
-async def test_progress_keeps_a_call_alive_within_its_idle_time(hosting: Any) -> None:
+async def test_FA09_progress_keeps_a_call_alive_within_its_idle_time(hosting: Any) -> None:
     server = lab_server(tools=["sleep"], progress=True, settings={"idle_timeout": 0.4})
     async with hosting(server) as host:
         assert (await host.call("mcp_lab_sleep", {"seconds": 1.0})).text == "slept"
 
 
-async def test_silence_ends_a_call_at_its_idle_time(hosting: Any) -> None:
+async def test_FA09_silence_ends_a_call_at_its_idle_time(hosting: Any) -> None:
     async with hosting(lab_server(tools=["sleep"], settings={"idle_timeout": 0.2})) as host:
         result = await host.call("mcp_lab_sleep", {"seconds": 30})
         assert isinstance(result.error, CallTimeout)
@@ -116,7 +118,7 @@ async def test_progress_reaches_the_caller(hosting: Any) -> None:
     assert heard[0] == (1.0, 100.0, "step 1")
 
 
-async def test_cancelling_the_caller_cancels_the_request_and_the_connection_lives(
+async def test_FA71_cancelling_the_caller_cancels_the_request_and_the_connection_lives(
     tmp_path: Path, hosting: Any
 ) -> None:
     log = tmp_path / "log"
@@ -146,7 +148,7 @@ async def test_an_old_http_call_is_cancelled_by_a_notice(hosting: Any) -> None:
         await lab.until(lambda: "notifications/cancelled" in lab.methods())
 
 
-async def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_says_why(hosting: Any) -> None:
+async def test_FA10_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_says_why(hosting: Any) -> None:
     async with hosting(lab_server(tools=["crash", "echo"])) as host:
         result = await host.call("mcp_lab_crash")
         assert isinstance(result.error, ConnectionLost)
@@ -155,7 +157,7 @@ async def test_a_server_killed_in_mid_call_leaves_the_outcome_unknown_and_says_w
         assert "crashing on purpose" in result.text
 
 
-async def test_the_call_after_a_crash_finds_a_new_server(tmp_path: Path, hosting: Any) -> None:
+async def test_FA10_the_call_after_a_crash_finds_a_new_server(tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
     async with hosting(lab_server(tools=["crash", "echo"], log=str(log))) as host:
         await host.call("mcp_lab_crash")
@@ -179,7 +181,7 @@ async def test_calls_to_a_server_that_is_starting_wait_for_that_server_only(host
         assert order == ["quick", "slow"]
 
 
-async def test_a_message_beyond_the_cap_ends_the_connection_and_names_the_setting(hosting: Any) -> None:
+async def test_FA15_a_message_beyond_the_cap_ends_the_connection_and_names_the_setting(hosting: Any) -> None:
     server = lab_server(tools=["big", "echo"], settings={"max_message": 100_000})
     async with hosting(server) as host:
         assert len((await host.call("mcp_lab_big", {"size": 90_000})).text) == 90_000
@@ -188,7 +190,7 @@ async def test_a_message_beyond_the_cap_ends_the_connection_and_names_the_settin
         assert (await host.call("mcp_lab_echo", {"text": "again"})).text == "again"
 
 
-async def test_a_lost_http_session_is_made_anew_and_the_call_sent_again(hosting: Any) -> None:
+async def test_FA53_a_lost_http_session_is_made_anew_and_the_call_sent_again(hosting: Any) -> None:
     async with HttpLab(era="legacy") as lab, hosting(lab.config()) as host:
         lab.live_sessions.clear()
         results = await asyncio.gather(*(host.call("mcp_web_echo", {"text": str(n)}) for n in range(20)))
@@ -196,7 +198,7 @@ async def test_a_lost_http_session_is_made_anew_and_the_call_sent_again(hosting:
         assert lab.methods().count("initialize") == 2
 
 
-async def test_the_http_status_survives_into_the_error_and_the_neighbours_live(hosting: Any) -> None:
+async def test_FA55_the_http_status_survives_into_the_error_and_the_neighbours_live(hosting: Any) -> None:
     async def fail(request: web.Request, message: dict[str, Any]) -> web.Response | None:
         if message["params"].get("arguments", {}).get("text") == "bad":
             return web.Response(status=418, text="I am a teapot")
@@ -212,7 +214,7 @@ async def test_the_http_status_survives_into_the_error_and_the_neighbours_live(h
         assert "teapot" in bad.text
 
 
-async def test_a_401_in_mid_session_says_that_a_login_is_needed(hosting: Any) -> None:
+async def test_FA51_a_401_in_mid_session_says_that_a_login_is_needed(hosting: Any) -> None:
     async def expired(request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(status=401)
 
@@ -222,7 +224,7 @@ async def test_a_401_in_mid_session_says_that_a_login_is_needed(hosting: Any) ->
         assert isinstance(result.error, AuthNeeded)
 
 
-async def test_a_connection_cut_in_mid_answer_costs_that_call_only(hosting: Any) -> None:
+async def test_FA59_a_connection_cut_in_mid_answer_costs_that_call_only(hosting: Any) -> None:
     async def cut(request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         if message["params"].get("arguments", {}).get("text") != "cut":
             return None
@@ -243,7 +245,9 @@ async def test_a_connection_cut_in_mid_answer_costs_that_call_only(hosting: Any)
         assert bad.error.outcome == "unknown"
 
 
-async def test_a_stream_that_breaks_off_is_resumed_where_the_server_numbers_its_events(hosting: Any) -> None:
+async def test_FA62_a_stream_that_breaks_off_is_resumed_where_the_server_numbers_its_events(
+    hosting: Any,
+) -> None:
     async def broken(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -276,7 +280,7 @@ async def test_a_stream_that_breaks_off_is_resumed_where_the_server_numbers_its_
         assert lab.methods().count("tools/call") == 1
 
 
-async def test_a_login_page_is_called_one(hosting: Any) -> None:
+async def test_FA66_a_login_page_is_called_one(hosting: Any) -> None:
     async def page(request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(text="<html><form>Sign in</form></html>", content_type="text/html")
 
@@ -287,7 +291,7 @@ async def test_a_login_page_is_called_one(hosting: Any) -> None:
         assert "login" in result.text
 
 
-async def test_a_compressed_bomb_is_refused_at_the_cap(hosting: Any) -> None:
+async def test_FA65_a_compressed_bomb_is_refused_at_the_cap(hosting: Any) -> None:
     import gzip
 
     bomb = gzip.compress(b" " * (64 * 2**20))
@@ -302,7 +306,7 @@ async def test_a_compressed_bomb_is_refused_at_the_cap(hosting: Any) -> None:
         assert "max_message" in result.text
 
 
-async def test_a_redirect_within_the_origin_is_followed_and_one_out_of_it_is_not(hosting: Any) -> None:
+async def test_FA58_a_redirect_within_the_origin_is_followed_and_one_out_of_it_is_not(hosting: Any) -> None:
     async def elsewhere(request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(status=307, headers={"Location": target})
 
@@ -312,6 +316,36 @@ async def test_a_redirect_within_the_origin_is_followed_and_one_out_of_it_is_not
         result = await host.call("mcp_web_echo", {"text": "x"})
         assert "another origin" in result.text
         assert foreign.seen == []
+
+
+async def test_a_proxy_that_the_environment_names_is_used_and_one_it_excepts_is_not(
+    monkeypatch: pytest.MonkeyPatch, hosting: Any
+) -> None:
+    asked: list[str] = []
+
+    async def forward(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(str(request.raw_path if hasattr(request, "raw_path") else request.url))
+        message = json.loads(await request.read())
+        reply, status = await lab.reply(message, modern=True)
+        return web.json_response(reply, status=status)
+
+    async with HttpLab(era="modern") as lab:
+        runner = web.ServerRunner(web.Server(forward))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{runner.addresses[0][1]}")
+        try:
+            far = ServerConfig(name="far", url="http://server.invalid/mcp")
+            async with hosting(far) as host:
+                assert (await host.call("mcp_far_echo", {"text": "by proxy"})).text == "by proxy"
+            assert asked
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            before = len(asked)
+            async with hosting(lab.config()) as host:
+                assert (await host.call("mcp_web_echo", {"text": "direct"})).text == "direct"
+            assert len(asked) == before
+        finally:
+            await runner.cleanup()
 
 
 async def test_custom_headers_go_with_every_request(hosting: Any) -> None:

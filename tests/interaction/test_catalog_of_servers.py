@@ -24,26 +24,26 @@ async def test_all_pages_are_read(hosting: Any) -> None:
         assert list(host.catalog.tools) == [f"mcp_lab_{name}" for name in names]
 
 
-async def test_a_list_that_repeats_itself_ends_and_what_was_read_is_kept(hosting: Any) -> None:
+async def test_FA36_a_list_that_repeats_itself_ends_and_what_was_read_is_kept(hosting: Any) -> None:
     async with hosting(lab_server(tools=["echo"], repeat_cursor=True)) as host:
         assert list(host.catalog.tools) == ["mcp_lab_echo"]
         (status,) = host.status()
         assert any("repeats itself" in warning for warning in status.warnings)
 
 
-async def test_a_list_without_end_is_cut_at_64_pages(hosting: Any) -> None:
+async def test_FA36_a_list_without_end_is_cut_at_64_pages(hosting: Any) -> None:
     async with hosting(lab_server(endless_pages=True)) as host:
         assert len(host.catalog.tools) == 64
         (status,) = host.status()
         assert any("64 pages" in warning for warning in status.warnings)
 
 
-async def test_more_than_10000_tools_of_one_server_are_cut(hosting: Any) -> None:
+async def test_FA36_more_than_10000_tools_of_one_server_are_cut(hosting: Any) -> None:
     async with hosting(lab_server(tools=[f"t{n}" for n in range(10_050)])) as host:
         assert len(host.catalog.tools) == 10_000
 
 
-async def test_one_malformed_tool_costs_no_other(hosting: Any) -> None:
+async def test_FA31_one_malformed_tool_costs_no_other(hosting: Any) -> None:
     bad = [{"name": "bad", "inputSchema": 3}, {"description": "nameless"}]
     async with hosting(lab_server(tools=["echo"], definitions=bad)) as host:
         assert list(host.catalog.tools) == ["mcp_lab_echo"]
@@ -92,7 +92,7 @@ async def test_allow_and_deny_are_applied_before_naming(hosting: Any) -> None:
         assert (await host.call("mcp_lab_pid")).is_error
 
 
-async def test_names_are_the_same_in_whatever_order_servers_arrive(hosting: Any) -> None:
+async def test_FA33_names_are_the_same_in_whatever_order_servers_arrive(hosting: Any) -> None:
     first = [lab_server("a", tools=["b_c"]), lab_server("a_b", tools=["c"], start_delay=0.2)]
     second = [lab_server("a", tools=["b_c"], start_delay=0.2), lab_server("a_b", tools=["c"])]
     async with hosting(*first) as one, hosting(*second) as two:

@@ -38,7 +38,7 @@ async def test_a_stdio_server_is_met_in_the_newest_era_it_speaks(
         assert (await host.call("mcp_lab_echo", {"text": "hi"})).text == "hi"
 
 
-async def test_a_server_that_dies_on_the_probe_is_greeted_the_old_way_in_two_starts(
+async def test_FA04_a_server_that_dies_on_the_probe_is_greeted_the_old_way_in_two_starts(
     tmp_path: Path, hosting: Any
 ) -> None:
     log = tmp_path / "log"
@@ -57,14 +57,14 @@ async def test_the_era_is_remembered_when_the_server_starts_again(tmp_path: Path
         assert methods(log).count("server/discover") == 1
 
 
-async def test_a_server_that_ignores_the_probe_connects_after_the_probe_time(hosting: Any) -> None:
+async def test_FA05_a_server_that_ignores_the_probe_connects_after_the_probe_time(hosting: Any) -> None:
     server = lab_server(era="silent-on-discover", settings={"probe_timeout": 0.2})
     async with hosting(server) as host:
         (status,) = host.status()
         assert status.protocol == "2025-11-25"
 
 
-async def test_a_slow_modern_server_is_not_taken_for_an_old_one(tmp_path: Path, hosting: Any) -> None:
+async def test_FA06_a_slow_modern_server_is_not_taken_for_an_old_one(tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
     server = lab_server(era="dual", start_delay=0.6, log=str(log), settings={"probe_timeout": 0.2})
     async with hosting(server) as host:
@@ -104,7 +104,7 @@ async def test_twelve_servers_of_which_four_are_bad_cost_the_good_ones_nothing()
             assert "401" in _error(host, "locked")
 
 
-async def test_a_server_that_never_answers_fails_at_its_own_deadline(hosting: Any) -> None:
+async def test_FA07_a_server_that_never_answers_fails_at_its_own_deadline(hosting: Any) -> None:
     server = lab_server(hang=True, stderr="waiting for a key\n", settings={"connect_timeout": 0.4})
     async with hosting(server) as host:
         assert _states(host) == {"lab": "failed"}
@@ -112,40 +112,41 @@ async def test_a_server_that_never_answers_fails_at_its_own_deadline(hosting: An
         assert "waiting for a key" in _error(host, "lab")
 
 
-async def test_a_server_that_hangs_while_listing_fails_at_the_listing_deadline(hosting: Any) -> None:
+async def test_FA08_a_server_that_hangs_while_listing_fails_at_the_listing_deadline(hosting: Any) -> None:
     async with hosting(lab_server(hang_on_list=True, settings={"list_timeout": 0.3})) as host:
         assert _states(host) == {"lab": "failed"}
         assert "`list_timeout`" in _error(host, "lab")
 
 
-async def test_a_command_that_is_not_there_is_named(hosting: Any) -> None:
+async def test_FA01_a_command_that_is_not_there_is_named(hosting: Any) -> None:
     async with hosting(ServerConfig(name="gone", command="no-such-program-here")) as host:
         assert "'no-such-program-here' was not found" in _error(host, "gone")
 
 
-async def test_a_working_directory_that_is_not_there_is_named(tmp_path: Path, hosting: Any) -> None:
+async def test_FA01_a_working_directory_that_is_not_there_is_named(tmp_path: Path, hosting: Any) -> None:
     missing = str(tmp_path / "missing")
     async with hosting(lab_server(settings={"cwd": missing})) as host:
         assert missing in _error(host, "lab")
 
 
-async def test_junk_on_stdout_is_passed_over(hosting: Any) -> None:
+async def test_FA13_junk_on_stdout_is_passed_over(hosting: Any) -> None:
     async with hosting(lab_server(banner="Starting…\n{broken\n\xff\xfe\n[1,2]\n")) as host:
         assert (await host.call("mcp_lab_echo", {"text": "fine"})).text == "fine"
 
 
-async def test_an_unknown_protocol_version_is_an_error_that_names_both_sides(hosting: Any) -> None:
+async def test_FA30_an_unknown_protocol_version_is_an_error_that_names_both_sides(hosting: Any) -> None:
     async with hosting(lab_server(era="legacy", protocol="2031-01-01")) as host:
         assert "2031-01-01" in _error(host, "lab")
         assert "2025-11-25" in _error(host, "lab")
 
 
-async def test_a_closed_port_is_named(hosting: Any) -> None:
+async def test_FA50_a_closed_port_is_named(hosting: Any) -> None:
     async with HttpLab() as lab:
         url = lab.url
     async with hosting(ServerConfig(name="web", url=url)) as host:
         assert _states(host) == {"web": "failed"}
         assert "127.0.0.1" in _error(host, "web")
+        assert "Connection refused" in _error(host, "web")
 
 
 @pytest.mark.parametrize("answers", ["json", "sse"])
@@ -159,7 +160,7 @@ async def test_http_works_in_both_eras_with_both_kinds_of_answers(
         assert (await host.call("mcp_web_echo", {"text": "hi"})).text == "hi"
 
 
-async def test_old_sse_is_found_behind_a_405(hosting: Any) -> None:
+async def test_FA54_old_sse_is_found_behind_a_405(hosting: Any) -> None:
     async with HttpLab(era="legacy") as lab:
         async with hosting(ServerConfig(name="old", url=lab.url.replace("/mcp", "/sse"))) as host:
             (status,) = host.status()
@@ -176,7 +177,7 @@ async def test_streamable_http_by_name_does_not_fall_back(hosting: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 429, 500, 503])
-async def test_a_refusal_is_no_reason_to_fall_back_to_sse(status: int, hosting: Any) -> None:
+async def test_FA54_a_refusal_is_no_reason_to_fall_back_to_sse(status: int, hosting: Any) -> None:
     async def refuse(request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(status=status, text="go away")
 
@@ -238,7 +239,7 @@ async def test_a_missing_variable_fails_that_server_alone_and_is_named(hosting: 
         assert "NOT_SET_ANYWHERE" in _error(host, "broken")
 
 
-async def test_a_child_gets_a_small_environment_and_what_its_entry_names(
+async def test_FA28_a_child_gets_a_small_environment_and_what_its_entry_names(
     monkeypatch: pytest.MonkeyPatch, hosting: Any
 ) -> None:
     monkeypatch.setenv("MY_SECRET_TOKEN", "planted")

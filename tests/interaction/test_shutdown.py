@@ -47,7 +47,7 @@ async def test_closing_leaves_nothing_behind() -> None:
         assert tasks == []
 
 
-async def test_a_child_that_ignores_everything_is_ended_with_its_grandchildren(tmp_path: Path) -> None:
+async def test_FA22_a_child_that_ignores_everything_is_ended_with_its_grandchildren(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), **STUBBORN, **QUICK)]) as host:
         await host.ready(10)
@@ -57,7 +57,7 @@ async def test_a_child_that_ignores_everything_is_ended_with_its_grandchildren(t
     assert not any(_running(pid) for pid in pids)
 
 
-async def test_grandchildren_of_a_child_that_ends_politely_are_ended_too(tmp_path: Path) -> None:
+async def test_FA23_grandchildren_of_a_child_that_ends_politely_are_ended_too(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
         await host.ready(10)
@@ -102,7 +102,7 @@ async def test_closing_twice_is_closing_once() -> None:
         assert (await host.call("mcp_lab_echo")).is_error
 
 
-async def test_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path) -> None:
+async def test_FA22_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path) -> None:
     logs = [tmp_path / f"log{n}" for n in range(8)]
     servers = [lab_server(f"s{n}", log=str(log), **STUBBORN, **QUICK) for n, log in enumerate(logs)]
     async with Host(servers) as host:
@@ -114,7 +114,7 @@ async def test_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_starting_and_stopping_many_times_leaves_nothing() -> None:
+async def test_FA25_starting_and_stopping_many_times_leaves_nothing() -> None:
     for _ in range(20):
         async with Host([lab_server()]) as host:
             await host.ready(10)
@@ -151,7 +151,7 @@ def _program(log: Path, body: str, **script: Any) -> subprocess.Popen[str]:
     return process
 
 
-def test_ctrl_c_ends_a_stubborn_child_and_its_grandchildren(tmp_path: Path) -> None:
+def test_FA75_ctrl_c_ends_a_stubborn_child_and_its_grandchildren(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _program(log, "await asyncio.sleep(60)", **STUBBORN, **QUICK)
     pids = _processes(log)
@@ -162,7 +162,7 @@ def test_ctrl_c_ends_a_stubborn_child_and_its_grandchildren(tmp_path: Path) -> N
     assert not any(_running(pid) for pid in pids)
 
 
-def test_an_interpreter_that_exits_without_closing_ends_its_children(tmp_path: Path) -> None:
+def test_FA75_an_interpreter_that_exits_without_closing_ends_its_children(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _program(log, "sys.exit(0)", **STUBBORN, **QUICK)
     process.communicate(timeout=20)

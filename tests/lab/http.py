@@ -235,7 +235,10 @@ class HttpLab:
         if result is None:
             error = {"code": -32601, "message": f"Method not found: {message['method']}"}
             return {**envelope, "error": error}, 404 if modern else 200
-        return {**envelope, "result": {"resultType": "complete", **result} if modern else result}, 200
+        if modern:
+            hints = {"ttlMs": 0, "cacheScope": "private"} if message["method"].endswith("/list") else {}
+            result = {"resultType": "complete", **hints, **result}
+        return {**envelope, "result": result}, 200
 
     async def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         if method == "server/discover" and self.era != "legacy":

@@ -3,6 +3,10 @@
     python -I -S server.py '{"era": "legacy", "tools": ["echo"], …}'
 
 Every message it reads is appended to the file named by `log`, so that tests can see the wire.
+
+Misbehaviour on cue: `cues` maps a method to a cue, and the tool `say` takes one as its arguments. A cue is
+`{"bytes": …, "times": 1, "then": "answer"}`: the bytes (one character each) go out as they are, with `@ID@`
+replaced by the id of the request; then the server goes on as told by `then`, see `follow`.
 """
 
 import json
@@ -23,7 +27,9 @@ TOOLS = {
     "fail": {},
     "refuse": {},
     "crash": {},
-    "effect": {"n": {"type": "integer"}},
+    "effect": {"n": {"type": "integer"}, "fate": {"type": "string"}},
+    "say": {"bytes": {"type": "string"}, "times": {"type": "integer"}, "then": {"type": "string"}},
+    "shout": {"size": {"type": "integer"}},
     "big": {"size": {"type": "integer"}},
     "grow": {"name": {"type": "string"}},
     "drop": {"name": {"type": "string"}},
@@ -54,6 +60,23 @@ def write(message):
         sys.stdout.flush()
 
 
+def follow(cue, request_id):
+    """Say the bytes of a cue and go on as it tells; False when the request is to stay without answer."""
+    data = cue.get("bytes", "").encode("latin-1").replace(b"@ID@", json.dumps(request_id).encode())
+    with out_lock:
+        for _ in range(cue.get("times", 1)):
+            sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    then = cue.get("then", "answer")
+    if then == "exit":
+        os._exit(9)
+    if then == "mute":  # the output is closed, the process lives
+        os.close(1)
+    while then in ("mute", "deaf"):  # nothing more is read
+        time.sleep(60)
+    return then == "answer"
+
+
 def log(line):
     if script.get("log"):
         with open(script["log"], "a", encoding="utf-8") as file:
@@ -65,6 +88,7 @@ def definition(name):
         "name": name,
         "description": f"The {name} tool",
         "inputSchema": {"type": "object", "properties": TOOLS.get(name, {})},
+        "annotations": script.get("annotations", {}),
     }
 
 
@@ -114,11 +138,21 @@ def call(request_id, params):
         sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "effect":
+        fate = arguments.get("fate", "die after" if script.get("die_after_effect") else "live")
+        if fate == "die before":
+            os._exit(7)
         with open(script["effects"], "a", encoding="utf-8") as file:
             file.write(f"{arguments['n']}\n")
-        if script.get("die_after_effect"):
+        if fate == "die after":
             os._exit(7)
         return text(f"done {arguments['n']}")
+    if name == "say":
+        return text("said") if follow(arguments, request_id) else None
+    if name == "shout":
+        for _ in range(arguments["size"] // 1000):
+            sys.stderr.write("!" * 999 + "\n")
+        sys.stderr.flush()
+        return text("shouted")
     if name == "big":
         return text("x" * arguments["size"])
     if name == "grow":
@@ -161,12 +195,16 @@ def answer(message):
     if result is None:
         return
     if modern and not script.get("no_result_type"):
-        result = {"resultType": "complete", **result}
+        hints = {"ttlMs": 0, "cacheScope": "private"} if method.endswith("/list") else {}
+        result = {"resultType": "complete", **hints, **result}
     write({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
 def respond(request_id, method, params, modern):
     global lists
+    cue = script.get("cues", {}).get(method)
+    if cue is not None and not follow(cue, request_id):
+        return None
     if method == "server/discover":
         if era == "dies-on-discover":
             sys.stderr.write("unknown request, giving up\n")
@@ -208,13 +246,16 @@ def respond(request_id, method, params, modern):
             return {"tools": [definition(f"page_{page}")], "nextCursor": str(page + 1)}
         if not page_size:
             return {"tools": entries}
+        if script.get("empty_cursor"):
+            first, rest = entries[:page_size], entries[page_size:]
+            return {"tools": rest} if "cursor" in params else {"tools": first, "nextCursor": ""}
         start = int(params.get("cursor") or 0)
         page = {"tools": entries[start : start + page_size]}
         if start + page_size < len(entries):
             page["nextCursor"] = str(start + page_size)
         return page
     if method == "tools/call":
-        if params["name"] not in names:
+        if params["name"] not in [*names, *(entry.get("name") for entry in extra_definitions)]:
             raise KeyError(f"Unknown tool: {params['name']}")
         return call(request_id, params)
     if method == "resources/list":
@@ -239,7 +280,22 @@ def respond(request_id, method, params, modern):
     raise NotImplementedError
 
 
+def follow_file(path):
+    """Offer the tools named in the file, one a line, and say so whenever it changes."""
+    while True:
+        with open(path, encoding="utf-8") as file:
+            wanted = file.read().split()
+        if wanted != names:
+            names[:] = wanted
+            changed()
+        time.sleep(0.05)
+
+
 def main():
+    if script.get("tools_file"):
+        with open(script["tools_file"], encoding="utf-8") as file:
+            names[:] = file.read().split()
+        threading.Thread(target=follow_file, args=(script["tools_file"],), daemon=True).start()
     if script.get("spawn_grandchild"):
         child = subprocess.Popen(
             ["sleep", "600"], start_new_session=script["spawn_grandchild"] == "own session"
@@ -272,6 +328,7 @@ def main():
             answer(message)
     while script.get("ignore_eof"):
         time.sleep(60)
+    sys.exit(script.get("exit_code", 0))
 
 
 main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mooring import ServerConfig
 
@@ -21,6 +21,16 @@ def lab_server(
     return ServerConfig(
         name=name, command=COMMAND[0], args=(*COMMAND[1:], json.dumps(script)), **(settings or {})
     )
+
+
+def cue(
+    data: bytes = b"",
+    *,
+    times: int = 1,
+    then: Literal["answer", "silence", "exit", "mute", "deaf"] = "answer",
+) -> dict[str, Any]:
+    """What the tool `say` or a method in `cues` writes to stdout, and how the server goes on."""
+    return {"bytes": data.decode("latin-1"), "times": times, "then": then}
 
 
 def wire_log(path: Path) -> list[dict[str, Any]]:

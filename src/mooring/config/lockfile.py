@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mooring.core.lock import Lock, Pin
 from mooring.core.locktext import LockError, parse, render
+from mooring.core.pin import Lock, Pin
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile
@@ -111,7 +111,9 @@ def remember(pin: Pin) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        _replace(path, render(Lock(servers={pin.server: pin})).encode(), mode=0o600)
+        _replace(
+            path, render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace"), mode=0o600
+        )
         _forget_oldest(path.parent)
     except OSError as error:
         _log.debug("No cache for server %r: %s", pin.server, error)

@@ -66,6 +66,8 @@ class Breaker:
     def failed(self, now: float) -> None:
         self._failures += 1
         if self._opened_at is not None:
+            if not self._probing:
+                return  # it was let through before the breaker opened, and tells nothing new
             self._opened_at = now
             self._rest = min(self._rest * 2, self.LONGEST_REST)
             self._probing, self._successes = False, 0

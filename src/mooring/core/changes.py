@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -155,9 +156,18 @@ def _meaning(entry: Entry, *, named: bool = True) -> str:
     return canonical(counted if named else list(counted.values())[1:])
 
 
+def _alike(before: Entry, after: Entry) -> bool:
+    """Whether two definitions are the same to the letter: the usual case, told quickly. Python's own
+    equality would not do, since to it `1` and `true` are the same; version 2 writes by value alone."""
+    try:
+        return marshal.dumps(definition(before), 2) == marshal.dumps(definition(after), 2)
+    except ValueError:  # no plain JSON, or nested too deep
+        return False
+
+
 def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
     """Return where two entries of one key differ; empty when they are the same."""
-    if before is after:
+    if before is after or _alike(before, after):
         return ()
     if not (is_pinnable(before) and is_pinnable(after)):
         return (Difference(path="definition", weight="breaking", before=None, after=None),)

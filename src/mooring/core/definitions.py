@@ -67,7 +67,7 @@ def definition(entry: Entry) -> dict[str, Json]:
                 "description": entry.description,
                 "input": entry.input_schema,
                 "output": entry.output_schema,
-                "annotations": entry.annotations,
+                "annotations": dict(entry.annotations),
             }
         case ResourceTemplate():
             return {

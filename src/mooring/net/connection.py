@@ -12,7 +12,7 @@ from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot, State
-from mooring.errors import AuthNeeded, CircuitOpen, MooringError, Overloaded
+from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, Overloaded
 from mooring.net import wire
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
@@ -25,6 +25,7 @@ MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Faults that say nothing bad of the transport: the server is there and has answered."""
 RESENT = ("closed", "session", "refused")
+LATER = "try again later, or raise `max_concurrency`"
 
 
 class Connection:
@@ -164,19 +165,11 @@ class Connection:
         self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
     ) -> dict[str, Any]:
         """A request within the server's limits: the breaker, and a place among those under way."""
-        if not self._breaker.admit(time.monotonic()):
-            wait = self._breaker.retry_after(time.monotonic())
-            raise CircuitOpen(
-                f"{about!r} was not sent: {self.name!r} failed {Breaker.THRESHOLD} times in a row "
-                f"and is left alone; it is tried again in {wait:.0f} s",
-                server=self.name,
-                tool=about,
-                retry_after=wait,
-            )
-        told = False
         started = time.monotonic()
+        probe = self._admitted(about, started)
+        told = False
         try:
-            await self._gate.enter()
+            await self._turn(about, end - started)
             try:
                 result = await self._repeated(method, params, end, **options)
                 self._breaker.succeeded()
@@ -189,19 +182,49 @@ class Connection:
                 raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
             finally:
                 self._gate.leave()
-        except Full:
-            raise Overloaded(
-                f"{about!r} was not sent: {self.name!r} has as many calls waiting as may wait; try again "
-                "later, or raise `max_concurrency`",
-                server=self.name,
-                tool=about,
-                outcome="not sent",
-            ) from None
         finally:
-            if not told:
+            if probe and not told:
                 self._breaker.abandoned()
 
+    def _admitted(self, about: str, now: float) -> bool:
+        """Let the request pass the breaker; whether it goes as its probe.
+
+        Raises:
+            CircuitOpen: it may not pass.
+        """
+        probe = self._breaker.state(now) != "closed"
+        if not self._breaker.admit(now):
+            wait = self._breaker.retry_after(now)
+            raise CircuitOpen(
+                f"{about!r} was not sent: {self.name!r} failed {Breaker.THRESHOLD} times in a row "
+                f"and is left alone; it is tried again in {wait:.0f} s",
+                server=self.name,
+                tool=about,
+                retry_after=wait,
+            )
+        return probe
+
+    async def _turn(self, about: str, patience: float) -> None:
+        """Wait for a place among the requests under way.
+
+        Raises:
+            Overloaded: too many are waiting.
+            CallTimeout: it was not given one within `patience`.
+        """
+        try:
+            await self._gate.enter(patience)
+        except Full:
+            problem = f"{about!r} was not sent: {self.name!r} has as many calls waiting as may wait; {LATER}"
+            raise Overloaded(problem, server=self.name, tool=about, outcome="not sent") from None
+        except TimeoutError:
+            problem = f"{about!r} was not sent: its turn at {self.name!r} did not come in time; {LATER}"
+            raise CallTimeout(
+                problem, server=self.name, tool=about, elapsed=patience, outcome="not sent"
+            ) from None
+
     def _tell_breaker(self, fault: WireError) -> bool:
+        if not fault.news:
+            return False  # a server that falls once has failed once, however many calls fall with it
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:
@@ -233,7 +256,9 @@ class Connection:
                 if fault.kind in ("session", "refused"):
                     live.channel.die(str(fault))
                 if last or not await self._worth_repeating(fault, again, left):
-                    fault.obituary = await live.channel.obituary() if live.channel.death else None
+                    if live.channel.death is not None:
+                        fault.news, live.mourned = not live.mourned, True
+                        fault.obituary = await live.channel.obituary()
                     raise
         raise AssertionError("unreachable")
 

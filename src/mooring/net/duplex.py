@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
+from mooring.errors import Outcome
+from mooring.net.deadline import Deadline
 from mooring.net.rpc import (
     REQUEST_TIMEOUT,
     Channel,
@@ -23,40 +25,21 @@ from mooring.net.rpc import (
 class Waiter:
     """One request without an answer."""
 
-    __slots__ = ("_heard", "_idle", "_loop", "_silence", "_timer", "answer", "on_progress")
+    __slots__ = ("_deadline", "answer", "disarm", "on_progress", "place", "touch")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        self.answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
-        self._idle = idle
-        self._heard = self._loop.time() if idle is not None else 0.0
-        self._timer = self._loop.call_later(timeout, self._expire) if timeout is not None else None
-        self._silence = self._loop.call_later(idle, self._listen) if idle is not None else None
-
-    def touch(self) -> None:
-        self._heard = self._loop.time()
+        self.place = 0
+        """Where the request begins in all that was sent, for wires that know what was taken of it."""
+        self._deadline = Deadline(timeout, idle, self._expire)
+        self.touch, self.disarm = self._deadline.touch, self._deadline.disarm
 
     def fail(self, fault: WireError) -> None:
         if not self.answer.done():
             self.answer.set_exception(fault)
 
-    def disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._silence is not None:
-            self._silence.cancel()
-
-    def _listen(self) -> None:
-        assert self._idle is not None
-        left = self._heard + self._idle - self._loop.time()
-        if left > 0:
-            self._silence = self._loop.call_later(left, self._listen)
-        else:
-            self._expire()
-
     def _expire(self) -> None:
-        # An answer that is already here wins, even when a blocked loop lets the timer fire late.
         self.fail(WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT))
 
 
@@ -109,6 +92,10 @@ class DuplexChannel(Channel):
         """Put one message on the wire without waiting; what goes wrong later fails `waiter`."""
         raise NotImplementedError(type(self).__name__)
 
+    def outcome(self, waiter: Waiter) -> Outcome:
+        """What became of a request for which the wire died."""
+        return "unknown"
+
     def cancel_on_wire(self, wire_id: RequestId) -> None:
         notice = {"requestId": wire_id, "reason": "no longer waited for"}
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice}
@@ -122,11 +109,11 @@ class DuplexChannel(Channel):
         if "method" in fields:
             self.inbound(fields)
             return True
-        waiter = self.waiting.get(answer_id(fields.get("id")) or "")
-        if waiter is None:
-            self.dropped += 1  # late, foreign or uncorrelated
-        elif not (answer := cast(Waiter, waiter).answer).done():
-            answer.set_result(fields)  # the first answer counts
+        waiter = cast("Waiter | None", self.waiting.get(answer_id(fields.get("id")) or ""))
+        if waiter is None or waiter.answer.done():
+            self.dropped += 1  # late, foreign, uncorrelated, or not the first: that one counts
+        else:
+            waiter.answer.set_result(fields)
         return True
 
     def die(self, reason: str) -> None:
@@ -134,4 +121,5 @@ class DuplexChannel(Channel):
         super().die(reason)
         if first:
             for waiter in self.waiting.values():
-                cast(Waiter, waiter).fail(closed(reason, "unknown"))
+                request = cast(Waiter, waiter)
+                request.fail(closed(reason, self.outcome(request)))

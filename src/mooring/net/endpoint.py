@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import os
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urljoin
@@ -10,6 +12,7 @@ from urllib.parse import urljoin
 import aiohttp
 
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
+from mooring.net.refusal import SHOWN, refusal
 from mooring.net.rpc import CONNECTION_CLOSED, WireError, decode
 from mooring.net.sse import SseEvent, SseParser, TooLarge
 
@@ -20,24 +23,52 @@ class Endpoint:
     """Where requests go. Redirects are followed only within the origin: credentials never leave it."""
 
     def __init__(
-        self, server: str, url: str, *, headers: Mapping[str, str], pool: HttpPool, max_message: int
+        self,
+        server: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        pool: HttpPool,
+        max_message: int,
+        secrets: Sequence[str] = (),
     ) -> None:
         self.url = url
         self._server = server
         self._headers = dict(headers)
+        self._secrets = secrets
         self._pool = pool
         self._proxy = proxy_for(url)
         self._max = max_message
 
-    def at(self, url: str) -> Endpoint:
+    def at(self, location: str) -> Endpoint:
         """Another address of the same server.
 
         Raises:
-            WireError: it belongs to another origin.
+            WireError: it belongs to another origin, or is no address.
         """
-        if origin(url) != origin(self.url):
-            raise _elsewhere(url, None)
-        return Endpoint(self._server, url, headers=self._headers, pool=self._pool, max_message=self._max)
+        return Endpoint(
+            self._server,
+            self._within(self.url, location, None),
+            headers=self._headers,
+            pool=self._pool,
+            max_message=self._max,
+            secrets=self._secrets,
+        )
+
+    def _within(self, base: str, location: str, status: int | None) -> str:
+        try:
+            url = urljoin(base, location)
+            there = origin(url)
+        except ValueError:
+            raise WireError(
+                f"it points to {location[:SHOWN]!r}, which is no address",
+                kind="status",
+                outcome="not sent",
+                status=status,
+            ) from None
+        if there != origin(self.url):
+            raise _elsewhere(there, status)
+        return url
 
     @asynccontextmanager
     async def open(
@@ -58,9 +89,7 @@ class Endpoint:
                     except (aiohttp.ClientError, ConnectionError) as problem:
                         raise _broken(problem) from None
                     return
-                url = urljoin(url, response.headers.get("Location", ""))
-                if origin(url) != origin(self.url):
-                    raise _elsewhere(url, response.status)
+                url = self._within(url, response.headers.get("Location", ""), response.status)
         raise WireError("it redirects in circles", kind="status", outcome="not sent", status=308)
 
     async def _send(
@@ -71,15 +100,23 @@ class Endpoint:
                 method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             )
         except aiohttp.ClientConnectorError as problem:
-            reason = problem.os_error.strerror or str(problem.os_error)
             raise WireError(
-                f"{problem.host}:{problem.port} cannot be reached: {reason}",
+                f"{problem.host}:{problem.port} cannot be reached: {_reason(problem.os_error)}",
                 kind="refused",
                 outcome="not sent",
                 code=CONNECTION_CLOSED,
             ) from None
         except (aiohttp.ClientError, ConnectionError) as problem:
             raise _broken(problem) from None
+
+    async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
+        """The fault that the status means, without the secrets that the server may have said back."""
+        fault = await refusal(response, session=session)
+        text = str(fault)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        fault.args = (text,)
+        return fault
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
         """The body.
@@ -128,6 +165,13 @@ def message_in(data: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", message) if isinstance(message, dict) else None
 
 
+def _reason(problem: OSError) -> str:
+    """What the system says. asyncio puts words of its own in the place of "Connection refused"."""
+    if problem.errno is not None and 0 < problem.errno < 200 and not isinstance(problem, ssl.SSLError):
+        return os.strerror(problem.errno)
+    return problem.strerror or str(problem)
+
+
 def _broken(problem: Exception) -> WireError:
     return WireError(
         f"the connection broke off ({problem or type(problem).__name__})",
@@ -137,8 +181,8 @@ def _broken(problem: Exception) -> WireError:
     )
 
 
-def _elsewhere(url: str, status: int | None) -> WireError:
-    scheme, host, port = origin(url)
+def _elsewhere(where: tuple[str, str, int], status: int | None) -> WireError:
+    scheme, host, port = where
     return WireError(
         f"it points to another origin ({scheme}://{host}:{port}), which is not followed; "
         "use that address in the configuration if it is the right one",

@@ -19,11 +19,12 @@ class Gate:
         self._free = limit
         self._queue = deque[asyncio.Future[None]]()
 
-    async def enter(self) -> None:
-        """Wait for a place; leave it with `leave()`.
+    async def enter(self, patience: float) -> None:
+        """Wait for a place, no longer than `patience` seconds; leave it with `leave()`.
 
         Raises:
             Full: too many are waiting already.
+            TimeoutError: it was not given one in time.
         """
         if self._free is None:
             return
@@ -35,8 +36,9 @@ class Gate:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
+            async with asyncio.timeout(patience):
+                await turn
+        except (asyncio.CancelledError, TimeoutError):
             if turn.done() and not turn.cancelled():
                 self.leave()  # the place was given in the very moment its taker went away
             else:

@@ -10,8 +10,9 @@ from typing import Any
 import aiohttp
 import anyio
 
+from mooring.net.deadline import Deadline
 from mooring.net.endpoint import Endpoint, message_in
-from mooring.net.refusal import content_fault, refusal
+from mooring.net.refusal import content_fault
 from mooring.net.rpc import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
@@ -37,27 +38,18 @@ SESSION = "Mcp-Session-Id"
 
 
 class _Clock:
-    """The deadline of one request: the absolute one, or a silence that progress ends."""
+    """The deadline of one request, as a context around its exchange."""
 
-    __slots__ = ("_end", "_idle", "_loop", "on_progress", "timer")
+    __slots__ = ("_deadline", "disarm", "on_progress", "timer", "touch")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = None if timeout is None else self._loop.time() + timeout
-        self._idle = idle
         self.on_progress = on_progress
-        self.timer = asyncio.timeout_at(self._when())
+        self.timer = asyncio.timeout(None)
+        self._deadline = Deadline(timeout, idle, self._expire)
+        self.touch, self.disarm = self._deadline.touch, self._deadline.disarm
 
-    def _when(self) -> float | None:
-        if self._idle is None:
-            return self._end
-        silence = self._loop.time() + self._idle
-        return silence if self._end is None else min(self._end, silence)
-
-    def touch(self) -> None:
-        if self._idle is not None:
-            with suppress(RuntimeError):  # it has just run out
-                self.timer.reschedule(self._when())
+    def _expire(self) -> None:
+        self.timer.reschedule(asyncio.get_running_loop().time())
 
 
 class _Cut(Exception):
@@ -116,6 +108,7 @@ class HttpChannel(Channel):
             raise
         finally:
             del self.waiting[key]
+            clock.disarm()
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
@@ -172,7 +165,7 @@ class HttpChannel(Channel):
         try:
             async with self._endpoint.open("POST", body, {**self._headers(body=True), **headers}) as response:
                 if response.status >= 300:
-                    raise await refusal(response, session=self._session_id is not None)
+                    raise await self._endpoint.refused(response, session=self._session_id is not None)
                 if opens and (session := response.headers.get(SESSION)):
                     self._session_id = session
                 return await self._answer_in(response, key), response.status

@@ -22,6 +22,8 @@ class Live:
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
     ttl: float = 0.0
     """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
+    mourned: bool = False
+    """Whether a request has already reported that the wire died."""
 
     async def ask(
         self,

@@ -129,7 +129,7 @@ async def _discover(channel: Channel, version: str, capabilities: Mapping[str, A
         headers={**headers, "Mcp-Method": "server/discover"},
         cancellable=False,
     )
-    theirs = [v for v in raw.get("supportedVersions") or () if isinstance(v, str)]
+    theirs = _texts(raw.get("supportedVersions"))
     if version not in theirs:
         # It knows the question but offers only handshake versions: an advertisement of the old era.
         return await _handshake(channel, capabilities)
@@ -171,12 +171,12 @@ def _instructions(raw: Mapping[str, Any]) -> str | None:
 
 
 def _supported(data: Any) -> list[str]:
-    versions = cast("dict[str, Any]", data).get("supported") if isinstance(data, dict) else None
-    return (
-        [v for v in cast("list[Any]", versions or []) if isinstance(v, str)]
-        if isinstance(versions, list)
-        else []
-    )
+    return _texts(cast("dict[str, Any]", data).get("supported")) if isinstance(data, dict) else []
+
+
+def _texts(value: Any) -> list[str]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]
 
 
 def _no_common(theirs: list[str]) -> str:

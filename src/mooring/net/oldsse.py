@@ -8,14 +8,12 @@ a megabyte.
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urljoin
 
 import aiohttp
 import anyio
 
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.endpoint import Endpoint, message_in
-from mooring.net.refusal import refusal
 from mooring.net.rpc import WireError
 
 POST_TIMEOUT = 30.0
@@ -35,8 +33,9 @@ class SseChannel(DuplexChannel):
 
     async def pump(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(super().pump)
             tasks.start_soon(self._hear)
+            await super().pump()
+            tasks.cancel_scope.cancel()  # the stream may well be alive when the session is not
 
     async def opened(self) -> None:
         """Until the server has named the address for requests.
@@ -67,7 +66,7 @@ class SseChannel(DuplexChannel):
                 self._inbox.open("POST", body, {"Content-Type": "application/json"}) as response,
             ):
                 if response.status >= 300:
-                    raise await refusal(response, session=True)
+                    raise await self._inbox.refused(response, session=True)
         except TimeoutError:
             pass  # whoever waits has a deadline of its own
         except WireError as fault:
@@ -79,16 +78,14 @@ class SseChannel(DuplexChannel):
             async with self._stream.open("GET", None, {"Accept": "text/event-stream"}) as response:
                 kind = response.headers.get("Content-Type", "")
                 if response.status >= 300:
-                    raise await refusal(response, session=False)
+                    raise await self._stream.refused(response, session=False)
                 if not kind.lower().startswith("text/event-stream"):
                     raise WireError(
                         f"the answer is of type {kind!r}, not a stream", kind="invalid", outcome="not sent"
                     )
                 async for event in self._stream.events(response):
                     if event.event == "endpoint":
-                        self._inbox = self._stream.at(
-                            urljoin(self._stream.url, event.data.decode("utf-8", "replace"))
-                        )
+                        self._inbox = self._stream.at(event.data.decode("utf-8", "replace"))
                         self._opened.set()
                     elif event.data and not self.take(message_in(event.data)):
                         self.dropped += 1

@@ -64,7 +64,12 @@ async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
     from mooring.net.oldsse import SseChannel
 
     endpoint = Endpoint(
-        config.name, target.url or "", headers=target.headers, pool=pool, max_message=config.max_message
+        config.name,
+        target.url or "",
+        headers=target.headers,
+        pool=pool,
+        max_message=config.max_message,
+        secrets=target.secrets,
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 

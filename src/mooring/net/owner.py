@@ -21,7 +21,7 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
 from mooring.net.live import Live
-from mooring.net.negotiate import Era, era_of, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
 from mooring.net.rpc import WireError
@@ -167,10 +167,11 @@ class Owner:
             with self._life:
                 if self.config.start == "lazy":
                     await self._kick.wait()
+                rested = True
                 while True:
                     self._kick.clear()
-                    await self._once()
-                    await self._rest()
+                    await self._once(rested)
+                    rested = await self._rest()
         finally:
             self.live = None
             gone = Permanent("the host was closed", server=self.config.name)
@@ -179,16 +180,16 @@ class Owner:
             self.settled.set()
             self.ended.set()
 
-    async def _once(self) -> None:
+    async def _once(self, rested: bool) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
         born = time.monotonic()
-        self.restarts.started(born)
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
-            self._failures += 1
+            # A try that callers asked for before its time makes the next rest no longer.
+            self._failures = self._failures + 1 if rested else max(self._failures, 1)
             self._fail(
                 explain(leaf(group), self.config, self._last_words), backoff(self._failures, random.random())
             )
@@ -199,9 +200,9 @@ class Owner:
         self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
-        self._fail(
-            ConnectError(reason, server=self.config.name), backoff(self._failures - 1, random.random())
-        )
+        # Whoever has come since it fell waits for the next connection, not for the news of the fall.
+        delay = 0.0 if self._waiters else backoff(self._failures - 1, random.random())
+        self._fail(ConnectError(reason, server=self.config.name), delay)
 
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
@@ -224,12 +225,14 @@ class Owner:
         else:
             self._to("pending", problem)
 
-    async def _rest(self) -> None:
-        """Leave the server alone for a while; whoever may end the rest kicks."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if self.next_try is None else self.next_try - time.monotonic()):
-                await self._kick.wait()
+    async def _rest(self) -> bool:
+        """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
+        with anyio.move_on_after(
+            math.inf if self.next_try is None else self.next_try - time.monotonic()
+        ) as rest:
+            await self._kick.wait()
         self.next_try = None
+        return rest.cancelled_caught
 
     async def _connect_and_serve(self) -> str:
         """Serve until the wire is gone; why it is gone.
@@ -262,11 +265,15 @@ class Owner:
             self._era = "legacy" if again else None
             return again
         if left[0] == "http" and len(left) > 1 and problem.status in FALLBACK:
+            if problem.code in MODERN_CODES:
+                return False  # it does speak this, and refuses for a reason of its own
             left.pop(0)
             return True
         return False
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
+        if kind == "stdio":
+            self.restarts.started(time.monotonic())
         async with open_channel(kind, self.config, target, self._pool) as channel:
             try:
                 peer = await negotiate(
@@ -322,21 +329,26 @@ class Owner:
             self.freshness.heard(method, params)
 
     async def _relist(self, live: Live, freshness: Freshness) -> None:
-        """One listing for all who asked and all notices so far."""
-        if not self._refreshers:
-            await asyncio.sleep(DEBOUNCE)
-        self._dirty = False
+        """One listing for all who asked and all notices so far; given up when the wire dies."""
+        with live.channel.lifetime():
+            if not self._refreshers:
+                await asyncio.sleep(DEBOUNCE)
         asked, self._refreshers = self._refreshers, []
+        self._dirty = False
         problem: MooringError | None = None
-        try:
-            self.snapshot = await live.list(self.config.list_timeout)
-            freshness.listed()
-            self.publish(self.snapshot)
-        except WireError as fault:
-            problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
-            log.warning("%s could not be listed: %s", self.config.name, fault)
-            if live.channel.death is None:
-                freshness.failed()
+        with live.channel.lifetime():
+            try:
+                self.snapshot = await live.list(self.config.list_timeout)
+                freshness.listed()
+                self.publish(self.snapshot)
+            except WireError as fault:
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+        if live.channel.death is not None:
+            self._refreshers += asked  # they are told with all the others
+            return
+        if problem is not None:
+            log.warning("%s could not be listed: %s", self.config.name, problem)
+            freshness.failed()
         for waiter in asked:
             if not waiter.done():
                 waiter.set_exception(problem) if problem else waiter.set_result(None)

@@ -29,6 +29,8 @@ STDERR_LINES = 20
 STDERR_LINE = 2_000
 TERM_WAIT = 1.5
 KILL_WAIT = 1.0
+READER_GONE = 5
+"""Milliseconds, since it blocks everything."""
 
 _PASSED_ON = (
     ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
@@ -61,8 +63,12 @@ class Child(asyncio.SubprocessProtocol):
         self.on_data: Callable[[bytes], None] | None = None
         self.on_end: Callable[[], None] | None = None
         """Called when stdout is closed: whatever else the process does, it can answer no more."""
+        self.written = 0
+        """Bytes that the pipe to stdin took so far."""
         self._early: list[bytes] = []
         self._ended = False
+        self._gauge: int | None = None
+        self._vitals: int | None = None
         self._stderr = deque[str](maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
@@ -89,6 +95,7 @@ class Child(asyncio.SubprocessProtocol):
                 start_new_session=sys.platform != "win32",
             )
         child.marker = marker
+        child._gauge, child._vitals = _gauge(child._stdin()), _vitals(child.pid)
         _alive[child.pid] = os.getpid()
         watchdog.guard(child.pid)
         return child
@@ -115,9 +122,30 @@ class Child(asyncio.SubprocessProtocol):
         pipe = self._stdin()
         if pipe is not None and not pipe.is_closing():
             pipe.write(data)
+            if not pipe.is_closing():  # or else the pipe was broken and took nothing
+                self.written += len(data)
+
+    @property
+    def doomed(self) -> bool:
+        """Whether a SIGKILL is on its way: the child may still take input, but will never act on it.
+        Only Linux tells."""
+        if self._vitals is None:
+            return False
+        try:
+            stat = os.pread(self._vitals, 4096, 0)
+        except OSError:
+            return False  # it is gone altogether, as the pipe will tell
+        pending = stat.rpartition(b")")[2].split()[28]
+        return bool(int(pending) & 1 << signal.SIGKILL - 1)
+
+    @property
+    def unread(self) -> int:
+        """How many of the written bytes surely nobody has read nor ever will."""
+        return 0 if self._gauge is None else _left_unread(self._gauge)
 
     async def end(self, grace: float) -> None:
         """End the child and its whole group: close stdin, wait, ask, then force. Never raises."""
+        self._close_gauges()
         if (pipe := self._stdin()) is not None:
             pipe.close()
         try:
@@ -136,6 +164,13 @@ class Child(asyncio.SubprocessProtocol):
             _forget(self.pid)
             if self._transport is not None:
                 self._transport.close()
+
+    def _close_gauges(self) -> None:
+        """While that of stdin is open the child would never see its end."""
+        for descriptor in (self._gauge, self._vitals):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._gauge = self._vitals = None
 
     async def _end_group(self) -> None:
         """The leader is gone; grandchildren get a moment to go by themselves, then none."""
@@ -201,6 +236,44 @@ class Child(asyncio.SubprocessProtocol):
         if log.isEnabledFor(logging.INFO):
             for line in lines:
                 log.info("%s: %s", self.server, line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
+
+
+def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:
+    """A descriptor of our own for the pipe to a child's stdin: asyncio closes its one as soon as the
+    child is gone, before anybody could ask what was left in it."""
+    if sys.platform == "win32" or pipe is None:
+        return None
+    try:
+        return os.dup(pipe.get_extra_info("pipe").fileno())
+    except (OSError, ValueError):  # the child is gone already, and asyncio has closed the pipe
+        return None
+
+
+def _vitals(pid: int) -> int | None:
+    """A descriptor that shows how the process is, where the system has such a thing."""
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY) if sys.platform == "linux" else None
+    except OSError:
+        return None
+
+
+def _left_unread(pipe: int) -> int:
+    """Bytes in the pipe that nobody has read and, because all readers are gone, nobody ever will."""
+    if sys.platform == "win32":
+        return 0
+    import fcntl
+    import select
+    import termios
+
+    poll = select.poll()
+    poll.register(pipe, 0)
+    # A process that ends closes its descriptors one by one, in any order: wait a moment for this one.
+    if not any(flags & (select.POLLERR | select.POLLHUP) for _, flags in poll.poll(READER_GONE)):
+        return 0  # somebody can still read it
+    try:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
 
 
 def descendants(marker: str) -> list[int]:

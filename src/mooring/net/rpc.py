@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
@@ -28,8 +28,9 @@ Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "ans
 
 PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
 CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
-MAX_INBOUND = 32
-"""Requests of one server that may be worked on at once: more are refused, so that none can bury us."""
+MAX_INBOUND = 256
+"""Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
+MAX_ID_DIGITS = 18
 
 
 class WireError(Exception):
@@ -59,6 +60,8 @@ class WireError(Exception):
         """`WWW-Authenticate` of a 401 or 403."""
         self.obituary: str | None = None
         """All that is known of the death of the wire, when that was the reason."""
+        self.news = True
+        """False when another request has already reported the same death of the wire."""
 
 
 def closed(reason: str, outcome: Outcome) -> WireError:
@@ -75,19 +78,24 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value in `line`; bytes that are not UTF-8 and lone surrogates become U+FFFD.
+    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
+    infinities, which are no JSON but which Python servers write, become null.
 
     Raises:
         ValueError: there is no JSON value in it, or one nested beyond reason.
     """
     try:
-        return from_json(line)
+        return from_json(line, allow_inf_nan=False)
     except ValueError:
         text = line.decode("utf-8", "replace")
         try:
-            return _mended(json.loads(text))
+            return _mended(json.loads(text, parse_constant=_null))
         except RecursionError:
             raise ValueError("nested too deeply") from None
+
+
+def _null(constant: str) -> None:
+    return None
 
 
 def _mended(value: Any) -> Any:
@@ -103,7 +111,8 @@ def _mended(value: Any) -> Any:
 def answer_id(value: object) -> RequestId | None:
     """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
     if isinstance(value, str):
-        return int(value) if value.isascii() and value.isdecimal() else value
+        number = value.isascii() and value.isdecimal() and len(value) <= MAX_ID_DIGITS
+        return int(value) if number else value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -172,6 +181,7 @@ class Channel:
         """Our requests that have no answer yet."""
         self._next_id = 0
         self._gone = anyio.Event()
+        self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: dict[RequestId, anyio.CancelScope] = {}
         self._on_request: Callable[..., Awaitable[dict[str, Any]]] | None = None
@@ -219,6 +229,20 @@ class Channel:
             self.death = reason
             self.on_death(reason)
             self._gone.set()
+            for scope in self._bound:
+                scope.cancel()
+
+    @contextmanager
+    def lifetime(self) -> Generator[None]:
+        """What is done within ends early when the wire dies."""
+        with anyio.CancelScope() as scope:
+            self._bound.add(scope)
+            try:
+                if self.death is not None:
+                    scope.cancel()
+                yield
+            finally:
+                self._bound.discard(scope)
 
     async def opened(self) -> None:
         """Until requests can be sent; most wires are born open.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+MAX_DIGITS = 9
+"""Of a `retry`, in milliseconds: beyond them it is no advice."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SseEvent:
@@ -72,7 +75,7 @@ class SseParser:
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
+        elif name == b"retry" and value.isdigit() and len(value) <= MAX_DIGITS:
             self._retry = int(value) / 1000
 
     def _finish(self) -> SseEvent | None:

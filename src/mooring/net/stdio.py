@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import anyio
 
+from mooring.errors import Outcome
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.process import Child
 from mooring.net.rpc import decode, log
@@ -32,6 +33,8 @@ class StdioChannel(DuplexChannel):
         self._parts: list[bytes] = []
         self._size = 0
         self._outbox: list[bytes] = []
+        self._sent = 0
+        self._unread = 0
         child.listen(self._read, self._stdout_ended)
 
     async def close(self, grace: float) -> None:
@@ -50,10 +53,21 @@ class StdioChannel(DuplexChannel):
             # All that this turn of the loop sends leaves in one write.
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(body)
+        if waiter is not None:
+            waiter.place = self._sent
+        self._sent += len(body) + 1
+
+    def outcome(self, waiter: Waiter) -> Outcome:
+        # A request of which the child never read a byte was not acted on: it may be sent again.
+        return "not sent" if waiter.place >= self.child.written - self._unread else "unknown"
 
     def _flush(self) -> None:
-        if self._outbox:
-            lines, self._outbox = self._outbox, []
+        if self.death is not None or not self._outbox:
+            return
+        lines, self._outbox = self._outbox, []
+        if self.child.doomed:
+            self.die("the server is being killed")
+        else:
             self.child.write(b"\n".join(lines) + b"\n")
 
     # --- in -----------------------------------------------------------------------------------
@@ -103,6 +117,7 @@ class StdioChannel(DuplexChannel):
     # --- the end ------------------------------------------------------------------------------
 
     def _stdout_ended(self) -> None:
+        self._unread = self.child.unread if self.waiting else 0
         self.die("the server closed its output")
 
     async def obituary(self) -> str:

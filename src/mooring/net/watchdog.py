@@ -36,7 +36,10 @@ def guard(group: int) -> None:
     if sys.platform == "win32":
         return  # there, the children's job object ends with us
     if _pipe is None or _owner != os.getpid():
-        read, write = os.pipe()
+        try:
+            read, write = os.pipe()
+        except OSError:
+            return  # no room for a watchdog is no reason to lose the child
         try:
             _process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT],

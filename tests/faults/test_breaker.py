@@ -1,0 +1,142 @@
+"""FA81, FA43: when a server is left alone, and when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from mooring import CallTimeout, CircuitOpen, ConnectionLost, Host, ServerError
+from mooring.core.breaker import Breaker
+from tests.lab.http import HttpLab
+from tests.lab.stdio import lab_server
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+
+class Answers:
+    """A fault that answers every call with `status` and counts them; 0 lets the laboratory answer."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.seen = 0
+
+    async def __call__(self, request: web.Request, message: dict[str, Any]) -> web.Response | None:
+        self.seen += 1
+        return web.Response(status=self.status, text="on purpose") if self.status else None
+
+
+async def _calls(host: Host, count: int) -> list[type]:
+    return [type((await host.call("mcp_web_echo", {"text": "x"})).error) for _ in range(count)]
+
+
+def _state(host: Host) -> str:
+    return host.status()[0].breaker
+
+
+async def test_FA81_five_transport_failures_in_a_row_open_it_and_then_nothing_is_sent(hosting: Any) -> None:
+    async with HttpLab() as lab, hosting(lab.config()) as host:
+        fault = lab.faults["tools/call"] = Answers(502)
+        assert await _calls(host, 4) == [ServerError] * 4
+        assert _state(host) == "closed"
+        assert await _calls(host, 1) == [ServerError]
+        assert _state(host) == "open"
+        result = await host.call("mcp_web_echo", {"text": "x"})
+        assert isinstance(result.error, CircuitOpen)
+        assert result.error.outcome == "not sent"
+        assert 0 < result.error.retry_after <= 10
+        assert fault.seen == 5
+
+
+async def test_FA81_after_the_rest_one_probe_goes_out_and_two_successes_close_it(
+    hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Breaker, "FIRST_REST", 0.2)
+    async with HttpLab() as lab, hosting(lab.config()) as host:
+        fault = lab.faults["tools/call"] = Answers(502)
+        await _calls(host, 5)
+        await until(lambda: _state(host) == "half-open")
+        results = await asyncio.gather(*(host.call("mcp_web_echo", {"text": "x"}) for _ in range(20)))
+        kinds = [type(result.error) for result in results]
+        assert kinds.count(ServerError) == 1
+        assert kinds.count(CircuitOpen) == 19
+        assert fault.seen == 6
+        fault.status = 0
+        await until(lambda: _state(host) == "half-open")
+        assert await _calls(host, 1) == [type(None)]
+        assert _state(host) == "half-open"
+        assert await _calls(host, 1) == [type(None)]
+        assert _state(host) == "closed"
+
+
+async def test_FA81_calls_that_time_out_together_open_it_for_the_first_rest_only(hosting: Any) -> None:
+    async with hosting(lab_server(tools=["sleep"])) as host:
+        calls = [host.call("mcp_lab_sleep", {"seconds": 30}, timeout=0.2) for _ in range(20)]
+        results = await asyncio.gather(*calls)
+        assert {type(result.error) for result in results} == {CallTimeout}
+        refused = await host.call("mcp_lab_sleep", {"seconds": 0})
+        assert isinstance(refused.error, CircuitOpen)
+        assert refused.error.retry_after <= 10
+
+
+async def test_FA81_a_probe_whose_caller_goes_away_makes_room_for_the_next(
+    hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Breaker, "FIRST_REST", 0.05)
+    async with HttpLab() as lab, hosting(lab.config()) as host:
+        fault = lab.faults["tools/call"] = Answers(502)
+        await _calls(host, 5)
+        await until(lambda: _state(host) == "half-open")
+        fault.status = 0
+        probe = asyncio.create_task(host.call("mcp_web_sleep", {"seconds": 30}))
+        await lab.until(lambda: lab.running == 1)
+        assert await _calls(host, 1) == [CircuitOpen]
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+        assert await _calls(host, 2) == [type(None)] * 2
+        assert _state(host) == "closed"
+
+
+async def test_FA10_a_crash_with_many_calls_under_way_is_one_failure(hosting: Any) -> None:
+    async with hosting(lab_server(tools=["sleep", "pid", "echo"])) as host:
+        pid = int((await host.call("mcp_lab_pid")).text)
+        calls = [asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30})) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        os.kill(pid, signal.SIGKILL)
+        results = await asyncio.gather(*calls)
+        assert {type(result.error) for result in results} == {ConnectionLost}
+        assert _state(host) == "closed"
+        assert (await host.call("mcp_lab_echo", {"text": "again"})).text == "again"
+
+
+@pytest.mark.parametrize("tool", ["fail", "refuse"])
+async def test_FA43_what_a_tool_calls_an_error_never_counts(tool: str, hosting: Any) -> None:
+    async with hosting(lab_server(tools=[tool, "pid"])) as host:
+        pid = (await host.call("mcp_lab_pid")).text
+        for _ in range(12):
+            assert (await host.call(f"mcp_lab_{tool}")).is_error
+        assert _state(host) == "closed"
+        assert (await host.call("mcp_lab_pid")).text == pid
+
+
+@pytest.mark.parametrize("status", [403, 404, 406, 418])
+async def test_FA52_a_refusal_of_one_call_never_counts(status: int, hosting: Any) -> None:
+    async with HttpLab(era="modern") as lab, hosting(lab.config()) as host:
+        lab.faults["tools/call"] = Answers(status)
+        results = [await host.call("mcp_web_echo", {"text": "x"}) for _ in range(8)]
+        assert all(str(status) in result.text for result in results)
+        assert _state(host) == "closed"
+
+
+async def test_the_breaker_of_one_server_is_nothing_to_another(hosting: Any) -> None:
+    async with HttpLab() as bad, HttpLab() as good:
+        async with hosting(bad.config("web"), good.config("fine")) as host:
+            bad.faults["tools/call"] = Answers(500)
+            await _calls(host, 5)
+            assert await _calls(host, 1) == [CircuitOpen]
+            assert (await host.call("mcp_fine_echo", {"text": "x"})).text == "x"

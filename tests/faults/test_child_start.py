@@ -1,0 +1,120 @@
+"""FA01-FA12, FA27, FA28: children that do not come up, fall at once, or fall again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import Host, ServerConfig, ServerLost, StateChanged
+from tests.lab.stdio import cue, lab_server, methods, starts
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+
+def _status(host: Host, name: str = "lab") -> Any:
+    return next(status for status in host.status() if status.name == name)
+
+
+async def test_FA01_a_file_that_may_not_be_run_is_named_and_not_tried_again(
+    tmp_path: Path, hosting: Any
+) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_text("no program")
+    async with hosting(ServerConfig(name="plain", command=str(plain)), lab_server()) as host:
+        status = _status(host, "plain")
+        assert (status.state, status.retry_in) == ("failed", None)
+        assert str(plain) in status.error
+        assert (await host.call("mcp_lab_echo", {"text": "fine"})).text == "fine"
+
+
+async def test_FA02_an_exit_before_the_first_word_is_told_with_code_and_last_words(hosting: Any) -> None:
+    words = "old\n" * 30 + "ModuleNotFoundError: No module named 'mcp'\n"
+    async with hosting(lab_server(crash_at_start=1, stderr=words)) as host:
+        error = _status(host).error
+        assert "exited with code 1" in error
+        assert "No module named 'mcp'" in error
+        assert error.count("old") == 19  # the last 20 lines, not all of them
+
+
+async def test_FA03_half_a_message_and_then_the_end_is_an_exit_during_the_greeting(hosting: Any) -> None:
+    half = cue(b'{"jsonrpc":"2.0","id":@ID@,"resu', then="exit")
+    async with hosting(lab_server(cues={"server/discover": half, "initialize": half})) as host:
+        assert _status(host).state == "failed"
+        assert "exited with code 9" in _status(host).error
+
+
+async def test_FA08_one_that_hangs_in_its_list_keeps_nobody_elses_tools_back(hosting: Any) -> None:
+    hung = lab_server("hung", hang_on_list=True)
+    async with hosting(hung, lab_server("fine"), ready=False) as host:
+        await until(lambda: "mcp_fine_echo" in host.catalog.tools)
+        assert (await host.call("mcp_fine_echo", {"text": "x"})).text == "x"
+        assert _status(host, "hung").state == "pending"
+
+
+async def test_FA11_a_death_in_idle_time_is_seen_told_and_repaired_without_a_call(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(log=str(log))) as host:
+        events = host.events()
+        os.kill(starts(log)[0], signal.SIGKILL)
+        await until(lambda: len(starts(log)) == 2)
+        await until(lambda: _status(host).state == "connected")
+        events.end()
+        heard = [event async for event in events]
+        (lost,) = [event for event in heard if isinstance(event, ServerLost)]
+        assert "signal 9" in lost.reason
+        changes = [(event.old, event.new) for event in heard if isinstance(event, StateChanged)]
+        assert changes == [("connected", "pending"), ("pending", "connected")]
+
+
+async def test_FA12_a_crash_loop_is_given_up_politely_however_many_call(tmp_path: Path, hosting: Any) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(crash_at_start=5, log=str(log), era="legacy")) as host:
+        for _ in range(20):
+            results = await asyncio.gather(*(host.ping("lab", 5) for _ in range(10)), return_exceptions=True)
+            assert all(isinstance(result, Exception) for result in results)
+        await until(lambda: _status(host).state == "failed")
+        assert "next try in" in _status(host).error
+        assert _status(host).retry_in > 20
+        # A try starts it once for each era, so that the fifth start may be the first of two.
+        assert len(starts(log)) <= 6
+
+
+async def test_FA12_a_server_that_fell_is_tried_again_by_itself_and_says_when(hosting: Any) -> None:
+    async with hosting(lab_server(crash_at_start=5)) as host:
+        assert 0 < _status(host).retry_in <= 1.2
+
+
+async def test_FA27_a_bad_exit_code_after_a_clean_close_is_no_crash(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    host = Host([lab_server("rude", exit_code=1, log=str(log)), lab_server("fine")])
+    events = host.events()
+    async with host:
+        await host.ready(10)
+        await host.remove("rude")
+        assert (await host.call("mcp_fine_echo", {"text": "x"})).text == "x"
+    assert not [event async for event in events if isinstance(event, ServerLost)]
+    assert len(starts(log)) == 1
+
+
+async def test_FA28_what_a_child_says_of_its_environment_reaches_the_user(hosting: Any) -> None:
+    server = lab_server(crash_at_start=2, stderr="error: SSL_CERT_FILE is not set\n")
+    async with hosting(server) as host:
+        assert "SSL_CERT_FILE is not set" in _status(host).error
+
+
+async def test_FA05_a_probe_answered_with_an_unusual_error_leads_to_the_handshake(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    odd = cue(b'{"jsonrpc":"2.0","id":@ID@,"error":{"code":-32602,"message":"eh?"}}\n', then="silence")
+    async with hosting(lab_server(cues={"server/discover": odd}, log=str(log))) as host:
+        assert _status(host).protocol == "2025-11-25"
+        assert methods(log)[:2] == ["server/discover", "initialize"]
