@@ -188,7 +188,7 @@ def approve(
     offered = first_of_each(snapshot.tools)
     for name in tools:
         if name not in pinned and name not in offered:
-            raise UnknownTool(name, nearest(name, [*pinned, *offered]))
+            raise UnknownTool(name, nearest(name, {**pinned, **offered}))
     for change in compare(known, snapshot).of("tool").values():
         before = None if change.before is None else key_of(change.before)
         if change.name in tools or before in tools:
