@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -355,7 +356,7 @@ class Host:
             await self.apply(config)
 
     def _configure(self, **changes: Any) -> None:
-        self.config = self.config.model_copy(update=changes)
+        self.config = replace(self.config, **changes)
 
     def _withdraw(self, name: str) -> None:
         self._snapshots.pop(name, None)
