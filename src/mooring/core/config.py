@@ -251,17 +251,23 @@ class ServerConfig(Settings):
 
 
 class ResourceCache(Settings):
+    """What was read of resources is kept for a while."""
+
     enabled: bool = setting(flag, default=True)
     ttl: float = setting(_duration, default=30.0)
     max_entries: int = setting(within(whole, least=1), default=256)
 
 
 class Context(Settings):
+    """What servers are told of who calls."""
+
     passthrough: bool = setting(flag, default=False)
     """Calls carry `agent_id` and `session_id` in their `_meta`."""
 
 
 class Watch(Settings):
+    """Whether changed files are taken over."""
+
     enabled: bool = setting(flag, default=False)
     debounce: float = setting(_duration, default=0.2)
 

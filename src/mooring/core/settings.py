@@ -1,4 +1,4 @@
-"""Frozen dataclasses whose fields say how they are read, and which tell everything that is wrong at once.
+"""Values whose fields say how they are read, and which tell everything that is wrong at once.
 
 Checked by hand and not by pydantic: importing it and building its models took longer than all the
 rest of opening a host.
@@ -7,11 +7,12 @@ rest of opening a host.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from mooring.core.durations import kind, number
 from mooring.core.problems import InvalidEntryError, Problem, did_you_mean
+from mooring.core.values import Value
 
 __all__ = [
     "Settings",
@@ -45,24 +46,18 @@ def setting(read: Read[T], *, default: T = _NOT_GIVEN, default_factory: Callable
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
-class Settings:
-    """Base of classes that read their fields with `setting`. Each subclass is a frozen dataclass."""
+class Settings(Value):
+    """Base of values that read their fields with `setting`."""
 
     _reads: ClassVar[Mapping[str, Read[Any]]]
-    _defaults: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True, init=False)(cls)
-        known = fields(cast("Any", cls))
-        cls._reads = {f.name: f.metadata["read"] for f in known}
-        cls._defaults = {f.name: f.default for f in known if f.default is not MISSING} | {
-            f.name: f.default_factory() for f in known if f.default_factory is not MISSING
-        }
+        super().__init_subclass__()
+        cls._reads = {f.name: f.metadata["read"] for f in fields(cast("Any", cls))}
 
     def __init__(self, **given: object) -> None:
         values, problems = self._read(self._completed(given))
         if not problems:
-            # A frozen dataclass refuses assignment; there are no slots, so this is all it takes.
             self.__dict__.update(values)
             try:
                 self._check()
@@ -70,11 +65,6 @@ class Settings:
                 problems.append(Problem(field=None, message=str(problem)))
         if problems:
             raise InvalidEntryError(tuple(problems), place=self._place(given))
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """The names of all fields."""
-        return frozenset(cls._reads)
 
     @classmethod
     def _read(cls, given: Mapping[str, object]) -> tuple[dict[str, Any], list[Problem]]:
