@@ -22,6 +22,7 @@ class Value:
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         known = fields(cast("Any", cls))
+        # A default is made once and shared by all: it must be as immutable as the value.
         cls._defaults = {f.name: f.default for f in known if f.default is not MISSING} | {
             f.name: f.default_factory() for f in known if f.default_factory is not MISSING
         }

@@ -51,6 +51,7 @@ _SUFFIXES: tuple[tuple[str, int, str], ...] = (
     *((ending, 2, ending[:-2]) for ending in ("sses", "xes", "ches", "shes")),
     *((ending, 3, "") for ending in ("es", "s", "e")),
 )
+_ENDINGS = tuple(suffix for suffix, _, _ in _SUFFIXES)
 
 
 @cache
@@ -94,10 +95,11 @@ def stem(word: str) -> str:
     """Return a lower-case English word without its inflection, near enough for matching."""
     if len(word) < 4 or not word.isascii() or word.endswith(("ss", "us", "is")) or word == "news":
         return word
-    for suffix, least, instead in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= least:
-            word = word[: -len(suffix)] + instead
-            break
+    if word.endswith(_ENDINGS):  # most are not, and one question is cheaper than thirty
+        for suffix, least, instead in _SUFFIXES:
+            if word.endswith(suffix) and len(word) - len(suffix) >= least:
+                word = word[: -len(suffix)] + instead
+                break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
         return word[:-1]  # stopped, stopp, stop
     if word[-1] == "y" and word[-2] not in "aeiou":
