@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,6 @@ import anyio.abc
 
 from mooring.config import GetSecret, found_files, load
 from mooring.config.lockfile import lock_path
-from mooring.config.watch import changes
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, ToolSetAside
@@ -335,6 +335,8 @@ class Host:
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         """Apply the configuration files whenever they change; a bad one changes nothing."""
+        from mooring.config.watch import changes  # few hosts follow their files
+
         try:
             async for _ in changes(self._files, self.config.watch.debounce):
                 await self._take_over(reload)
@@ -355,7 +357,7 @@ class Host:
             await self.apply(config)
 
     def _configure(self, **changes: Any) -> None:
-        self.config = self.config.model_copy(update=changes)
+        self.config = replace(self.config, **changes)
 
     def _withdraw(self, name: str) -> None:
         self._snapshots.pop(name, None)

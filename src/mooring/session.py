@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
-from uuid import UUID
 
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
@@ -21,7 +20,7 @@ from mooring.telemetry import tool_call
 log = logging.getLogger("mooring.session")
 
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
-SHARED = str(UUID(int=0))
+SHARED = "00000000-0000-0000-0000-000000000000"
 """Id of the session that everybody shares who asks for none."""
 
 

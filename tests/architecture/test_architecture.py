@@ -29,6 +29,24 @@ def test_importing_mooring_loads_nothing_heavy() -> None:
     assert not modules_after("import mooring") & (HEAVY | {"asyncio", "logging", "typing_extensions"})
 
 
+def test_opening_a_host_of_lazy_servers_loads_nothing_heavy(tmp_path: Path) -> None:
+    file = tmp_path / "mooring.json"
+    file.write_text(json.dumps({"servers": {"db": {"command": "db-mcp", "start": "lazy"}}}))
+    code = f"""
+import asyncio
+from mooring import Host, ServerConfig
+
+async def main():
+    async with Host.from_config({str(file)!r}) as host:
+        assert [server.name for server in host.config.servers] == ["db"]
+        host.search("rows of a table")
+
+asyncio.run(main())
+"""
+    # anyio runs the host; the rest waits for the first connection.
+    assert not modules_after(code) & (HEAVY - {"anyio"} | {"pydantic_core", "watchfiles"})
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in mooring.cli.app.COMMANDS)])
 def test_help_loads_nothing_heavy(command: list[str]) -> None:
     words = [*command, "--help"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ async def test_a_small_catalog_is_shown_whole(open_host: Any) -> None:
 
 
 async def test_a_catalog_beyond_the_budget_is_replaced_by_three_tools(open_host: Any) -> None:
-    config = _config("auto").model_copy(update={"discovery_budget": 50})
+    config = replace(_config("auto"), discovery_budget=50)
     from mooring import Host
 
     async with Host(config) as host:

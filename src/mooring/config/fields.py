@@ -15,15 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
-
 from mooring.core.config import ServerConfig
 from mooring.core.durations import kind, number, seconds
 from mooring.core.problems import Problem, did_you_mean
+from mooring.core.settings import flag
 
 __all__ = ["Entry", "canonical", "server_fields"]
 
-_KNOWN = frozenset(ServerConfig.model_fields) - {"name", "source"}
+_KNOWN = ServerConfig.names() - {"name", "source"}
 _ALIASES = {
     "cmd": "command",
     "environment": "env",
@@ -205,18 +204,11 @@ def _command(value: object) -> dict[str, Any]:
 
 
 def _enabled(value: object) -> dict[str, Any]:
-    return {"disabled": not _flag(value)}
+    return {"disabled": not flag(value)}
 
 
 def _always_load(value: object) -> dict[str, Any]:
-    return {"always": ["*"]} if _flag(value) else {}
-
-
-def _flag(value: object) -> bool:
-    try:
-        return TypeAdapter(bool).validate_python(value)
-    except ValidationError:
-        raise ValueError("must be true or false") from None
+    return {"always": ["*"]} if flag(value) else {}
 
 
 def _tools(value: object) -> dict[str, Any]:

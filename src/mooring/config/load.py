@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ class _Merge:
                 self.notes.append(ConfigWarning(file=file, field="enabled_servers", message=message))
         if strict and self.problems:
             raise _all_of(self.problems)
-        return host.model_copy(update={"servers": tuple(servers), "warnings": (*self.problems, *self.notes)})
+        return replace(host, servers=tuple(servers), warnings=(*self.problems, *self.notes))
 
     def server(
         self, name: str, entry: Entry, source: Source, defaults: Mapping[str, Any]
@@ -165,8 +165,9 @@ class _Merge:
         good: dict[str, Any] = {}
         for name in sorted(DEFAULTS & self.settings.keys()):
             value = self.settings.pop(name)
+            example: dict[str, Any] = {"name": "any", "command": "any", name: value[0]}
             try:
-                ServerConfig.model_validate({"name": "any", "command": "any", name: value[0]})
+                ServerConfig(**example)
             except InvalidEntryError as error:
                 self.refuse(error.problems, {name: value})
             else:

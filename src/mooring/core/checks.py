@@ -122,9 +122,9 @@ def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     return headers
 
 
-def check_auth(value: object) -> object:
+def check_auth(value: object) -> Mapping[str, Any] | str | None:
     if value is None or isinstance(value, str | Mapping):
-        return cast("object", value)
+        return cast("Mapping[str, Any] | str | None", value)
     raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
 
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    ModelWrapValidatorHandler,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
-from pydantic.json_schema import SkipJsonSchema
-
 from mooring.core import checks
-from mooring.core.checks import shown
-from mooring.core.durations import seconds, size
-from mooring.core.problems import InvalidEntryError, problems_of
+from mooring.core.checks import list_of_text, shown
+from mooring.core.durations import kind, seconds, size
+from mooring.core.settings import (
+    Settings,
+    flag,
+    instance,
+    one_of,
+    optional,
+    section,
+    setting,
+    some_text,
+    whole,
+    within,
+)
 
 __all__ = [
     "ConfigWarning",
@@ -47,33 +45,42 @@ Transport = Literal["stdio", "http", "streamable-http", "sse"]
 """`http` tries streamable HTTP and falls back to SSE; `streamable-http` does not fall back."""
 Scope = Literal["explicit", "project", "user", "python"]
 Style = Literal["mcp", "double", "server", "raw"]
+T = TypeVar("T")
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(checks.list_of_text)]
-TextMap = Annotated[
-    Mapping[str, str],
-    BeforeValidator(checks.map_of_text),
-    AfterValidator(MappingProxyType),
-    PlainSerializer(dict),
-]
-Duration = Annotated[float, BeforeValidator(seconds), Field(gt=0)]
 SILENCE = 60.0
 """Seconds of silence after which a call is given up, unless the configuration says otherwise."""
+CALL = 600.0
+"""Seconds that a call may take, unless the configuration says otherwise."""
+
+_duration = within(seconds, above=0)
 
 
-def _as_dict(data: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+def _texts_by_name(value: object) -> Mapping[str, str]:
+    return MappingProxyType(checks.map_of_text(value))
 
 
-def _read_only(value: Mapping[str, Any] | str | None) -> Mapping[str, Any] | str | None:
-    return MappingProxyType(dict(value)) if isinstance(value, Mapping) else value
+def _headers(value: object) -> Mapping[str, str]:
+    return checks.check_headers(_texts_by_name(value))
 
 
-def _plain(value: object) -> object:
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+def _auth(value: object) -> Mapping[str, Any] | str | None:
+    known = checks.check_auth(value)
+    return MappingProxyType(dict(known)) if isinstance(known, Mapping) else known
 
 
 def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
+
+
+def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
+    one = instance(of)
+
+    def read(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"must be a list, not {kind(value)}")
+        return tuple(one(item) for item in cast("list[object]", value))
+
+    return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,73 +128,64 @@ class Target:
         return f"Target({way}, env={sorted(self.env)}, headers={sorted(self.headers)})"
 
 
-class _Model(BaseModel):
-    # Input is hidden because pydantic's messages would repeat it, and it may be a secret.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class ServerConfig(_Model):
+class ServerConfig(Settings):
     """How to reach one server. Strings may hold references (`${VAR}`), resolved when connecting."""
 
-    name: Annotated[str, AfterValidator(checks.check_name)]
-    transport: Transport = "stdio"
+    name: str = setting(lambda value: checks.check_name(some_text(value)))
+    transport: Transport = setting(one_of("stdio", "http", "streamable-http", "sse"), default="stdio")
     """Follows from `command` or `url` when left out."""
-    command: str | None = None
-    args: Texts = ()
-    env: TextMap = Field(default_factory=_nothing)
-    cwd: str | None = None
-    url: Annotated[str, AfterValidator(checks.check_url_text)] | None = None
-    headers: Annotated[TextMap, AfterValidator(checks.check_headers)] = Field(default_factory=_nothing)
-    disabled: bool = False
-    start: Literal["background", "lazy", "eager"] = "background"
-    isolation: Literal["shared", "session"] = "shared"
-    allow: Texts = ("*",)
+    command: str | None = setting(optional(some_text), default=None)
+    args: tuple[str, ...] = setting(list_of_text, default=())
+    env: Mapping[str, str] = setting(_texts_by_name, default_factory=_nothing)
+    cwd: str | None = setting(optional(some_text), default=None)
+    url: str | None = setting(optional(lambda value: checks.check_url_text(some_text(value))), default=None)
+    headers: Mapping[str, str] = setting(_headers, default_factory=_nothing)
+    disabled: bool = setting(flag, default=False)
+    start: Literal["background", "lazy", "eager"] = setting(
+        one_of("background", "lazy", "eager"), default="background"
+    )
+    isolation: Literal["shared", "session"] = setting(one_of("shared", "session"), default="shared")
+    allow: tuple[str, ...] = setting(list_of_text, default=("*",))
     """Globs of the server's own tool names."""
-    deny: Texts = ()
-    connect_timeout: Annotated[Duration, Field(le=600)] = 30.0
-    call_timeout: Duration = 600.0
-    idle_timeout: Duration | None = None
+    deny: tuple[str, ...] = setting(list_of_text, default=())
+    connect_timeout: float = setting(within(seconds, above=0, most=600), default=30.0)
+    call_timeout: float = setting(_duration, default=CALL)
+    idle_timeout: float | None = setting(optional(_duration), default=None)
     """Longest silence within a call; progress resets it. 60 s where neither this nor `call_timeout` is
     given, so that a silent call ends after a minute and one that reports progress after ten."""
-    list_timeout: Duration = 30.0
-    probe_timeout: Duration = 5.0
-    sweep_interval: Duration = 300.0
+    list_timeout: float = setting(_duration, default=30.0)
+    probe_timeout: float = setting(_duration, default=5.0)
+    sweep_interval: float = setting(_duration, default=300.0)
     """How often the lists of a server that announces no changes are read again."""
-    shutdown_grace: Annotated[float, BeforeValidator(seconds)] = 2.0
-    max_concurrency: Annotated[int, Field(ge=1)] | None = None
-    max_message: Annotated[int, BeforeValidator(size), Field(ge=1024)] = 16 * 2**20
+    shutdown_grace: float = setting(seconds, default=2.0)
+    max_concurrency: int | None = setting(optional(within(whole, least=1)), default=None)
+    max_message: int = setting(within(size, least=1024), default=16 * 2**20)
     """Bytes of one message."""
-    idempotent: Texts = ()
+    idempotent: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that may be sent again when the outcome is unknown."""
-    approve: Texts = ()
+    approve: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that need a yes."""
-    auth: Annotated[
-        Mapping[str, Any] | str | None,
-        BeforeValidator(checks.check_auth),
-        AfterValidator(_read_only),
-        PlainSerializer(_plain),
-    ] = None
+    auth: Mapping[str, Any] | str | None = setting(_auth, default=None)
     """Kept as written for the code that signs in."""
-    description: str | None = None
-    inherit_env: Texts = ()
+    description: str | None = setting(optional(some_text), default=None)
+    inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
-    pins: Literal["block", "warn", "off"] | None = None
+    pins: Literal["block", "warn", "off"] | None = setting(
+        optional(one_of("block", "warn", "off")), default=None
+    )
     """What happens to tools that are not what was pinned; by default `block` with a lock, else `warn`."""
-    always: Texts = ()
+    always: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that the model always sees."""
-    source: SkipJsonSchema[InstanceOf[Source]] = Field(default=Source(), exclude=True)
+    source: Source = setting(instance(Source), default=Source())
     """Set by the loader, never by a file."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _infer_transport(cls, data: Any) -> Any:
-        given = _as_dict(data)
+    def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         if given.get("transport") is None and given.get("url") is not None:
             return {**given, "transport": "http"}
-        return cast("object", data)
+        return given
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    def _check(self) -> None:
         if self.command is not None and self.url is not None:
             raise ValueError("has both 'command' and 'url'; keep the one that is meant")
         if self.command is None and self.url is None:
@@ -200,35 +198,37 @@ class ServerConfig(_Model):
                 checks.check_command(self.command, has_args=bool(self.args))
             except ValueError as problem:
                 raise ValueError(f"'command' {problem}") from None
-        return self
 
-    # Last, so that it stands around the other validators.
-    @model_validator(mode="wrap")
     @classmethod
-    def _in_words(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        try:
-            return handler(data)
-        except ValidationError as error:
-            name = _as_dict(data).get("name")
-            place = f"server {shown(name)}" if isinstance(name, str) else None
-            raise InvalidEntryError(problems_of(error, cls.model_fields), place=place) from None
+    def _place(cls, given: Mapping[str, object]) -> str | None:
+        name = given.get("name")
+        return f"server {shown(name)}" if isinstance(name, str) else None
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+    def __repr__(self) -> str:
         """Enough to know it by; of env, headers and url, nothing that could be a secret."""
-        yield "name", self.name
-        yield "transport", self.transport
-        if self.command is not None:
-            yield "command", self.command
-        if self.url is not None:
-            yield "url", self.url.split("?")[0]
-        yield "env", sorted(self.env)
-        yield "headers", sorted(self.headers)
+        way = f"command={self.command!r}" if self.url is None else f"url={self.url.split('?')[0]!r}"
+        return (
+            f"ServerConfig(name={self.name!r}, transport={self.transport!r}, {way}, "
+            f"env={sorted(self.env)}, headers={sorted(self.headers)})"
+        )
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema of an entry, for editors."""
+        from pydantic import TypeAdapter  # too dear for those who only read configurations
+
+        schema = TypeAdapter(cls).json_schema()
+        del schema["properties"]["source"], schema["$defs"]
+        return schema | {"additionalProperties": False}
 
     def call_limits(self, timeout: float | None) -> tuple[float, float | None]:
-        """How long a call may take in all, and how long it may be silent; `timeout` is the caller's own."""
+        """How long a call may take in all, and how long it may be silent; `timeout` is the caller's own.
+
+        A `call_timeout` that is the default counts as not given.
+        """
         if timeout is not None:
             return timeout, self.idle_timeout
-        if self.idle_timeout is None and "call_timeout" not in self.model_fields_set:
+        if self.idle_timeout is None and self.call_timeout == CALL:
             return self.call_timeout, SILENCE
         return self.call_timeout, self.idle_timeout
 
@@ -250,58 +250,54 @@ class ServerConfig(_Model):
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
 
 
-class ResourceCache(_Model):
-    enabled: bool = True
-    ttl: Duration = 30.0
-    max_entries: Annotated[int, Field(ge=1)] = 256
+class ResourceCache(Settings):
+    """What was read of resources is kept for a while."""
+
+    enabled: bool = setting(flag, default=True)
+    ttl: float = setting(_duration, default=30.0)
+    max_entries: int = setting(within(whole, least=1), default=256)
 
 
-class Context(_Model):
-    passthrough: bool = False
+class Context(Settings):
+    """What servers are told of who calls."""
+
+    passthrough: bool = setting(flag, default=False)
     """Calls carry `agent_id` and `session_id` in their `_meta`."""
 
 
-class Watch(_Model):
-    enabled: bool = False
-    debounce: Duration = 0.2
+class Watch(Settings):
+    """Whether changed files are taken over."""
+
+    enabled: bool = setting(flag, default=False)
+    debounce: float = setting(_duration, default=0.2)
 
 
-class HostConfig(_Model):
+class HostConfig(Settings):
     """All servers plus the host-wide settings, and the warnings met while loading."""
 
-    servers: tuple[ServerConfig, ...] = ()
-    enabled: bool = True
-    enabled_servers: Texts | None = None
+    servers: tuple[ServerConfig, ...] = setting(_all_of(ServerConfig), default=())
+    enabled: bool = setting(flag, default=True)
+    enabled_servers: tuple[str, ...] | None = setting(optional(list_of_text), default=None)
     """When given, only these are active."""
-    style: Style = "mcp"
-    description_prefix: bool = False
-    discovery: Literal["auto", "always", "never"] = "auto"
-    discovery_budget: Annotated[int, Field(ge=0)] = 8000
+    style: Style = setting(one_of("mcp", "double", "server", "raw"), default="mcp")
+    description_prefix: bool = setting(flag, default=False)
+    discovery: Literal["auto", "always", "never"] = setting(one_of("auto", "always", "never"), default="auto")
+    discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
-    result_budget: Annotated[int, Field(ge=1)] = 25000
-    session_ttl: Duration = 1800.0
-    idle_reap_interval: Duration = 60.0
-    resource_cache: ResourceCache = ResourceCache()
-    resource_uri_allowlist: Texts = ()
-    strict_root_paths: bool = False
-    context: Context = Context()
-    watch: Watch = Watch()
-    warnings: tuple[InstanceOf[ConfigWarning], ...] = Field(default=(), exclude=True)
+    result_budget: int = setting(within(whole, least=1), default=25000)
+    session_ttl: float = setting(_duration, default=1800.0)
+    idle_reap_interval: float = setting(_duration, default=60.0)
+    resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
+    resource_uri_allowlist: tuple[str, ...] = setting(list_of_text, default=())
+    strict_root_paths: bool = setting(flag, default=False)
+    context: Context = setting(section(Context), default=Context())
+    watch: Watch = setting(section(Watch), default=Watch())
+    warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
 
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        names = [server.name for server in self.servers]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+    def _check(self) -> None:
+        counts = Counter(server.name for server in self.servers)
+        if twice := sorted(name for name, count in counts.items() if count > 1):
             raise ValueError(f"has several servers named {shown(twice[0])}; give each its own name")
-        return self
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _in_words(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        try:
-            return handler(data)
-        except ValidationError as error:
-            raise InvalidEntryError(problems_of(error, cls.model_fields)) from None
 
     @property
     def active(self) -> tuple[ServerConfig, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -154,7 +155,10 @@ def _is_shallow(value: Json) -> bool:
     return False
 
 
-_NOT_ASCII = re.compile(r"[\x00-\x1f\x7f-\U0010ffff]")
+@cache
+def _not_ascii() -> re.Pattern[str]:
+    """Compiled on first use: so wide a class takes milliseconds, and few need it."""
+    return re.compile(r"[\x00-\x1f\x7f-\U0010ffff]")
 
 
 def visible_text(value: str) -> str:
@@ -163,7 +167,7 @@ def visible_text(value: str) -> str:
     Nothing hides in a review: neither control characters and direction marks, nor the tag and
     variation characters that can carry a whole message between two letters.
     """
-    return _NOT_ASCII.sub(_escape, value)
+    return _not_ascii().sub(_escape, value)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mooring.core.types import State
+from mooring.core.values import Value
 
 __all__ = [
     "CallFinished",
@@ -22,12 +21,10 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value):
     """Root of all events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(Event):
     """A server went from one state to another. Every change has exactly one of these."""
 
@@ -37,14 +34,14 @@ class StateChanged(Event):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConnected(Event):
+    """A connection is up, and its lists are read."""
+
     server: str
     protocol: str
     tools: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLost(Event):
     """A connection that was up has ended without being asked to."""
 
@@ -52,12 +49,12 @@ class ServerLost(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRemoved(Event):
+    """A server is no longer part of the host."""
+
     server: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanged(Event):
     """The merged catalog is another one: local tool names, sorted."""
 
@@ -67,14 +64,12 @@ class CatalogChanged(Event):
     changed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSetAside(Event):
     """A tool is not what was approved and is not shown: `server/tool`, the server's own name of it."""
 
     tool: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigApplied(Event):
     """Another configuration was taken over: names of servers."""
 
@@ -83,22 +78,23 @@ class ConfigApplied(Event):
     restarted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRejected(Event):
     """A configuration file changed and cannot be used; the last good one stays."""
 
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted(Event):
+    """A call of a tool begins."""
+
     server: str
     tool: str
     session: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished(Event):
+    """A call of a tool has ended, with an answer or an error."""
+
     server: str
     tool: str
     session: str
@@ -108,7 +104,6 @@ class CallFinished(Event):
     """Class of the error when the tool itself did not answer: `CallTimeout`, `ConnectionLost` …"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventsDropped(Event):
     """This listener was too slow: so many events were thrown away before the next one."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from heapq import nlargest
 
 __all__ = ["nearest"]
@@ -20,6 +19,8 @@ def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     Comparing whole strings with ten thousand names takes half a second, so that counting shared
     pairs of letters makes a short list first.
     """
+    from difflib import SequenceMatcher  # only when a name was wrong
+
     wanted = name[:_LONGEST].casefold()
     grams = {wanted[i : i + 2] for i in range(len(wanted) - 1)}
     folded = ((candidate, candidate[:_LONGEST].casefold()) for candidate in names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from itertools import pairwise
 
 from mooring.core.lexicon import BOILERPLATE, NOUNS, STOP, VERBS
@@ -18,8 +19,6 @@ __all__ = ["query_weights", "runs", "stem", "terms_of"]
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
-_UNSPACED_START = re.compile(f"[{_UNSPACED}]")
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PATH = re.compile(r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b")
@@ -52,12 +51,24 @@ _SUFFIXES: tuple[tuple[str, int, str], ...] = (
     *((ending, 2, ending[:-2]) for ending in ("sses", "xes", "ches", "shes")),
     *((ending, 3, "") for ending in ("es", "s", "e")),
 )
+_ENDINGS = tuple(suffix for suffix, _, _ in _SUFFIXES)
+
+
+@cache
+def _run() -> re.Pattern[str]:
+    """Compiled on first use: classes so wide take milliseconds, and many hosts never see such a text."""
+    return re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+
+
+@cache
+def _unspaced_start() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]")
 
 
 def runs(text: str) -> list[str]:
     """Return the words of a text as they are written, each of one kind of script."""
     # The narrower expression takes a third of the time, and most texts are plain ASCII.
-    return (_ASCII_RUN if text.isascii() else _RUN).findall(text)
+    return (_ASCII_RUN if text.isascii() else _run()).findall(text)
 
 
 class _Terms(dict[str, tuple[str, ...]]):
@@ -84,10 +95,11 @@ def stem(word: str) -> str:
     """Return a lower-case English word without its inflection, near enough for matching."""
     if len(word) < 4 or not word.isascii() or word.endswith(("ss", "us", "is")) or word == "news":
         return word
-    for suffix, least, instead in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= least:
-            word = word[: -len(suffix)] + instead
-            break
+    if word.endswith(_ENDINGS):  # most are not, and one question is cheaper than thirty
+        for suffix, least, instead in _SUFFIXES:
+            if word.endswith(suffix) and len(word) - len(suffix) >= least:
+                word = word[: -len(suffix)] + instead
+                break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
         return word[:-1]  # stopped, stopp, stop
     if word[-1] == "y" and word[-2] not in "aeiou":
@@ -148,7 +160,7 @@ def _words(run: str) -> list[str]:
     """Return the lower-case words in one written word: parts of camelCase, pairs of unspaced characters."""
     run = run[:_LONGEST_RUN]
     if not run.isascii():
-        if _UNSPACED_START.match(run):
+        if _unspaced_start().match(run):
             return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
         folded = unicodedata.normalize("NFKD", run.casefold())
         return ["".join(letter for letter in folded if not unicodedata.combining(letter)) or run]

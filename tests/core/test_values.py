@@ -1,0 +1,102 @@
+"""Frozen values: made by name, equal by their fields, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from mooring.core.settings import Settings, flag, optional, section, setting, whole, within
+from mooring.core.values import Value
+from mooring.errors import ConfigError
+
+
+class Point(Value):
+    """A place."""
+
+    x: int
+    y: int = 0
+
+
+class Corner(Point):
+    """A place where something ends."""
+
+    name: str = "top"
+
+
+class Inner(Settings):
+    """A section."""
+
+    on: bool = setting(flag, default=False)
+
+
+class Outer(Settings):
+    """Settings with a section."""
+
+    count: int | None = setting(optional(within(whole, least=1, most=9)), default=None)
+    inner: Inner = setting(section(Inner), default=Inner())
+
+
+def test_a_value_is_its_fields() -> None:
+    assert Point(x=1) == Point(x=1, y=0)
+    assert Point(x=1) != Point(x=2)
+    assert Point(x=1) != Corner(x=1)
+    assert len({Point(x=1), Point(x=1), Point(x=2)}) == 2
+    assert repr(Corner(x=1)) == "Corner(x=1, y=0, name='top')"
+    assert replace(Corner(x=1), y=2) == Corner(x=1, y=2)
+    assert Corner.names() == {"x", "y", "name"}
+
+
+def test_a_value_cannot_be_changed() -> None:
+    point: Any = Point(x=1)
+    with pytest.raises(FrozenInstanceError):
+        point.x = 2
+    with pytest.raises(FrozenInstanceError):
+        del point.x
+    assert point == Point(x=1)
+
+
+@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
+def test_a_value_lacks_no_field_and_has_no_other(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"Point is given, or lacks, '[xz]'"):
+        Point(**given)
+
+
+@pytest.mark.parametrize("written", [True, 1, "1", "true", "True", "t", "yes", "Y", "on"])
+def test_what_people_write_for_true_is_true(written: object) -> None:
+    assert flag(written) is True
+
+
+@pytest.mark.parametrize("written", [False, 0, "0", "false", "FALSE", "f", "no", "n", "Off"])
+def test_what_people_write_for_false_is_false(written: object) -> None:
+    assert flag(written) is False
+
+
+@pytest.mark.parametrize("written", [None, 2, 1.5, "", "perhaps", [], {}])
+def test_anything_else_is_neither(written: object) -> None:
+    with pytest.raises(ValueError, match="must be true or false"):
+        flag(written)
+
+
+@pytest.mark.parametrize(("written", "number"), [(5, 5), ("5", 5), (" 5 ", 5), (5.0, 5), ("-3", -3)])
+def test_a_whole_number_may_be_text(written: object, number: int) -> None:
+    assert whole(written) == number
+
+
+@pytest.mark.parametrize("written", [None, True, 1.5, "1.5", "five", "", float("nan"), 10**400, []])
+def test_what_is_no_whole_number_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="must be a whole number"):
+        whole(written)
+
+
+def test_a_section_is_given_as_itself_or_as_a_mapping_and_its_problems_have_their_place() -> None:
+    given: dict[str, Any] = {"inner": {"on": "yes"}}
+    assert Outer(**given) == Outer(inner=Inner(on=True))
+    wrong: dict[str, Any] = {"count": 10, "inner": {"on": "perhaps", "onn": 1}}
+    with pytest.raises(ConfigError) as caught:
+        Outer(**wrong)
+    assert str(caught.value) == (
+        "'count' must be at most 9; 'inner.on' must be true or false; "
+        "'inner.onn' is not a known field; did you mean 'on'?"
+    )
