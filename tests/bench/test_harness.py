@@ -55,7 +55,16 @@ def test_a_run_measures_mooring_beside_the_sdk_and_writes_table_document_and_cha
 
 
 def test_the_gate_lets_a_run_pass_that_meets_every_goal(tmp_path: Path) -> None:
-    names = ("echo_stdio", "echo_http", "connect_stdio", "connect_http", "catalog", "import_mooring", "help")
+    names = (
+        "echo_stdio",
+        "echo_http",
+        "connect_stdio",
+        "connect_http",
+        "catalog",
+        "import_mooring",
+        "help",
+        "instant",
+    )
     done = run("gate.py", "--results", str(results(tmp_path, **dict.fromkeys(names, 0.1))))
     assert (done.returncode, "MISSED" in done.stdout) == (0, False), done.stdout
 

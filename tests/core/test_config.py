@@ -304,7 +304,3 @@ def test_a_changed_literal_value_restarts_although_the_fingerprint_is_the_same()
 def test_a_changed_filter_or_timeout_keeps_the_connection_and_carries_the_new_entry() -> None:
     old, new = server(allow=["a"]), server(allow=["b"], call_timeout=5)
     assert plan(HostConfig(servers=(old,)), HostConfig(servers=(new,))).keep == (new,)
-
-
-def test_the_models_describe_themselves_for_editors() -> None:
-    assert "source" not in ServerConfig.json_schema()["properties"]

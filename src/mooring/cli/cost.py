@@ -77,7 +77,7 @@ def _document(host: Host) -> dict[str, Any]:
     ]
     used = host.exposure().discovery
     config = host.config
-    host.config = config.model_copy(update={"discovery": "always"})
+    host.config = replace(config, discovery="always")
     first = [*DISCOVERY, *(host.catalog.tools[name] for name in host.exposure().names)]
     host.config = config
     prompt = sum(map(tool_cost, first))

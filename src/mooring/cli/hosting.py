@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -78,8 +79,8 @@ def _check(host: Host, out: Output, servers: Sequence[str]) -> None:
 
 
 def _all_lazy(config: HostConfig) -> HostConfig:
-    lazy = tuple(server.model_copy(update={"start": "lazy"}) for server in config.servers)
-    return config.model_copy(update={"servers": lazy})
+    lazy = tuple(replace(server, start="lazy") for server in config.servers)
+    return replace(config, servers=lazy)
 
 
 async def watch(

@@ -212,15 +212,6 @@ class ServerConfig(Settings):
             f"env={sorted(self.env)}, headers={sorted(self.headers)})"
         )
 
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """The JSON Schema of an entry, for editors."""
-        from pydantic import TypeAdapter  # too dear for those who only read configurations
-
-        schema = TypeAdapter(cls).json_schema()
-        del schema["properties"]["source"], schema["$defs"]
-        return schema | {"additionalProperties": False}
-
     def call_limits(self, timeout: float | None) -> tuple[float, float | None]:
         """How long a call may take in all, and how long it may be silent; `timeout` is the caller's own.
 

@@ -18,10 +18,12 @@ class Value:
     """Base of frozen dataclasses: `replace` and `fields` work as for any other."""
 
     _defaults: ClassVar[Mapping[str, Any]]
+    _names: ClassVar[frozenset[str]]
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         known = fields(cast("Any", cls))
+        cls._names = frozenset(f.name for f in known)
         # A default is made once and shared by all: it must be as immutable as the value.
         cls._defaults = {f.name: f.default for f in known if f.default is not MISSING} | {
             f.name: f.default_factory() for f in known if f.default_factory is not MISSING
@@ -29,14 +31,15 @@ class Value:
 
     def __init__(self, **given: Any) -> None:
         values = {**self._defaults, **given}
-        if wrong := sorted(values.keys() ^ self.names()):
-            raise TypeError(f"{type(self).__name__} is given, or lacks, {', '.join(map(repr, wrong))}")
+        if values.keys() != self._names:
+            wrong = ", ".join(map(repr, sorted(values.keys() ^ self._names)))
+            raise TypeError(f"{type(self).__name__} is given, or lacks, {wrong}")
         self.__dict__.update(values)
 
     @classmethod
     def names(cls) -> frozenset[str]:
         """The names of all fields."""
-        return frozenset(f.name for f in fields(cast("Any", cls)))
+        return cls._names
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
