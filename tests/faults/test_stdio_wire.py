@@ -224,6 +224,17 @@ async def test_FA18_a_number_that_json_has_no_word_for_never_comes_out_again(
         json.dumps(result.structured, allow_nan=False)
 
 
+async def test_FA18_numbers_beyond_reason_are_no_numbers(hosting: Any) -> None:
+    huge = b"9" * 400
+    token = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@ID@,"progress":'
+    progress = token + huge + b"}}\n" + token + b'1,"total":' + huge + b"}}\n"
+    listed = b'{"jsonrpc":"2.0","id":@ID@,"result":{"tools":[{"name":"say"}],"ttlMs":' + huge + b"}}\n"
+    server = lab_server(tools=["say"], cues={"tools/list": cue(listed, then="silence")})
+    async with hosting(server) as host:
+        assert host.status()[0].state == "connected"
+        assert (await host.call("mcp_lab_say", cue(progress))).text == "said"
+
+
 async def test_FA19_an_output_that_is_closed_is_a_death_and_the_process_is_ended(
     tmp_path: Path, hosting: Any
 ) -> None:

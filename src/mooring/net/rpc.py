@@ -116,6 +116,14 @@ def answer_id(value: object) -> RequestId | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def number(value: object) -> float | None:
+    """The value as a number; None when it is none, or too large to be one."""
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
 def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dict[str, Any]:
     """The result in an answer, or the error in it raised as a `WireError`."""
     error = message.get("error")
@@ -366,18 +374,13 @@ class Channel:
 
     def _take_progress(self, params: dict[str, Any]) -> None:
         waiter = self.waiting.get(answer_id(params.get("progressToken")) or "")
-        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
-        if waiter is None or not isinstance(progress, int | float):
+        progress, text = number(params.get("progress")), params.get("message")
+        if waiter is None or progress is None:
             return
         waiter.touch()
         if waiter.on_progress is not None:
-            self.spawn(
-                _contained,
-                waiter.on_progress,
-                float(progress),
-                float(total) if isinstance(total, int | float) else None,
-                text if isinstance(text, str) else None,
-            )
+            words = text if isinstance(text, str) else None
+            self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
 
     def _take_request(self, request_id: RequestId | None, method: str, params: object) -> None:
         if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:
