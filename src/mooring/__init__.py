@@ -34,6 +34,7 @@ _HOMES = {
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
     "StateChanged": "core.events",
+    "ToolSetAside": "core.events",
     "AuthNeeded": "errors",
     "CallError": "errors",
     "CallTimeout": "errors",
@@ -54,6 +55,8 @@ _HOMES = {
     "Host": "host",
     "RefreshReport": "fleet",
     "Session": "session",
+    "SyncHost": "sync",
+    "SyncSession": "sync",
 }
 
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
     from mooring.core.events import StateChanged as StateChanged
+    from mooring.core.events import ToolSetAside as ToolSetAside
     from mooring.core.types import Block as Block
     from mooring.core.types import Group as Group
     from mooring.core.types import Prompt as Prompt
@@ -102,6 +106,8 @@ if TYPE_CHECKING:
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
     from mooring.session import Session as Session
+    from mooring.sync import SyncHost as SyncHost
+    from mooring.sync import SyncSession as SyncSession
 
 
 def __getattr__(name: str) -> Any:

@@ -116,7 +116,12 @@ class PolicyDenied(MooringError):
 
 
 class ToolChanged(PolicyDenied):
-    """The tool is not what was approved."""
+    """The tool is not what was approved. The message quotes nothing of the new definition, since a model
+    may read it; `details` shows the whole difference to a person."""
+
+    def __init__(self, message: str, *, server: str, tool: str, reason: str, details: str = "") -> None:
+        super().__init__(message, server=server, tool=tool, reason=reason)
+        self.details = details
 
 
 class CallError(MooringError):

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -19,8 +20,10 @@ from mooring.core.near import nearest
 from mooring.core.types import ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, UnknownServer
 from mooring.local import Provider
-from mooring.net.connection import Connection
-from mooring.net.pool import HttpPool
+
+if TYPE_CHECKING:
+    from mooring.net.connection import Connection
+    from mooring.net.pool import HttpPool
 
 log = logging.getLogger("mooring.host")
 
@@ -42,20 +45,27 @@ class Fleet:
         providers: Iterable[Provider],
         *,
         get_secret: GetSecret | None,
+        known: Callable[[ServerConfig], Snapshot | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
     ) -> None:
         self.connections: dict[str, Connection] = {}
+        self.configs: dict[str, ServerConfig] = {}
+        """Every server, connected or asleep."""
+        self._asleep: dict[str, Snapshot | None] = {}
+        """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
+        and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
             self._reserve(provider.name)
             self.providers[provider.name] = provider
         self._get_secret = get_secret
+        self._known = known
         self._publish = publish
         self._withdraw = withdraw
         self._emit = emit
-        self._pool = HttpPool()
+        self._pool: HttpPool | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._applying = anyio.Lock()
 
@@ -70,7 +80,7 @@ class Fleet:
         active = {server.name for server in config.active}
         for server in config.servers:
             self._reserve(server.name)
-            self._launch(server, enabled=server.name in active)
+            self._berth(server, enabled=server.name in active)
         for connection in list(self.connections.values()):
             if connection.config.start == "eager":
                 await connection.settled.wait()
@@ -82,7 +92,8 @@ class Fleet:
                 stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
-        await self._pool.close()
+        if self._pool is not None:
+            await self._pool.close()
 
     # --- change ---------------------------------------------------------------------------------
 
@@ -94,13 +105,14 @@ class Fleet:
             MooringError: it could not be connected.
         """
         self._reserve(server.name)
+        self._known(server)
         arrived: list[Snapshot] = []
         connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
         try:
             if not server.disabled:
                 await connection.refresh()
         except BaseException:
-            del self.connections[server.name]
+            del self.connections[server.name], self.configs[server.name]
             with anyio.CancelScope(shield=True):
                 await connection.stop()
             raise
@@ -115,11 +127,14 @@ class Fleet:
         Raises:
             UnknownServer: it is not there.
         """
-        connection = self.connection(name)
-        del self.connections[name]
+        if name not in self.configs:
+            raise UnknownServer(name, nearest(name, self.configs))
+        del self.configs[name]
+        self._asleep.pop(name, None)
         self._withdraw(name)
-        with anyio.CancelScope(shield=True):
-            await connection.stop()
+        if (connection := self.connections.pop(name, None)) is not None:
+            with anyio.CancelScope(shield=True):
+                await connection.stop()
         self._emit(ServerRemoved(server=name))
 
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
@@ -128,38 +143,63 @@ class Fleet:
             steps = plan(old, new)
             wanted = {server.name: server for server in new.servers}
             kept = {server.name for server in steps.keep}
-            gone = [name for name in self.connections if name not in kept]
+            gone = [name for name in self.configs if name not in kept]
             for server in steps.keep:
-                self.connections[server.name].owner.config = server
+                self.configs[server.name] = server
+                if server.name in self.connections:
+                    self.connections[server.name].owner.config = server
             async with anyio.create_task_group() as stopping:
                 for name in gone:
-                    if name in wanted:
-                        connection = self.connections.pop(name)
-                        stopping.start_soon(connection.stop)
-                    else:
+                    if name not in wanted:
                         stopping.start_soon(self.remove, name)
+                        continue
+                    del self.configs[name]
+                    self._asleep.pop(name, None)
+                    if (connection := self.connections.pop(name, None)) is not None:
+                        stopping.start_soon(connection.stop)
             active = {server.name for server in new.active}
             for server in new.servers:
                 if server.name not in kept:
                     if server.name not in active:
                         self._withdraw(server.name)
                     self._reserve(server.name)
-                    self._launch(server, enabled=server.name in active)
+                    self._berth(server, enabled=server.name in active)
             return steps
 
     # --- questions ------------------------------------------------------------------------------
 
     def connection(self, name: str) -> Connection:
+        """The connection to a server, which is woken if it was asleep.
+
+        Raises:
+            UnknownServer: it is not there.
+        """
+        if name in self._asleep:
+            return self._launch(self.configs[name], enabled=True, known=self._asleep.pop(name))
         try:
             return self.connections[name]
         except KeyError:
-            raise UnknownServer(name, nearest(name, self.connections)) from None
+            raise UnknownServer(name, nearest(name, self.configs)) from None
 
     def provider(self, name: str) -> Provider:
         return self.providers.get(name) or self.connection(name)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        return tuple(self.connections[name].status() for name in sorted(self.connections))
+        return tuple(
+            self.connections[name].status() if name in self.connections else self._sleeping(name)
+            for name in sorted(self.configs)
+        )
+
+    def _sleeping(self, name: str) -> ServerStatus:
+        known = self._asleep[name] or Snapshot(server=name)
+        return ServerStatus(
+            name=name,
+            state="pending",
+            transport=self.configs[name].transport,
+            tools=len(known.tools),
+            resources=len(known.resources),
+            prompts=len(known.prompts),
+        )
 
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
@@ -168,7 +208,7 @@ class Fleet:
                 await connection.settled.wait()
 
     async def healthy(self) -> bool:
-        """False if any server that is not disabled does not answer a ping."""
+        """False if any server that is neither disabled nor asleep does not answer a ping."""
         failed: list[str] = []
 
         async def check(connection: Connection) -> None:
@@ -185,6 +225,8 @@ class Fleet:
 
     async def refresh(self, names: Sequence[str]) -> Mapping[str, RefreshReport]:
         """List the named providers (or all) anew, side by side; how each went."""
+        for name in list(self._asleep) if not names else ():
+            self.connection(name)
         running = [c for c in self.connections.values() if c.state != "disabled"]
         chosen = [self.provider(name) for name in names] or [*running, *self.providers.values()]
         reports: dict[str, RefreshReport] = {}
@@ -207,6 +249,8 @@ class Fleet:
     async def next_arrival(self, tool: str, style: Style) -> bool:
         """Wait until one more server that could bring `tool` has settled; False when there is none.
         Lazy ones among them are started."""
+        for name in [name for name in self._asleep if may_belong(tool, name, style)]:
+            self.connection(name)
         awaited = [
             connection
             for connection in self.connections.values()
@@ -221,13 +265,34 @@ class Fleet:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _berth(self, server: ServerConfig, *, enabled: bool) -> None:
+        """Give a server its place: a connection, or a bed."""
+        known = self._known(server) if enabled else None
+        if enabled and server.start == "lazy":
+            self.configs[server.name] = server
+            self._asleep[server.name] = known
+        else:
+            self._launch(server, enabled=enabled, known=known)
+
     def _launch(
-        self, server: ServerConfig, *, enabled: bool, publish: Callable[[Snapshot], None] | None = None
+        self,
+        server: ServerConfig,
+        *,
+        enabled: bool,
+        known: Snapshot | None = None,
+        publish: Callable[[Snapshot], None] | None = None,
     ) -> Connection:
+        from mooring.net.connection import Connection
+        from mooring.net.pool import HttpPool
+
         assert self._tasks is not None
+        if self._pool is None:
+            self._pool = HttpPool()
+        self.configs[server.name] = server
         connection = Connection(
             server,
             enabled=enabled,
+            known=known,
             resolve=self._target,
             pool=self._pool,
             publish=publish or self._publish,
@@ -241,7 +306,7 @@ class Fleet:
         return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
 
     def _reserve(self, name: str) -> None:
-        if name in self.connections or name in self.providers:
+        if name in self.configs or name in self.providers:
             raise ConfigError(f"there is already a server or provider named {name!r}")
 
     async def _start_provider(self, provider: Provider) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,15 +16,22 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from mooring.config import GetSecret, load
+from mooring.config import GetSecret, found_files, load
+from mooring.config.lockfile import lock_path
+from mooring.config.watch import changes
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event
+from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, ToolSetAside
+from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.errors import ConfigError, ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.local import LocalTools, Progress, Provider
+from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
 from mooring.stream import EventStream
+from mooring.telemetry import SessionClock
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -30,6 +39,10 @@ log = logging.getLogger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
+
+
+MERGE_WITHIN = 0.02
+"""Seconds within which a change of the catalog is told to those who do not look at it."""
 
 
 class Host:
@@ -48,13 +61,20 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        ranker: Ranker | None = None,
+        lock: str | os.PathLike[str] | bool = True,
     ) -> None:
+        self.ranker = ranker
+        """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
+        self._lock = lock
+        self._pins = Pins(self._memory(None), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
+            known=self._known,
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
@@ -62,11 +82,15 @@ class Host:
         self._on_tools_changed = on_tools_changed
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
+        self._index: tuple[Catalog, Index] | None = None
         self._stale = False
         self._streams: set[EventStream] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._closed = False
         self._shared = Session(self)
+        self._clock = SessionClock()
+        self._files: Sequence[Path] = ()
+        self._reload: Callable[[], HostConfig] | None = None
 
     @classmethod
     def from_config(
@@ -78,7 +102,13 @@ class Host:
             ConfigError: a file cannot be read. One bad entry is only a warning in `config.warnings`.
         """
         files = [Path(path) for path in paths] or None
-        return cls(load(files, cwd=Path(cwd) if cwd is not None else None), **options)
+        here = Path(cwd) if cwd is not None else None
+        host = cls(load(files, cwd=here), **options)
+        found = found_files(files, cwd=here)
+        host._files = [file.path for file in found]
+        host._pins = Pins(host._memory(lock_path(found, here or Path.cwd())), host._set_aside)
+        host._reload = partial(load, files, cwd=here, strict=True)
+        return host
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -90,6 +120,8 @@ class Host:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         try:
+            if self.config.watch.enabled and self._reload is not None:
+                self._tasks.start_soon(self._follow, self._reload)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -115,6 +147,7 @@ class Host:
         """End every server and everything they started. Idempotent; never raises for a server."""
         self._closed = True
         await self._fleet.stop()
+        self._pins.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -136,6 +169,20 @@ class Host:
         """Everything that can be called now: an immutable value; the next change makes another one."""
         self._merge()
         return self._catalog
+
+    @property
+    def index(self) -> Index:
+        """The search index of the catalog: made when first needed, then kept up with its changes."""
+        catalog = self.catalog
+        if self._index is None:
+            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
+        elif self._index[0] is not catalog:
+            self._index = (catalog, self._index[1].updated(catalog))
+        return self._index[1]
+
+    def search(self, query: str, limit: int = 10) -> list[Hit]:
+        """The tools that fit `query`, the best first, each with its score and the reasons for it."""
+        return self.index.search(query, limit, ranker=self.ranker)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
@@ -234,13 +281,29 @@ class Host:
         return self._fleet.provider(name)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """A provider offers something else now."""
-        self._snapshots[snapshot.server] = snapshot
+        """A provider offers something else now; what is not what was approved is set aside."""
+        self._snapshots[snapshot.server] = self._pins.judge(snapshot)
         self._changed()
 
     def emit(self, event: Event) -> None:
+        self._clock.heard(event)
         for stream in self._streams:
             stream.put(event)
+
+    def withheld(self, tool: str) -> ToolChanged | None:
+        """Why a tool that was there is not shown, if it was set aside."""
+        return self._pins.explain(tool, self.style)
+
+    def exposure(self) -> Exposure:
+        """What a new session shows its model: everything, or discovery and what is always loaded."""
+        catalog, configs = self.catalog, self._fleet.configs
+        always = [
+            name
+            for name, tool in catalog.tools.items()
+            if (server := configs.get(tool.server)) is not None
+            and any(fnmatchcase(tool.remote_name, glob) for glob in server.always)
+        ]
+        return plan_exposure(catalog, self.config.discovery, self.config.discovery_budget, always)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
@@ -250,9 +313,46 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _memory(self, found: Path | None) -> Memory:
+        if self._lock is False:
+            return Memory(cache=False)
+        return memory_at(found if self._lock is True else Path(self._lock))
+
+    def _known(self, server: ServerConfig) -> Snapshot | None:
+        """What a server offered the last time: the catalog has it before the server runs."""
+        snapshot = self._pins.known(server)
+        if snapshot is not None:
+            self._snapshots[server.name] = snapshot
+            self._changed()
+        return snapshot
+
+    def _set_aside(self, tool: str) -> None:
+        self.emit(ToolSetAside(tool=tool))
+
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
+
+    async def _follow(self, reload: Callable[[], HostConfig]) -> None:
+        """Apply the configuration files whenever they change; a bad one changes nothing."""
+        try:
+            async for _ in changes(self._files, self.config.watch.debounce):
+                await self._take_over(reload)
+        except Exception as problem:  # without watching, the host goes on
+            log.warning("configuration files are not watched: %s", problem)
+            self.emit(ConfigRejected(problem=f"files are not watched: {problem}"))
+
+    async def _take_over(self, reload: Callable[[], HostConfig]) -> None:
+        try:
+            if gone := [str(file) for file in self._files if not file.is_file()]:
+                raise ConfigError("the file is gone", file=gone[0])
+            config = reload()
+        except (ConfigError, OSError) as problem:
+            log.warning("the last good configuration stays: %s", problem)
+            self.emit(ConfigRejected(problem=str(problem)))
+            return
+        if config != self.config:
+            await self.apply(config)
 
     def _configure(self, **changes: Any) -> None:
         self.config = self.config.model_copy(update=changes)
@@ -262,11 +362,11 @@ class Host:
         self._changed()
 
     def _changed(self) -> None:
-        """Many snapshots may arrive in one turn of the loop: they cost one merge."""
+        """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
         if not self._stale:
             self._stale = True
-            with suppress(RuntimeError):  # no loop yet: whoever looks first merges
-                asyncio.get_running_loop().call_soon(self._merge)
+            with suppress(RuntimeError):  # no loop yet
+                asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
 
     def _merge(self) -> None:
         if not self._stale:
@@ -278,8 +378,8 @@ class Host:
             [snapshot for name, snapshot in self._snapshots.items() if name != own],
             style=self.style,
             filters={
-                name: Filter(allow=connection.config.allow, deny=connection.config.deny)
-                for name, connection in self._fleet.connections.items()
+                name: Filter(allow=server.allow, deny=server.deny)
+                for name, server in self._fleet.configs.items()
             },
             static=[self._snapshots[own]] if own in self._snapshots else [],
             description_prefix=self.config.description_prefix,

@@ -9,13 +9,18 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from mooring.core.catalog import Catalog
+from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.exposure import Exposure, Reveal
+from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import Progress, Provider
+from mooring.telemetry import tool_call
 
 log = logging.getLogger("mooring.session")
 
+DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 SHARED = str(UUID(int=0))
 """Id of the session that everybody shares who asks for none."""
 
@@ -26,10 +31,24 @@ class Shore(Protocol):
     @property
     def catalog(self) -> Catalog: ...
 
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def ranker(self) -> Ranker | None: ...
+
+    def exposure(self) -> Exposure:
+        """What a new session starts with."""
+        ...
+
     def provider(self, name: str) -> Provider: ...
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        ...
+
+    def withheld(self, tool: str) -> MooringError | None:
+        """Why a tool that was there is not shown, if it was set aside."""
         ...
 
     def emit(self, event: Event) -> None: ...
@@ -42,6 +61,8 @@ class Session:
         self.id = session_id
         self.agent_id = agent_id
         self._shore = shore
+        self._exposure: Exposure | None = None
+        self._reveal = Reveal()
 
     async def __aenter__(self) -> Session:
         return self
@@ -50,8 +71,17 @@ class Session:
         pass
 
     def tools(self) -> tuple[Tool, ...]:
-        """What the model sees now."""
-        return tuple(self._shore.catalog.tools.values())
+        """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
+
+        Which of the two is decided when it is first asked, and the list only ever grows at its end, so
+        that what a provider has cached of the prompt stays good.
+        """
+        if self._exposure is None:
+            self._exposure = self._shore.exposure()
+            self._reveal = self._reveal.plus(self._exposure.names)
+        elif not self._exposure.discovery:
+            self._reveal = self._reveal.plus(self._shore.catalog.tools)
+        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
 
     async def call(
         self,
@@ -71,6 +101,8 @@ class Session:
         started = time.monotonic()
         tool: Tool | None = None
         try:
+            if name in DISCOVERY_NAMES:
+                return self._discover(name, arguments, started)
             tool = await self._route(name, timeout)
             result = await self._run(tool, arguments, timeout, on_progress)
         except MooringError as problem:
@@ -84,12 +116,29 @@ class Session:
             )
         return result
 
+    def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
+        given = arguments if isinstance(arguments, Mapping) else EMPTY
+        shore = self._shore
+        reply = answer(name, given, shore.catalog, shore.index, ranker=shore.ranker)
+        self._reveal = self._reveal.plus(reply.selected)
+        return Result(
+            server=OWNER,
+            tool=name,
+            blocks=(Block({"type": "text", "text": reply.text}),),
+            structured=reply.structured,
+            is_error=reply.is_error,
+            duration=time.monotonic() - started,
+        )
+
     async def _route(self, name: str, timeout: float | None) -> Tool:
         try:
             return self._shore.catalog.route(name)
         except UnknownTool:
             await self._shore.arrival(name, timeout)
+        try:
             return self._shore.catalog.route(name)
+        except UnknownTool as unknown:
+            raise self._shore.withheld(name) or unknown from None
 
     async def _run(
         self,
@@ -101,24 +150,27 @@ class Session:
         started = time.monotonic()
         self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
         error, failed = None, True
-        try:
-            result = await self._send(tool, arguments, timeout, on_progress)
-            failed = result.is_error
-            return result
-        except BaseException as problem:
-            error = type(problem).__name__
-            raise
-        finally:
-            self._shore.emit(
-                CallFinished(
-                    server=tool.server,
-                    tool=tool.remote_name,
-                    session=self.id,
-                    duration=time.monotonic() - started,
-                    is_error=failed,
-                    error=error,
+        with tool_call(tool, self.id) as record:
+            try:
+                result = await self._send(tool, arguments, timeout, on_progress, record.meta)
+                failed = result.is_error
+                record.ended(result)
+                return result
+            except BaseException as problem:
+                error = type(problem).__name__
+                record.refused(problem)
+                raise
+            finally:
+                self._shore.emit(
+                    CallFinished(
+                        server=tool.server,
+                        tool=tool.remote_name,
+                        session=self.id,
+                        duration=time.monotonic() - started,
+                        is_error=failed,
+                        error=error,
+                    )
                 )
-            )
 
     async def _send(
         self,
@@ -126,13 +178,16 @@ class Session:
         arguments: Mapping[str, Any] | None,
         timeout: float | None,
         on_progress: Progress | None,
+        meta: Mapping[str, Any],
     ) -> Result:
         given = EMPTY if arguments is None else arguments
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
             raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
         provider = self._shore.provider(tool.server)
         try:
-            return await provider.call(tool.remote_name, given, timeout=timeout, on_progress=on_progress)
+            return await provider.call(
+                tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
+            )
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
 

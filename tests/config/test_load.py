@@ -159,7 +159,7 @@ def test_a_wrong_host_wide_setting_is_left_at_its_default(tmp_path: Path) -> Non
         "{style: dubble, call_timeout: soon, watch: {enabled: true, bounce: 1}, servers: {a: {command: x}}}"
     )
     host = read(tmp_path / "mooring.yaml", text)
-    assert (host.style, host.watch.enabled, host.servers[0].call_timeout) == ("mcp", False, 60)
+    assert (host.style, host.watch.enabled, host.servers[0].call_timeout) == ("mcp", False, 600)
     assert {warning.field for warning in host.warnings} == {"style", "call_timeout", "watch.bounce"}
     with pytest.raises(ConfigError):
         read(tmp_path / "mooring.yaml", text, strict=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
@@ -26,6 +26,7 @@ def snapshot(server: str, *names: str, **more) -> Snapshot:
 FILES = snapshot("files", "read_file", "write_file", "list_dir")
 MAIL = snapshot("mail", "send", "search")
 
+quick = settings(max_examples=40)  # catalogs are large values to draw
 texts = st.one_of(
     st.sampled_from(["", "a", "A", "a_b", "b_c", "c", "读", "\ud800", "\x00\u202e"]), st.text(max_size=70)
 )
@@ -203,6 +204,7 @@ def test_groups_of_one_id_become_one() -> None:
     )
 
 
+@quick
 @given(snapshots, snapshots)
 def test_groups_are_distinct_sorted_and_hold_only_what_is_in_the_catalog(servers, own) -> None:
     catalog = merge(servers, static=own)
@@ -240,6 +242,7 @@ def test_listings_are_sorted_by_server_and_name() -> None:
 # --- merge as a whole
 
 
+@quick
 @given(snapshots, st.sampled_from([style for style in STYLES if style != "raw"]), st.randoms())
 def test_the_order_of_arrival_does_not_matter(given_snapshots, style, random) -> None:
     shuffled = list(given_snapshots)
@@ -250,6 +253,7 @@ def test_the_order_of_arrival_does_not_matter(given_snapshots, style, random) ->
     assert one.revision == other.revision
 
 
+@quick
 @given(snapshots, st.sampled_from(STYLES))
 def test_merging_again_on_top_of_the_last_catalog_gives_the_same_objects(given_snapshots, style) -> None:
     first = merge(given_snapshots, style=style)
@@ -259,12 +263,14 @@ def test_merging_again_on_top_of_the_last_catalog_gives_the_same_objects(given_s
     assert not diff(first, again)
 
 
+@quick
 @given(snapshots, snapshots, st.booleans())
 def test_a_previous_catalog_never_changes_the_answer(old, new, lead) -> None:
     previous = merge(old)
     assert merge(new, description_prefix=lead, previous=previous) == merge(new, description_prefix=lead)
 
 
+@quick
 @given(snapshots)
 def test_every_distinct_tool_of_every_server_is_reachable(given_snapshots) -> None:
     found = {(t.server, t.remote_name) for t in merge(given_snapshots).tools.values()}
@@ -328,6 +334,7 @@ def test_a_diff_tells_what_came_went_and_changed() -> None:
     assert diff(old, new) == Diff(added=("mcp_s_comes",), removed=("mcp_s_goes",), changed=("mcp_s_changes",))
 
 
+@quick
 @given(snapshots, snapshots)
 def test_a_diff_applied_to_the_old_tools_gives_the_new_ones(before, after) -> None:
     old, new = merge(before), merge(after)

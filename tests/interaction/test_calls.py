@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mooring import (
     CallTimeout,
     ConnectionLost,
     Host,
+    ServerConfig,
     ServerError,
     UnknownTool,
 )
@@ -314,6 +316,36 @@ async def test_FA58_a_redirect_within_the_origin_is_followed_and_one_out_of_it_i
         result = await host.call("mcp_web_echo", {"text": "x"})
         assert "another origin" in result.text
         assert foreign.seen == []
+
+
+async def test_a_proxy_that_the_environment_names_is_used_and_one_it_excepts_is_not(
+    monkeypatch: pytest.MonkeyPatch, hosting: Any
+) -> None:
+    asked: list[str] = []
+
+    async def forward(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(str(request.raw_path if hasattr(request, "raw_path") else request.url))
+        message = json.loads(await request.read())
+        reply, status = await lab.reply(message, modern=True)
+        return web.json_response(reply, status=status)
+
+    async with HttpLab(era="modern") as lab:
+        runner = web.ServerRunner(web.Server(forward))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{runner.addresses[0][1]}")
+        try:
+            far = ServerConfig(name="far", url="http://server.invalid/mcp")
+            async with hosting(far) as host:
+                assert (await host.call("mcp_far_echo", {"text": "by proxy"})).text == "by proxy"
+            assert asked
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            before = len(asked)
+            async with hosting(lab.config()) as host:
+                assert (await host.call("mcp_web_echo", {"text": "direct"})).text == "direct"
+            assert len(asked) == before
+        finally:
+            await runner.cleanup()
 
 
 async def test_custom_headers_go_with_every_request(hosting: Any) -> None:

@@ -146,6 +146,7 @@ async def test_FA50_a_closed_port_is_named(hosting: Any) -> None:
     async with hosting(ServerConfig(name="web", url=url)) as host:
         assert _states(host) == {"web": "failed"}
         assert "127.0.0.1" in _error(host, "web")
+        assert "Connection refused" in _error(host, "web")
 
 
 @pytest.mark.parametrize("answers", ["json", "sse"])

@@ -39,7 +39,11 @@ TOOLS = {
     "meta": {},
 }
 
-script = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+given = sys.argv[1] if len(sys.argv) > 1 else "{}"
+if given.startswith("@"):
+    with open(given[1:], encoding="utf-8") as file:
+        given = file.read()
+script = json.loads(given)
 era = script.get("era", "dual")
 names = list(script.get("tools", ["echo", "pid"]))
 extra_definitions = script.get("definitions", [])
@@ -251,7 +255,7 @@ def respond(request_id, method, params, modern):
             page["nextCursor"] = str(start + page_size)
         return page
     if method == "tools/call":
-        if params["name"] not in names:
+        if params["name"] not in [*names, *(entry.get("name") for entry in extra_definitions)]:
             raise KeyError(f"Unknown tool: {params['name']}")
         return call(request_id, params)
     if method == "resources/list":

@@ -6,12 +6,11 @@ Every failure is a `ConfigError` that names file, line and remedy, and repeats n
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from mooring.config import jsonc, yamldoc
+from mooring.config import jsonc
 from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
 from mooring.errors import ConfigError
 
@@ -62,7 +61,15 @@ def _text(path: Path) -> str:
         raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, place=f"line {line}") from None
 
 
+def _yaml(text: str) -> object:
+    from mooring.config import yamldoc  # its library is slow to import, and few files need it
+
+    return yamldoc.parse(text)
+
+
 def _toml(text: str) -> object:
+    import tomllib
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -120,6 +127,6 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     ".json": jsonc.parse,
     ".jsonc": jsonc.parse,
     ".toml": _toml,
-    ".yaml": yamldoc.parse,
-    ".yml": yamldoc.parse,
+    ".yaml": _yaml,
+    ".yml": _yaml,
 }

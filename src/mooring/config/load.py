@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
 from mooring.config.formats import DEFAULTS, read_shape
@@ -75,11 +73,17 @@ def found_files(
     explicit = list(paths or ()) or [Path(p) for p in named.get("MOORING_CONFIG", "").split(os.pathsep) if p]
     if explicit:
         return tuple(FoundFile(path=here / os.path.expanduser(path), scope="explicit") for path in explicit)
-    home = user_dir or platformdirs.user_config_path("mooring", appauthor=False)
+    home = user_dir or _user_folder()
     user = _first(home, _USER_NAMES)
     project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in _folders(here))), None)
     scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
     return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+
+
+def _user_folder() -> Path:
+    import platformdirs  # not needed where files are named
+
+    return platformdirs.user_config_path("mooring", appauthor=False)
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:

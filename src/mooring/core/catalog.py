@@ -314,14 +314,12 @@ def _joined(first: Group, second: Group) -> Group:
 
 
 def _definitions(catalog: Catalog) -> Iterator[list[Any]]:
-    """Yield what a model can see of each entry, as JSON values."""
+    """Yield what a model can see of each entry, as JSON values. Resources are data, which comes and goes."""
     for tool in catalog.tools.values():
         texts = [tool.name, tool.title, tool.description]
         yield ["tool", *texts, tool.input_schema, tool.output_schema, tool.annotations]
     for group in catalog.groups:
         yield ["group", group.id, group.title, group.description, group.instructions, group.members]
-    for item in catalog.resources:
-        yield ["resource", item.server, item.uri, item.name, item.title, item.description, item.mime_type]
     for item in catalog.templates:
         yield ["template", item.server, item.uri_template, item.name, item.title, item.description]
     for item in catalog.prompts:

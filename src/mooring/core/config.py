@@ -171,6 +171,8 @@ class ServerConfig(_Model):
     description: str | None = None
     inherit_env: Texts = ()
     """Names of variables that the child process gets from ours."""
+    pins: Literal["block", "warn", "off"] | None = None
+    """What happens to tools that are not what was pinned; by default `block` with a lock, else `warn`."""
     always: Texts = ()
     """Globs of tools that the model always sees."""
     source: SkipJsonSchema[InstanceOf[Source]] = Field(default=Source(), exclude=True)

@@ -18,6 +18,7 @@ __all__ = [
     "ServerLost",
     "ServerRemoved",
     "StateChanged",
+    "ToolSetAside",
 ]
 
 
@@ -64,6 +65,13 @@ class CatalogChanged(Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSetAside(Event):
+    """A tool is not what was approved and is not shown: `server/tool`, the server's own name of it."""
+
+    tool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

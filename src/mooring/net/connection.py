@@ -36,12 +36,15 @@ class Connection:
         config: ServerConfig,
         *,
         enabled: bool = True,
+        known: Snapshot | None = None,
         resolve: Callable[[ServerConfig], Target],
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
     ) -> None:
-        self.owner = Owner(config, enabled=enabled, resolve=resolve, pool=pool, publish=publish, emit=emit)
+        self.owner = Owner(
+            config, enabled=enabled, known=known, resolve=resolve, pool=pool, publish=publish, emit=emit
+        )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
         self.stop = self.owner.stop

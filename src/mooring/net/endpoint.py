@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -98,9 +100,8 @@ class Endpoint:
                 method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             )
         except aiohttp.ClientConnectorError as problem:
-            reason = problem.os_error.strerror or str(problem.os_error)
             raise WireError(
-                f"{problem.host}:{problem.port} cannot be reached: {reason}",
+                f"{problem.host}:{problem.port} cannot be reached: {_reason(problem.os_error)}",
                 kind="refused",
                 outcome="not sent",
                 code=CONNECTION_CLOSED,
@@ -162,6 +163,13 @@ def message_in(data: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return cast("dict[str, Any]", message) if isinstance(message, dict) else None
+
+
+def _reason(problem: OSError) -> str:
+    """What the system says. asyncio puts words of its own in the place of "Connection refused"."""
+    if problem.errno is not None and 0 < problem.errno < 200 and not isinstance(problem, ssl.SSLError):
+        return os.strerror(problem.errno)
+    return problem.strerror or str(problem)
 
 
 def _broken(problem: Exception) -> WireError:

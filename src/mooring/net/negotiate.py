@@ -27,6 +27,13 @@ CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
 
 
+def era_of(protocol: str | None) -> Era | None:
+    """The era of a protocol version."""
+    if protocol is None:
+        return None
+    return "modern" if protocol in MODERN_VERSIONS else "legacy"
+
+
 class Incompatible(Exception):
     """The two sides share no version; trying again is useless."""
 

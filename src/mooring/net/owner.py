@@ -21,7 +21,7 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
 from mooring.net.live import Live
-from mooring.net.negotiate import MODERN_CODES, Era, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
 from mooring.net.rpc import WireError
@@ -50,6 +50,7 @@ class Owner:
         config: ServerConfig,
         *,
         enabled: bool,
+        known: Snapshot | None,
         resolve: Callable[[ServerConfig], Target],
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
@@ -57,7 +58,7 @@ class Owner:
     ) -> None:
         self.config = config
         self.publish = publish
-        self.snapshot = Snapshot(server=config.name)
+        self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
         self.state: State = "pending" if enabled else "disabled"
@@ -73,7 +74,9 @@ class Owner:
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
-        self._era: Era | None = None
+        self._era: Era | None = era_of(self.snapshot.info.protocol)
+        """What the server spoke the last time: only a guess until it has answered in this life."""
+        self._guessed = self._era is not None
         self._failures = 0
         self._last_words: list[str] = []
         self._dirty = False
@@ -253,6 +256,9 @@ class Owner:
         """Whether this failure is only one of the wire or of the era, so that another try is due."""
         if not isinstance(problem, WireError) or self.live is not None:
             return False
+        if self._guessed and problem.kind not in ("auth", "refused"):
+            self._era, self._guessed = None, False  # it spoke so the last time, perhaps not now
+            return True
         if left[0] == "stdio":
             # Some servers exit at a question they do not know: greet the next one the old way.
             again = problem.kind == "closed" and self._era is None
@@ -288,7 +294,7 @@ class Owner:
             except anyio.get_cancelled_exc_class():
                 self._last_words = channel.last_words()
                 raise
-            self._era = peer.era
+            self._era, self._guessed = peer.era, False
             channel.on_death = self._died
             freshness.listed()
             self._online(live, snapshot)

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+import anyio
+
 from mooring.net import watchdog
 
 log = logging.getLogger("mooring.server")
@@ -57,6 +59,7 @@ class Child(asyncio.SubprocessProtocol):
         self.pid = 0
         self.returncode: int | None = None
         self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
         self.on_data: Callable[[bytes], None] | None = None
         self.on_end: Callable[[], None] | None = None
         """Called when stdout is closed: whatever else the process does, it can answer no more."""
@@ -81,13 +84,16 @@ class Child(asyncio.SubprocessProtocol):
         """
         loop = asyncio.get_running_loop()
         marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        _, child = await loop.subprocess_exec(
-            lambda: cls(server),
-            *argv,
-            env={**env, MARKER: marker},
-            cwd=cwd,
-            start_new_session=sys.platform != "win32",
-        )
+        child = cls(server)
+        # Cancelled half-way, asyncio would leave the pipes of a running child to nobody.
+        with anyio.CancelScope(shield=True):
+            await loop.subprocess_exec(
+                lambda: child,
+                *argv,
+                env={**env, MARKER: marker},
+                cwd=cwd,
+                start_new_session=sys.platform != "win32",
+            )
         child.marker = marker
         child._gauge, child._vitals = _gauge(child._stdin()), _vitals(child.pid)
         _alive[child.pid] = os.getpid()
@@ -209,6 +215,8 @@ class Child(asyncio.SubprocessProtocol):
             self._early.append(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 2:
+            self.silent.set()
         if fd == 1 and not self._ended:
             self._ended = True
             if self.on_end is not None:
@@ -237,7 +245,7 @@ def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:
         return None
     try:
         return os.dup(pipe.get_extra_info("pipe").fileno())
-    except OSError:
+    except (OSError, ValueError):  # the child is gone already, and asyncio has closed the pipe
         return None
 
 

@@ -125,6 +125,7 @@ class StdioChannel(DuplexChannel):
             return self.death
         with anyio.move_on_after(EXIT_WAIT):
             await self.child.exited.wait()
+            await self.child.silent.wait()
         code = self.child.returncode
         reason = self.death or "the server does not answer" if code is None else _exit_text(code)
         return "\n".join([reason, *self.last_words()])

@@ -1,0 +1,54 @@
+# Everything runs in .venv, which is made from pinned versions and remade when they change.
+# A machine needs python3 (3.11 or newer) with pip, make and git; `test-reference` also node and npm.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+JOBS ?= 2
+
+.PHONY: help demo test check format bench test-reference lock clean
+
+help:  ## Show this
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
+
+demo: $(READY)  ## See the main job done, in a few seconds, without a network
+	@$(BIN)/mooring demo
+
+test: $(READY)  ## Run the tests
+	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
+
+check: $(READY)  ## Lint, types, import contracts, file sizes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_sizes.py
+
+format: $(READY)  ## Let ruff fix and format the code, and write the generated parts of the documentation
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python scripts/write_cli_help.py
+
+bench: $(READY)  ## Measure against the bare SDK
+	$(BIN)/python bench/run.py
+
+test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
+
+lock: $(READY)  ## Pin the newest allowed versions of everything
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev pyproject.toml \
+		--custom-compile-command "make lock" -o requirements/dev.txt
+
+clean:  ## Remove what was made here
+	rm -rf .venv .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+
+# The tools are made anew when their pins change; the package alone when only its own metadata does.
+.venv/.tools: requirements/dev.txt
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
+
+$(READY): .venv/.tools pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

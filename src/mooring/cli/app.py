@@ -1,0 +1,141 @@
+"""From `sys.argv` to an exit code: find the command, run it, and turn every failure into one paragraph."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
+from mooring.cli.output import Output
+from mooring.errors import AuthNeeded, ConfigError, MooringError, PolicyDenied, UnknownServer, UnknownTool
+
+__all__ = ["COMMANDS", "exit_code", "help_text", "main"]
+
+COMMANDS = {
+    "list": "Servers and their states",
+    "tools": "The merged catalog of all servers",
+    "groups": "Bundles of tools, one line each",
+    "call": "Call one tool",
+    "ping": "Round trip to each server",
+    "demo": "See the main job done on bundled servers",
+}
+"""Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""
+
+_EXAMPLES = """\
+  mooring demo
+  mooring --config mcp.json list
+  mooring call mcp_time_get_current_time timezone=UTC"""
+
+DONE, FAILED, MISUSED, NEEDS_LOGIN, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; a traceback is shown only for MOORING_DEBUG."""
+    out = Output(Options())
+    try:
+        options, rest = split_options(sys.argv[1:] if argv is None else argv)
+        out = Output(options)
+        code = _dispatch(rest, options, out)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        out.error("Interrupted: the servers that were started have been ended.", label="")
+        return INTERRUPTED
+    except Exception as problem:
+        if os.environ.get("MOORING_DEBUG"):
+            raise
+        return _explain(problem, out)
+    return code
+
+
+def exit_code(error: BaseException) -> int:
+    """What the shell is told about an error."""
+    match error:
+        case UsageError() | ConfigError() | UnknownTool() | UnknownServer():
+            return MISUSED
+        case AuthNeeded() | PolicyDenied():
+            return NEEDS_LOGIN
+        case _:
+            return FAILED
+
+
+def help_text(command: str | None = None) -> str:
+    """The help of one command, or of the whole program; imports no more than that command's module."""
+    if command is not None:
+        return _parser(command).format_help()
+    width = max(map(len, COMMANDS))
+    lines = "\n".join(f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items())
+    parser = Parser(
+        prog="mooring",
+        usage="mooring COMMAND [options]",
+        description=f"Many MCP servers, one catalog of tools.\n\ncommands:\n{lines}",
+        examples=f"{_EXAMPLES}\n\nHelp on a command: mooring COMMAND --help",
+    )
+    parser.describe_options()
+    parser.add_argument("--version", action="store_true", help="print the version")
+    return parser.format_help()
+
+
+def _dispatch(argv: list[str], options: Options, out: Output) -> int:
+    command = next((word for word in argv if not word.startswith("-")), None)
+    end = argv.index("--") if "--" in argv else len(argv)
+    if {"-h", "--help"} & set(argv[:end]) or not argv:
+        out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
+        return DONE
+    if argv[0] in ("--version", "-V"):
+        return _version(out)
+    if argv[0] not in COMMANDS:
+        kind = "option" if argv[0].startswith("-") else "command"
+        near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
+        raise UsageError(f"There is no {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    args = _parser(argv[0]).parse_strictly(argv[1:])
+
+    from mooring.cli.running import run_to_end  # asyncio is not needed for help
+
+    return run_to_end(import_module(f"mooring.cli.{argv[0]}").run(args, options, out))
+
+
+def _parser(command: str) -> Parser:
+    module = import_module(f"mooring.cli.{command}")
+    parser = Parser(
+        prog=f"mooring {command}",
+        usage=module.USAGE,
+        description=f"{COMMANDS[command]}.{module.DETAILS}",
+        examples=module.EXAMPLES,
+    )
+    module.configure(parser)
+    parser.describe_options()
+    return parser
+
+
+def _version(out: Output) -> int:
+    from mooring import __version__
+
+    if out.options.json:
+        out.document({"version": __version__})
+    else:
+        out.line(f"mooring {__version__}")
+    return DONE
+
+
+def _explain(problem: BaseException, out: Output) -> int:
+    problem = _innermost(problem)
+    if isinstance(problem, MooringError):
+        out.error(str(problem))
+    else:
+        out.error(
+            f"{type(problem).__name__}: {problem}. This is a defect of mooring: "
+            "please report it with what MOORING_DEBUG=1 shows."
+        )
+    return exit_code(problem)
+
+
+def _innermost(problem: BaseException) -> BaseException:
+    """The one error inside groups of one; task groups wrap what their bodies raise."""
+    nested: Sequence[BaseException] = getattr(problem, "exceptions", ())
+    return _innermost(nested[0]) if len(nested) == 1 else problem

@@ -1,0 +1,143 @@
+"""`key=value` words turned into a tool's arguments, typed by its schema. Pure; schemas are untrusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from mooring.cli.options import UsageError, did_you_mean
+
+__all__ = ["parse_arguments"]
+
+_DEPTH = 8
+"""How far unions are followed. A reference is followed once, so that no schema can blow this up."""
+# A bool is an int in Python, so it comes first.
+_KINDS: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    type(None): "null",
+}
+
+
+def parse_arguments(words: Sequence[str], document: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call: the JSON document, with each `key=value` or `key:=json` laid over it.
+
+    Raises:
+        UsageError: a word, a value, or the set of names does not fit the schema.
+    """
+    arguments = _base(document)
+    properties = _mapping(schema.get("properties"))
+    for word in words:
+        key, separator, text = word.partition("=")
+        if not separator or not key:
+            raise UsageError(f"{word!r} is not an argument: write key=value, or key:=json for a JSON value.")
+        if key.endswith(":"):
+            arguments[key[:-1]] = _json(text, key[:-1])
+        else:
+            arguments[key] = _typed(text, key, _types(properties.get(key), schema))
+    _check_names(arguments, properties, schema)
+    return arguments
+
+
+def _base(document: str | None) -> dict[str, Any]:
+    if document is None:
+        return {}
+    value = _json(document, "--args")
+    if not isinstance(value, dict):
+        raise UsageError('--args wants a JSON object, such as --args \'{"path": "README.md"}\'.')
+    return {str(key): item for key, item in _mapping(value).items()}
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"{place}: {text[:80]!r} is not JSON ({problem}).") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _typed(text: str, key: str, types: set[str]) -> Any:
+    """The value that the text means. Where a string is allowed it is the text itself: `:=` says otherwise."""
+    if not types or "string" in types:
+        return text
+    value: object = text
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text, parse_constant=_no_constant)
+    kind = _kind(value)
+    if kind in types or (kind == "integer" and "number" in types):
+        return value
+    expected = " or ".join(sorted(types))
+    raise UsageError(f"{key}: expected {expected}, not {text[:80]!r}.")
+
+
+def _kind(value: object) -> str:
+    """The JSON name of a value's type."""
+    for kind, name in _KINDS.items():
+        if isinstance(value, kind):
+            return name
+    return "object"
+
+
+def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema allows; empty when it does not say."""
+    found: set[str] = set()
+    followed: set[str] = set()
+    branches = [(schema, 0)]
+    while branches:
+        branch, depth = branches.pop()
+        keywords = _mapping(branch)
+        found.update(kind for kind in _list(keywords.get("type")) if isinstance(kind, str))
+        found.update(map(_kind, _list(keywords.get("enum"))))
+        if "const" in keywords:
+            found.add(_kind(keywords["const"]))
+        if depth < _DEPTH:
+            unions = [*_list(keywords.get("anyOf")), *_list(keywords.get("oneOf"))]
+            branches.extend((union, depth + 1) for union in unions)
+        name = str(keywords.get("$ref", "")).removeprefix("#/$defs/")
+        if name not in followed:
+            followed.add(name)
+            branches.append((_mapping(root.get("$defs")).get(name), depth))
+    return found
+
+
+def _check_names(
+    arguments: Mapping[str, Any], properties: Mapping[str, Any], schema: Mapping[str, Any]
+) -> None:
+    required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
+    open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
+    unknown = [name for name in arguments if name not in properties] if properties and not open_ended else []
+    missing = [name for name in required if name not in arguments]
+    if unknown:
+        near = did_you_mean(unknown[0], list(properties))
+        raise UsageError(
+            f"The tool has no argument {unknown[0]!r}.{near} {_signature(properties, required, schema)}"
+        )
+    if missing:
+        names = ", ".join(missing)
+        raise UsageError(f"Missing: {names}. {_signature(properties, required, schema)}")
+
+
+def _signature(properties: Mapping[str, Any], required: Sequence[str], schema: Mapping[str, Any]) -> str:
+    """The valid arguments in one sentence: `It takes: path (string, required), depth (integer)`."""
+    parts: list[str] = []
+    for name in sorted(properties, key=lambda name: (name not in required, name)):
+        kinds = " or ".join(sorted(_types(properties[name], schema))) or "any"
+        parts.append(f"{name} ({kinds}{', required' if name in required else ''})")
+    return f"It takes: {', '.join(parts)}." if parts else "It takes no arguments."
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _list(value: Any) -> list[Any]:
+    """A keyword's values: JSON Schema allows one value or a list of them for `type`."""
+    return value if isinstance(value, list) else [] if value is None else [value]  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,117 @@
+"""`mooring call`: one tool, once."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.core.near import nearest
+from mooring.core.text import clean, clean_line
+from mooring.errors import UnknownTool
+
+if TYPE_CHECKING:
+    from mooring.core.config import Style
+    from mooring.core.types import Block, Result, Tool
+    from mooring.host import Host
+
+USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--style STYLE] [options]"
+DETAILS = """
+
+A value is read as the type that the tool's schema asks for; `key:=json` is
+always JSON. The result goes to standard output. What the tool reports as an
+error goes to standard error, with exit code 1."""
+EXAMPLES = """\
+  mooring call mcp_time_get_current_time timezone=UTC
+  mooring call mcp_files_read_file path=README.md > copy.md
+  mooring call mcp_db_query sql='select 1' limit=10 options:='{"raw": true}'
+  echo '{"path": "."}' | mooring call mcp_files_list_directory --args -"""
+
+
+def configure(parser: Parser) -> None:
+    from mooring.cli.tools import STYLES
+
+    parser.add_argument("tool", metavar="TOOL", help="a name that `mooring tools` shows")
+    parser.add_argument("arguments", metavar="key=value", nargs="*", help="arguments of the tool")
+    parser.add_argument(
+        "--args", metavar="JSON", help="all arguments as a JSON object; - reads standard input"
+    )
+    parser.add_argument(
+        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
+    )
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.app import exit_code
+    from mooring.cli.arguments import parse_arguments
+    from mooring.cli.hosting import open_host
+
+    document = _read_stdin(options) if args.args == "-" else args.args
+    async with open_host(options, out, style=args.style) as host:
+        style = args.style or host.config.style
+        tool = await _find(host, args.tool, options, out, style)
+        arguments = parse_arguments(args.arguments, document, tool.input_schema)
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            if out.interactive:
+                share = f"{done:g} of {total:g}" if total else f"{done:g}"
+                out.note(clean_line(f"{share} {message or ''}"))
+
+        result = await host.call(tool.name, arguments, timeout=options.timeout, on_progress=progress)
+    if options.json:
+        out.document(_document(result))
+    elif result.is_error:
+        out.error(str(result.error or result.text or f"{tool.name} failed without saying why."))
+    else:
+        out.lines(_shown(result, out))
+    return exit_code(result.error) if result.error else int(result.is_error)
+
+
+def _read_stdin(options: Options) -> str:
+    if sys.stdin.isatty() and not options.quiet:
+        sys.stderr.write("Reading the arguments as JSON from the terminal; end with Ctrl-D.\n")
+    return sys.stdin.read()
+
+
+async def _find(host: Host, name: str, options: Options, out: Output, style: Style) -> Tool:
+    """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
+    from mooring.cli.hosting import watch
+    from mooring.cli.servers import report_missing
+    from mooring.core.names import may_belong
+
+    await watch(host, out, lambda: host.arrival(name, options.timeout), timeout=options.timeout)
+    tools = host.catalog.tools
+    if name in tools:
+        return tools[name]
+    report_missing(host, out, [s.name for s in host.status() if may_belong(name, s.name, style)])
+    raise UnknownTool(name, nearest(name, tools), hint="`mooring tools` lists what there is.")
+
+
+def _document(result: Result) -> dict[str, object]:
+    return {
+        "server": result.server,
+        "tool": result.tool,
+        "is_error": result.is_error,
+        "text": result.text,
+        "structured": result.structured,
+        "content": [dict(block) for block in result.content],
+        "duration_ms": round(result.duration * 1000, 2),
+    }
+
+
+def _shown(result: Result, out: Output) -> list[str]:
+    """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
+    if not result.blocks and result.structured is not None:
+        import json
+
+        return [json.dumps(result.structured, indent=2)]
+    shown = [block.text if block.text is not None else _placeholder(block) for block in result.blocks]
+    return shown if out.width is None else [clean(text) for text in shown]
+
+
+def _placeholder(block: Block) -> str:
+    what = clean_line(f"{block.type} {block.mime_type or ''} {block.uri or ''}")
+    size = f", {len(block.data) * 3 // 4:,} bytes" if block.data else ""
+    return f"[{what}{size}: --json shows it]"

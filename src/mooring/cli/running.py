@@ -1,0 +1,36 @@
+"""One event loop around one command: started hosts are closed whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["run_to_end"]
+
+
+def run_to_end(command: Coroutine[Any, Any, int]) -> int:
+    """The command's exit code. Ctrl-C, SIGTERM and SIGHUP cancel it, so that its clean-up still runs."""
+    return asyncio.run(_cancelled_by_signals(command))
+
+
+async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    if sys.platform != "win32":
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if not received:  # Ctrl-C: asyncio turns it into KeyboardInterrupt
+            raise
+        return 128 + received[0]

@@ -1,0 +1,62 @@
+"""The servers that a command is about: which they are, that they settle, and what keeps them away."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from mooring.cli.output import Output
+from mooring.cli.progress import summary
+
+if TYPE_CHECKING:
+    from mooring.host import Host
+
+__all__ = ["chosen", "report_missing", "report_warnings", "settle", "warnings_of"]
+
+
+def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The named servers, or all that are not disabled when none is named."""
+    return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
+
+
+async def settle(host: Host, names: Collection[str]) -> None:
+    """Wait until each of these servers has connected or failed; lazy ones are started for it."""
+    lazy = [server.name for server in host.config.active if server.start == "lazy" and server.name in names]
+    events = host.events()
+    if lazy:
+        await host.refresh(*lazy)
+    while any(status.state == "pending" for status in host.status() if status.name in names):
+        await anext(events)
+
+
+def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
+    """Say on standard error which of these servers are absent from the result, and why."""
+    for status in host.status():
+        if status.name in names and status.state not in ("connected", "disabled"):
+            out.warning(f"{status.name} is missing: {summary(status)}")
+
+
+def report_warnings(host: Host, out: Output) -> None:
+    """Say on standard error what was set aside of what the servers offered."""
+    for warning in _of_servers(host):
+        out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
+
+
+def warnings_of(host: Host) -> list[dict[str, str | None]]:
+    """What was set aside, of the configuration and of what the servers offered, as the JSON form shows it."""
+    written = [
+        {"file": w.file, "server": w.server, "field": w.field, "message": w.message}
+        for w in host.config.warnings
+    ]
+    return [*written, *_of_servers(host)]
+
+
+def _of_servers(host: Host) -> list[dict[str, str | None]]:
+    place = {"file": None, "field": None}
+    offered = [
+        {**place, "server": status.name, "message": text}
+        for status in host.status()
+        for text in status.warnings
+    ]
+    merged = [{**place, "server": None, "message": text} for text in host.catalog.warnings]
+    return [*offered, *merged]

@@ -1,0 +1,251 @@
+"""What changed between two snapshots of one server, entry by entry."""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
+
+from mooring.core.definitions import Entry, canonical, definition, first_of_each, is_pinnable, key_of
+from mooring.core.schemachange import Difference, Weight, ordered, schema_differences
+from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
+
+__all__ = ["Change", "Kind", "Subject", "changes_between", "same"]
+
+Kind = Literal[
+    "text", "annotations", "compatible", "breaking", "added", "removed", "renamed", "launch", "protocol"
+]
+"""`text`: wording only. `annotations`: the server's hints. `compatible`, `breaking`: the schema.
+`launch`: the configuration now runs or reaches something else. `protocol`: an older one is spoken."""
+Subject = Literal["server", "tool", "template", "prompt"]
+
+_WEIGHTS: tuple[Weight, ...] = get_args(Weight)
+_Entries: TypeAlias = Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One entry, or the server itself, is not what was pinned."""
+
+    server: str
+    subject: Subject
+    name: str
+    """Of the entry as it is called now; of a removed one, as it was called."""
+    kind: Kind
+    before: Entry | None = None
+    after: Entry | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+def _entries_of(snapshot: Snapshot) -> tuple[tuple[Subject, Mapping[str, Entry]], ...]:
+    """Return what can be pinned of a snapshot, kind by kind, by key."""
+    return (
+        ("tool", first_of_each(snapshot.tools)),
+        ("template", first_of_each(snapshot.templates)),
+        ("prompt", first_of_each(snapshot.prompts)),
+    )
+
+
+def changes_between(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+    """Return every change: of the server first, then of tools, templates and prompts by name.
+
+    Nothing that a model could see differs without a change here; order of listing, of JSON keys and
+    of lists whose order means nothing makes none.
+    """
+    return (
+        *_server_changes(before, after),
+        *(
+            change
+            for (subject, old), (_, new) in zip(_entries_of(before), _entries_of(after), strict=True)
+            for change in _entry_changes(after.server, subject, old, new)
+        ),
+    )
+
+
+def same(one: Entry, other: Entry) -> bool:
+    """Return whether two entries of one key are the same to every reader."""
+    return not _differences(one, other)
+
+
+def _server_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    texts = [
+        Difference(path=path, weight="text", before=_shown(old), after=_shown(new))
+        for path, old, new in (
+            ("name", before.info.name, after.info.name),
+            ("title", before.info.title, after.info.title),
+            ("description", before.info.description, after.info.description),
+            ("instructions", before.instructions, after.instructions),
+        )
+        if old != new
+    ]
+    server = after.server
+    if texts:
+        yield Change(server=server, subject="server", name=server, kind="text", differences=tuple(texts))
+    if _is_older(after.info, before.info):
+        versions = Difference(
+            path="protocol",
+            weight="breaking",
+            before=_shown(before.info.protocol),
+            after=_shown(after.info.protocol),
+        )
+        yield Change(server=server, subject="server", name=server, kind="protocol", differences=(versions,))
+
+
+def _is_older(now: ServerInfo, then: ServerInfo) -> bool:
+    """The versions are dates, so they compare as texts. A newer one is no change: it is a floor."""
+    return then.protocol is not None and now.protocol is not None and now.protocol < then.protocol
+
+
+def _entry_changes(server: str, subject: Subject, old: _Entries, new: _Entries) -> Iterator[Change]:
+    gone = {key: entry for key, entry in old.items() if key not in new}
+    come = {key: entry for key, entry in new.items() if key not in old}
+    renamed = dict(_renamed(gone, come))
+    left = {key_of(entry) for entry in renamed.values()}
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        kind: Kind
+        differences: tuple[Difference, ...] = ()
+        if before is not None and after is not None:
+            differences = _differences(before, after)
+            if not differences:
+                continue
+            kind = _WEIGHTS[max(_WEIGHTS.index(difference.weight) for difference in differences)]
+        elif before is not None:
+            if key in left:
+                continue
+            kind = "removed"
+        else:
+            before = renamed.get(key)
+            kind = "added" if before is None else "renamed"
+        yield Change(
+            server=server,
+            subject=subject,
+            name=key,
+            kind=kind,
+            before=before,
+            after=after,
+            differences=differences,
+        )
+
+
+def _renamed(gone: _Entries, come: _Entries) -> Iterator[tuple[str, Entry]]:
+    """Yield each new key whose definition is that of an entry that is gone, with that entry."""
+    known: dict[str, list[Entry]] = {}
+    if gone and come:
+        for entry in gone.values():
+            if is_pinnable(entry):
+                known.setdefault(_meaning(entry, named=False), []).append(entry)
+    for key, entry in come.items():
+        if known and is_pinnable(entry) and (same := known.get(_meaning(entry, named=False))):
+            yield key, same.pop(0)
+
+
+def _meaning(entry: Entry, *, named: bool = True) -> str:
+    """Return a text that two entries share when no reader could tell them apart."""
+    counted = definition(entry)
+    match entry:
+        case Tool():
+            counted["input"] = ordered(counted["input"])
+            counted["output"] = ordered(counted["output"])
+        case Prompt():
+            counted["arguments"] = sorted(entry.arguments, key=canonical)
+        case _:
+            pass
+    return canonical(counted if named else list(counted.values())[1:])
+
+
+def _alike(before: Entry, after: Entry) -> bool:
+    """Whether two definitions are the same to the letter: the usual case, told quickly. Python's own
+    equality would not do, since to it `1` and `true` are the same; version 2 writes by value alone."""
+    try:
+        return marshal.dumps(definition(before), 2) == marshal.dumps(definition(after), 2)
+    except ValueError:  # no plain JSON, or nested too deep
+        return False
+
+
+def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
+    """Return where two entries of one key differ; empty when they are the same."""
+    if before is after or _alike(before, after):
+        return ()
+    if not (is_pinnable(before) and is_pinnable(after)):
+        return (Difference(path="definition", weight="breaking", before=None, after=None),)
+    old, new = definition(before), definition(after)
+    if canonical(old) == canonical(new) or _meaning(before) == _meaning(after):
+        return ()
+    found: list[Difference] = []
+    for path, one in old.items():
+        two = new[path]
+        if canonical(one) != canonical(two):
+            found += _field(path, one, two)
+    if not found:  # whatever escaped the finer look is the gravest
+        found.append(Difference(path="definition", weight="breaking", before=_shown(old), after=_shown(new)))
+    return tuple(found)
+
+
+def _field(path: str, before: Json, after: Json) -> list[Difference]:
+    match path:
+        case "input":
+            return schema_differences(before, after, path)
+        case "output":
+            return _output_differences(before, after)
+        case "annotations":
+            return _hint_differences(before, after)
+        case "arguments":
+            return _argument_differences(before, after)
+        case "mime_type":
+            return [_difference(path, before, after, "breaking")]
+        case _:
+            return [_difference(path, before, after, "text")]
+
+
+def _output_differences(
+    before: Mapping[str, Json] | None, after: Mapping[str, Json] | None
+) -> list[Difference]:
+    if before is None or after is None:
+        return [_difference("output", before, after, "compatible" if before is None else "breaking")]
+    # What a tool returns must suit those who read it: the question is asked the other way round.
+    turned = schema_differences(after, before, "output")
+    return [replace(found, before=found.after, after=found.before) for found in turned]
+
+
+def _hint_differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[Difference]:
+    return [
+        _difference(f"annotations.{hint}", old, new, "text" if hint == "title" else "annotations")
+        for hint in sorted(before.keys() | after.keys())
+        if canonical(old := before.get(hint)) != canonical(new := after.get(hint))
+    ]
+
+
+def _argument_differences(
+    before: tuple[Mapping[str, Json], ...], after: tuple[Mapping[str, Json], ...]
+) -> list[Difference]:
+    old, new = ({str(argument.get("name")): argument for argument in side} for side in (before, after))
+    return [
+        _difference(f"arguments.{name}", old.get(name), new.get(name), _weigh(old.get(name), new.get(name)))
+        for name in sorted(old.keys() | new.keys())
+        if canonical(old.get(name)) != canonical(new.get(name))
+    ]
+
+
+def _weigh(before: Mapping[str, Json] | None, after: Mapping[str, Json] | None) -> Weight:
+    if after is None:
+        return "breaking"
+    if before is None:
+        return "breaking" if after.get("required") else "compatible"
+    changed = {
+        key for key in before.keys() | after.keys() if canonical(before.get(key)) != canonical(after.get(key))
+    }
+    if changed <= {"title", "description"}:
+        return "text"
+    loosened = changed <= {"title", "description", "required"} and not after.get("required")
+    return "compatible" if loosened else "breaking"
+
+
+def _difference(path: str, before: Json, after: Json, weight: Weight) -> Difference:
+    return Difference(path=path, weight=weight, before=_shown(before), after=_shown(after))
+
+
+def _shown(value: Json) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=dict)

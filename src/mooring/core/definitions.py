@@ -1,0 +1,178 @@
+"""What counts of a tool, template or prompt when it is pinned: one canonical form, and its hash.
+
+Everything a model can see counts. What may differ from start to start without a model seeing it does
+not: `_meta`, fields that mooring does not know, the listing order, and, of the server itself, its
+version and the details of its capabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any, TypeAlias, TypeVar, cast
+
+from mooring.core.types import Json, Prompt, ResourceTemplate, Tool
+
+__all__ = [
+    "DEPTH_LIMIT",
+    "Entry",
+    "canonical",
+    "definition",
+    "digest",
+    "first_of_each",
+    "is_pinnable",
+    "key_of",
+    "pinnable",
+    "visible_text",
+]
+
+Entry: TypeAlias = Tool | ResourceTemplate | Prompt
+
+E = TypeVar("E", Tool, ResourceTemplate, Prompt)
+
+DEPTH_LIMIT = 64
+"""Levels that a definition may nest. Real ones stay under 20; what goes deeper is not pinned."""
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def canonical(value: Json) -> str:
+    """Return the one text that stands for a JSON value; it tells `1` from `true` and from `1.0`.
+
+    Raises:
+        ValueError: it is no JSON (NaN, a Python object), or nested too deep to write.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+
+
+def definition(entry: Entry) -> dict[str, Json]:
+    """Return what counts of an entry, under the names it has in the lock; the key comes first."""
+    match entry:
+        case Tool():
+            return {
+                "name": entry.remote_name,
+                "title": entry.title,
+                "description": entry.description,
+                "input": entry.input_schema,
+                "output": entry.output_schema,
+                "annotations": dict(entry.annotations),
+            }
+        case ResourceTemplate():
+            return {
+                "uri": entry.uri_template,
+                "name": entry.name,
+                "title": entry.title,
+                "description": entry.description,
+                "mime_type": entry.mime_type,
+            }
+        case Prompt():
+            return {
+                "name": entry.name,
+                "title": entry.title,
+                "description": entry.description,
+                "arguments": entry.arguments,
+            }
+
+
+def digest(counted: Mapping[str, Json]) -> str:
+    """Return the content hash of a definition.
+
+    The server's fingerprint is not mixed in: it stands once beside the server's definitions and is
+    compared with them, so that a changed launch command is one changed line and not every hash.
+
+    Raises:
+        ValueError: it cannot be pinned.
+    """
+    return sha256(pinnable(counted).encode("ascii")).hexdigest()
+
+
+def pinnable(counted: Mapping[str, Json]) -> str:
+    """Return the canonical text of a definition that can be kept and compared.
+
+    Raises:
+        ValueError: it is no JSON, or nests deeper than any real one.
+    """
+    text = canonical(counted)
+    # Counting brackets is cheap and settles nearly every case.
+    if text.count("{") + text.count("[") > DEPTH_LIMIT and not _is_shallow(counted):
+        raise ValueError(f"nests deeper than {DEPTH_LIMIT} levels")
+    return text
+
+
+def key_of(entry: Entry) -> str:
+    """Return what an entry is known by within its server."""
+    match entry:
+        case Tool():
+            return entry.remote_name
+        case ResourceTemplate():
+            return entry.uri_template
+        case Prompt():
+            return entry.name
+
+
+def first_of_each(entries: Iterable[E]) -> dict[str, E]:
+    """Return the entries by key, in order of key; of several with one key the first counts."""
+    found: dict[str, E] = {}
+    for entry in entries:
+        found.setdefault(key_of(entry), entry)
+    return {key: found[key] for key in sorted(found)}
+
+
+def is_pinnable(entry: Entry) -> bool:
+    """Return whether the definition of an entry can be kept and compared."""
+    try:
+        pinnable(definition(entry))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_shallow(value: Json) -> bool:
+    level: list[Json] = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        inner: list[Json] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                inner += cast("Mapping[str, Json]", item).values()
+            elif isinstance(item, list | tuple):
+                inner += cast("list[Json]", item)
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+_NOT_ASCII = re.compile(r"[\x00-\x1f\x7f-\U0010ffff]")
+
+
+def visible_text(value: str) -> str:
+    """Return text with every character that cannot be seen, or that moves others, written as an escape.
+
+    Nothing hides in a review: neither control characters and direction marks, nor the tag and
+    variation characters that can carry a whole message between two letters.
+    """
+    return _NOT_ASCII.sub(_escape, value)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    varies = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
+    if char.isprintable() and not varies:
+        return char
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)  # JSON writes such a character as two
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

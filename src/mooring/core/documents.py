@@ -1,0 +1,109 @@
+"""What search reads of a tool or a group: its texts by field, and the weight of each term in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from mooring.core.types import EMPTY, Group, Tool
+from mooring.core.words import runs, terms_of
+
+__all__ = ["FULL", "Field", "group_fields", "tool_fields", "weigh"]
+
+FULL = 255
+"""The weight of a term that a document is all about. Whole numbers: sums do not depend on their order."""
+
+_LONGEST_TEXT = 4_000
+_LONGEST_NAME = 100
+_LEAD_WORDS = 22
+"""A description says its purpose first; what follows is detail and counts half."""
+_MOST_PARAMETERS = 80
+_MOST_CHOICES = 8
+_SATURATION = 0.9
+_STEP = 256
+_MOST = 5 * _STEP
+"""A little over what name and description together bring: repeating a word does not help further."""
+_WEIGHTS = bytes(int(FULL * total / (total + _SATURATION * _STEP)) or 1 for total in range(_MOST))
+"""The weight of a term for each sum of shares."""
+
+
+class Field(NamedTuple):
+    """Words of one kind. The weight is that of a field of the usual length; longer ones thin out."""
+
+    name: str
+    weight: float
+    usual: int
+    words: list[str]
+
+
+def weigh(fields: list[Field]) -> dict[str, int]:
+    """Return the weight of each term, from 1 to `FULL`: what the fields say of it, added and saturated."""
+    sums: dict[str, int] = {}
+    known = sums.get
+    for _, weight, usual, words in fields:
+        if words:
+            share = int(_STEP * weight / (0.7 + 0.3 * len(words) / usual))
+            for term in chain.from_iterable(map(terms_of, words)):
+                sums[term] = known(term, 0) + share
+    return {term: _WEIGHTS[total] if total < _MOST else _WEIGHTS[-1] for term, total in sums.items()}
+
+
+def tool_fields(tool: Tool) -> list[Field]:
+    """Return the texts of a tool, the most telling first."""
+    description = runs(tool.description[:_LONGEST_TEXT])
+    names, texts = _parameters(tool.input_schema)
+    return [
+        Field("name", 3.6, 3, runs(tool.remote_name[:_LONGEST_NAME])),
+        Field("title", 1.5, 3, runs((tool.title or "")[:_LONGEST_NAME])),
+        Field("description", 1.0, 15, description[:_LEAD_WORDS]),
+        Field("details", 0.5, 40, description[_LEAD_WORDS:]),
+        Field("parameters", 0.8, 5, runs(" ".join(names))),
+        Field("parameter descriptions", 0.5, 25, runs(" ".join(texts)[:_LONGEST_TEXT])),
+    ]
+
+
+def group_fields(group: Group) -> list[Field]:
+    """Return the texts of a group."""
+    name = runs(group.id[:_LONGEST_NAME].removeprefix("mcp:"))
+    title = [word for word in runs(group.title[:_LONGEST_NAME]) if word not in name]
+    return [
+        Field("server", 1.7, 2, name),
+        Field("server title", 1.0, 3, title),
+        Field("server description", 1.0, 25, runs(group.description[:_LONGEST_TEXT])),
+        Field("server instructions", 0.5, 60, runs((group.instructions or "")[:_LONGEST_TEXT])),
+    ]
+
+
+def _parameters(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names of the parameters, nested ones too, and what is said about them."""
+    names: list[str] = []
+    texts: list[str] = []
+    pending = [_mapping(schema)]
+    for node in pending:  # grows as nested objects are met, until there are enough names
+        for name, value in _mapping(node.get("properties")).items():
+            if len(names) == _MOST_PARAMETERS:
+                return names, texts
+            names.append(str(name)[:_LONGEST_NAME])
+            parameter = _mapping(value)
+            texts += _said(parameter)
+            if "properties" in parameter:
+                pending.append(parameter)
+            if "items" in parameter:
+                pending.append(_mapping(parameter["items"]))
+    return names, texts
+
+
+def _said(parameter: Mapping[str, Any]) -> list[str]:
+    description: Any = parameter.get("description")
+    said = [description[:_LONGEST_TEXT]] if isinstance(description, str) else []
+    choices: Any = parameter.get("enum")
+    if isinstance(choices, list):
+        for choice in cast("list[Any]", choices)[:_MOST_CHOICES]:
+            said += [choice[:_LONGEST_NAME]] if isinstance(choice, str) else []
+    return said
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, MappingProxyType)) else EMPTY

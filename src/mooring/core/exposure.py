@@ -1,0 +1,82 @@
+"""Which tools a session shows its model, and in what order.
+
+Prompt caches hold a prompt up to the first byte that differs. So the order in which tools were first
+shown is kept for as long as the session lives: what comes later comes after, whatever its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from mooring.core.catalog import Catalog
+from mooring.core.discovery import DISCOVERY
+from mooring.core.tokens import tool_cost
+from mooring.core.types import Tool
+
+__all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "plan_exposure"]
+
+Mode = Literal["auto", "always", "never"]
+"""Discovery tools in place of the catalog: when it is too large, in any case, or never."""
+
+BUDGET = 8_000
+"""Estimated tokens of definitions up to which mode `auto` shows the whole catalog."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """What a session starts with."""
+
+    discovery: bool
+    """Whether the discovery tools are shown. Decided once per session: a change would rewrite the prompt."""
+    names: tuple[str, ...]
+    """Local names of the tools to show beside them, in order."""
+
+
+def plan_exposure(
+    catalog: Catalog, mode: Mode = "auto", budget: int = BUDGET, always: Sequence[str] = ()
+) -> Exposure:
+    """Return what to show: the whole catalog, or the discovery tools and those that match `always`.
+
+    Args:
+        catalog: What there is.
+        mode: See `Mode`.
+        budget: Estimated tokens that the whole catalog may take in mode `auto`.
+        always: Globs on local names.
+    """
+    if mode == "never" or (mode == "auto" and _fits(catalog.tools.values(), budget)):
+        return Exposure(discovery=False, names=tuple(catalog.tools))
+    pinned = tuple(name for name in catalog.tools if any(fnmatchcase(name, glob) for glob in always))
+    return Exposure(discovery=True, names=pinned)
+
+
+def _fits(tools: Iterable[Tool], budget: int) -> bool:
+    for tool in tools:
+        budget -= tool_cost(tool)
+        if budget < 0:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reveal:
+    """The tools that a session has shown, in the order in which it first did. It only ever grows at the end.
+
+    A tool that leaves the catalog keeps its place here and is not shown meanwhile; when it comes back,
+    the prompt is again what it was.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def plus(self, names: Iterable[str]) -> Reveal:
+        """Return a reveal with these names after those that are there already."""
+        known = frozenset(self.names)
+        new = tuple(name for name in dict.fromkeys(names) if name not in known)
+        return Reveal(names=self.names + new) if new else self
+
+    def tools(self, catalog: Catalog, *, discovery: bool) -> tuple[Tool, ...]:
+        """Return what the model sees now: the discovery tools first, then what was revealed."""
+        revealed = tuple(catalog.tools[name] for name in self.names if name in catalog.tools)
+        return DISCOVERY + revealed if discovery else revealed

@@ -1,0 +1,132 @@
+"""An inverted index over weighted terms: which documents hold a term, and how prominent it is there.
+
+Immutable and shared: a changed index copies only what the change touches. Scores are whole numbers,
+so that they come out the same in whatever order and by whatever updates the index was made.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from itertools import repeat
+from math import log
+from operator import mul
+
+__all__ = ["UNIT", "Inverted"]
+
+UNIT = 256
+"""Weights of query terms are held in steps of 1/256."""
+
+_ENOUGH = 800
+"""Entries that one query walks through. Terms so common that they come after that are looked up only
+for the documents that the rarer ones found."""
+_KEPT = 250
+"""How many of those go on, when there are many more: the rare terms have said the most by then."""
+_TOO_COMMON = 0.35
+"""A term that is in a larger share of the documents tells nothing beside others."""
+_RARITY = 1.3
+"""How steeply rare terms outweigh common ones; 1 is plain BM25."""
+
+Postings = tuple["array[int]", bytearray]
+
+
+class Inverted:
+    """Documents are numbered as they come. A removed one keeps its number and is never found."""
+
+    __slots__ = ("_gone", "_postings", "_removed", "_tables", "_terms")
+
+    def __init__(self, documents: Iterable[Mapping[str, int]] = ()) -> None:
+        self._postings: dict[str, Postings] = {}
+        self._terms: list[tuple[str, ...]] = []
+        self._removed: frozenset[int] = frozenset()
+        self._gone: dict[str, int] = {}
+        """How many of a term's documents are removed ones."""
+        self._tables: dict[str, bytearray] = {}
+        for document in documents:
+            self._append(document, self._postings)
+
+    @property
+    def size(self) -> int:
+        """Number of documents, without the removed ones."""
+        return len(self._terms) - len(self._removed)
+
+    @property
+    def removed(self) -> int:
+        """Number of documents that are removed but still take room."""
+        return len(self._removed)
+
+    def changed(self, removed: Iterable[int], added: Iterable[Mapping[str, int]]) -> Inverted:
+        """Return another index without some documents and with new ones at the end."""
+        new = Inverted()
+        new._terms = self._terms.copy()
+        new._removed = self._removed | frozenset(removed)
+        new._gone = self._gone.copy()
+        for number in new._removed - self._removed:
+            for term in self._terms[number]:
+                new._gone[term] = new._gone.get(term, 0) + 1
+        new._postings = self._postings.copy()
+        fresh: dict[str, Postings] = {}
+        for document in added:
+            for term in document:
+                if term not in fresh and (known := self._postings.get(term)) is not None:
+                    fresh[term] = (known[0][:], known[1][:])
+            new._append(document, fresh)
+        new._postings |= fresh
+        return new
+
+    def scores(self, query: Mapping[str, float]) -> dict[int, int]:
+        """Return the documents found, by number, and their scores."""
+        total = self.size
+        spreads = sorted((self._spread(term), term) for term in query if term in self._postings)
+        scores: dict[int, int] = {}
+        walked = 0
+        for spread, term in spreads:
+            if walked and spread > total * _TOO_COMMON:
+                break
+            factor = round(UNIT * query[term] * log(1 + (total - spread + 0.5) / (spread + 0.5)) ** _RARITY)
+            if walked + spread <= _ENOUGH or not walked:
+                numbers, weights = self._postings[term]
+                gains = zip(numbers, map(mul, repeat(factor), weights), strict=False)
+                if scores:
+                    for number, gain in gains:
+                        scores[number] = scores.get(number, 0) + gain
+                else:
+                    scores = dict(gains)
+            else:
+                table = self._table(term)
+                scores = {number: score + factor * table[number] for number, score in _top(scores).items()}
+            walked += spread
+        for number in self._removed & scores.keys():
+            del scores[number]
+        return scores
+
+    def _append(self, document: Mapping[str, int], postings: dict[str, Postings]) -> None:
+        number = len(self._terms)
+        for term, weight in document.items():
+            entry = postings.get(term)
+            if entry is None:
+                entry = postings[term] = (array("I"), bytearray())
+            entry[0].append(number)
+            entry[1].append(weight)
+        self._terms.append(tuple(document))
+
+    def _spread(self, term: str) -> int:
+        """Return in how many documents a term is."""
+        return len(self._postings[term][0]) - self._gone.get(term, 0)
+
+    def _table(self, term: str) -> bytearray:
+        """Return the weight of a common term by number of document; kept for next time."""
+        table = self._tables.get(term)
+        if table is None:
+            table = self._tables[term] = bytearray(len(self._terms))
+            for number, weight in zip(*self._postings[term], strict=True):
+                table[number] = weight
+        return table
+
+
+def _top(scores: dict[int, int]) -> dict[int, int]:
+    """Return the documents that can still come out first, when there are too many to look at all."""
+    if len(scores) <= 2 * _KEPT:
+        return scores
+    least = sorted(scores.values())[-_KEPT]
+    return {number: score for number, score in scores.items() if score >= least}

@@ -1,0 +1,155 @@
+"""Words of general language that search knows: which say nothing, and which stand for the same thing.
+
+Each line of `VERBS` and `NOUNS` is one class. A word may be in several. Chinese words of two characters
+stand beside the English ones, so that a question in one language finds a tool described in the other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BOILERPLATE", "NOUNS", "STOP", "VERBS"]
+
+STOP = """
+a able about actually after again all also am an and any anyone anything are aren as assist
+assistance at based be because been before being best better bit both but by can cannot could couldn
+currently d did didn do does doesn doing don done each eg either else etc everything first following
+for from further give given gives giving good great had has have having he hello help helping helps
+her here hers hey hi him his how i ie if in interested into is isn it its itself just know let lets
+like ll looking lot lots m many may me might more most much must my need needs no nor not now of off
+on once one ones only onto or other our ours out over own please provide provided provides re really
+s same second seem seems shall she should shouldn so some someone something specific specified such
+t tell tells than thank thanks that the their theirs them then there these they thing things this
+those through thus to too tried try trying two under until up upon us use used uses using ve very
+via want wants was wasn way ways we well were weren what when where whether which while who whom
+whose why will with within without won wonder wondering would wouldn you your yours
+"""
+"""Dropped from queries and documents alike."""
+
+BOILERPLATE = """
+api app application available context data detail details function info information input mcp model
+option output parameter protocol result return server service support tool value
+"""
+"""What nearly every tool says about itself."""
+
+VERBS = """
+get fetch retrieve read obtain load pull download access view open grab receive 获取 读取 下载 查看 打开
+list show enumerate display browse view 列表 列出 显示 浏览
+search find lookup query seek locate discover explore look browse retrieve 搜索 查询 查找 检索
+create add make generate build insert compose produce draw design new 创建 生成 新建 添加 制作
+write add save store put record append insert fill 写入 保存 存储 记录
+upload import attach 上传 导入
+delete remove erase drop clear destroy discard uninstall 删除 移除 清除
+update edit modify change set alter patch adjust replace revise rename 更新 修改 编辑 设置 替换
+send post publish submit share deliver forward reply notify 发送 发布 提交 分享 通知
+run execute invoke start launch perform 运行 执行 启动 调用
+stop cancel kill terminate abort pause 停止 取消 终止
+convert transform export transcode turn change format 转换 导出
+translate translation translator 翻译
+calculate compute calculator calculation math mathematics arithmetic evaluate solve 计算
+analyze analyse analysis analytics inspect examine assess evaluate 分析
+check verify validate validation test confirm ensure 检查 验证 测试
+compare comparison diff difference versus 比较 对比
+summarize summarise summary digest overview abstract brief 摘要 总结
+install setup configure deploy 安装 配置 部署
+copy duplicate clone replicate 复制
+move transfer relocate 移动
+merge combine join concatenate unify 合并
+split divide separate segment 拆分
+count number total quantity amount statistics 数量 统计
+buy purchase order shop shopping checkout 购买 购物
+book reserve booking reservation 预订 预约
+recommend suggest recommendation suggestion advice advise tip 推荐 建议
+estimate predict prediction forecast project 预测
+extract parse scrape crawl 提取 解析 抓取
+navigate visit goto browse browser 导航 访问
+learn study teach course education lesson tutorial train 学习 课程
+monitor watch track trace observe 监控 跟踪
+schedule plan arrange organize planner itinerary 计划 安排
+describe explain define definition meaning
+draw paint sketch drawing painting canvas 绘制 绘图
+"""
+
+NOUNS = """
+image picture photo photograph drawing illustration artwork jpg jpeg png gif svg screenshot 图片 图像 照片
+audio sound music song track mp3 wav flac melody playlist 音频 音乐 歌曲
+video movie film clip mp4 youtube 视频 电影
+file document json xml yaml 文件 文档
+folder directory path 目录
+webpage website site url link page web http https html internet online 网页 网站 网址 链接
+email mail inbox gmail outlook 邮件 邮箱
+repository repo github git gitlab commit branch 仓库
+spreadsheet excel xlsx xls csv sheet workbook worksheet 表格
+slide powerpoint ppt pptx presentation deck 幻灯 演示
+document doc docx word 文档
+text txt plaintext content paragraph sentence passage 文本 内容 段落
+price cost quote fee value pricing 价格 费用
+cheap discount deal coupon sale bargain 优惠 折扣
+stock share equity ticker invest investor investment portfolio finance financial market 股票 金融 投资
+crypto cryptocurrency bitcoin ethereum blockchain token nft wallet defi 加密
+currency money exchange dollar euro rate 货币 汇率
+news headline article press story 新闻 资讯
+paper article publication journal literature arxiv academic scholar scientific research 论文 文献 学术
+weather temperature climate forecast rain snow wind humidity sunny storm 天气 气温 预报
+map location place address geographic coordinate gps latitude longitude nearby city 地图 位置 地址 附近 城市
+route direction navigation distance road drive driving 路线 距离
+travel trip tour tourism vacation holiday tourist visit sightseeing attraction 旅游 旅行 景点
+hotel accommodation lodging hostel motel stay 酒店 住宿
+flight airline plane airport airfare 航班 机票
+train railway rail subway station 火车 列车 车站 车票
+restaurant dining eat dinner lunch food meal cuisine 餐厅 美食 餐馆
+recipe cook cooking dish ingredient kitchen meal 菜谱 食谱 烹饪
+time date clock datetime timestamp timezone day today hour 时间 日期 时区
+calendar event schedule meeting appointment agenda 日历 日程 会议
+task todo reminder checklist project 任务 待办
+note memo notebook journal diary 笔记
+memory remember recall knowledge 记忆 知识
+message chat conversation sms slack discord dm 消息 聊天
+user person people member account profile contact customer 用户 账户 联系
+company business firm organization corporation enterprise 公司 企业
+chart plot graph diagram visualization visualize visual figure infographic 图表 可视
+table database sql query postgres sqlite mysql 据库
+code program script programming developer software source 代码 程序
+bug issue ticket error defect problem fault exception 错误 问题
+command shell terminal bash cmd cli console ssh 命令 终端
+container docker kubernetes pod cluster
+medicine drug medication medical pharmaceutical pill 药物 医学 医疗
+health disease clinical patient doctor symptom hospital illness 健康 疾病 患者
+gene genetic genomic variant dna protein 基因
+game play player gaming 游戏 玩家
+language english chinese spanish french japanese 语言
+password secret credential auth authentication login 密码 登录
+phone mobile smartphone telephone 手机 电话
+job career employment hire hiring vacancy recruit recruiter resume talent 工作 招聘 职位
+book novel author library reading 图书 书籍
+sport match team league football soccer basketball 体育 比赛
+product item goods merchandise 商品 产品
+law legal lawyer attorney court legislation regulation statute 法律
+house home property estate apartment rent mortgage 房产 房屋
+car vehicle auto automobile 汽车
+random dice shuffle lottery sample pick 随机
+tag label category topic keyword 标签 分类
+recent latest newest current now today live realtime 最新 当前 实时
+trend trending popular hot top ranking hottest 热门 热榜 排行
+history historical past previous 历史
+domain dns whois hostname 域名
+metadata exif property attribute 元数
+form survey questionnaire quiz
+color colour palette
+science physics chemistry biology astronomy space nasa 科学
+log logs logging trace 日志
+social twitter tweet reddit facebook instagram weibo feed follower 社交 微博
+browser click scroll tab button screenshot
+graph node relation entity edge 关系 实体
+statistics mean average median variance distribution 平均
+math algebra equation formula number arithmetic 数学 方程
+vulnerability security exploit threat malware 漏洞 安全
+sentiment emotion mood feeling 情感
+school university college student teacher class 学校 大学
+tax salary income budget expense payment pay 税务 工资 预算
+bank loan interest credit debt 银行 贷款
+fitness exercise workout gym 健身
+recommendation review rating opinion 评价 评论
+speech voice speak tts talk pronounce 语音
+sun moon planet star astronomy 天文
+animal pet dog cat 动物 宠物
+party gift present birthday wedding 礼物
+"""

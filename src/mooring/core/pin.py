@@ -1,0 +1,30 @@
+"""What servers were approved to be: the values that a lock holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mooring.core.types import EMPTY, Snapshot
+
+__all__ = ["Lock", "Pin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """What one server was approved to be."""
+
+    fingerprint: str
+    """Of the server's configuration; it holds no secret."""
+    snapshot: Snapshot
+    """What counts of what it offered: in order, without resources, which are data and come and go."""
+
+    @property
+    def server(self) -> str:
+        return self.snapshot.server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    servers: Mapping[str, Pin] = field(default_factory=lambda: EMPTY)
+    """In order of name."""

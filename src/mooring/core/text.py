@@ -1,0 +1,58 @@
+"""Untrusted text made safe to show: nothing hidden, nothing that moves the cursor or turns the line around.
+
+What a server says reaches people's terminals. A control sequence can repaint the screen, a bidirectional
+override can make `rm` look like something else, and invisible characters carry text that only a model
+reads. `clean` writes each of them out, so that a reader sees what is there.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["clean", "clean_json", "clean_line"]
+
+# Everything that is not seen, or that acts instead of being seen. Newline and tab are left to the callers.
+_HIDDEN = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls, ESC among them
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, fillers, Arabic letter mark
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero widths, line separators, bidirectional controls
+    r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"  # blanks that are letters, variation selectors
+    r"\ud800-\udfff"  # halves of surrogate pairs: no terminal can be sent one
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tag characters
+)
+_HIDDEN_CHARACTER = re.compile(f"[{_HIDDEN}]")
+# An emoji joined to its neighbour, or asked to be drawn in colour: the parts are shown without the glue.
+_EMOJI_GLUE = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+")
+_SPACES = re.compile(r"\s+")
+
+
+def clean(text: str) -> str:
+    """The text with every hidden or acting character written as an escape (`\\x1b`, `\\u202e`).
+
+    Newlines and tabs stay. The result never holds a control character, so it is safe on a terminal.
+    """
+    text = _EMOJI_GLUE.sub("", text.replace("\r\n", "\n"))
+    return _HIDDEN_CHARACTER.sub(lambda match: _escape(ord(match[0])), text)
+
+
+def clean_line(text: str) -> str:
+    """The text as one clean line: runs of white space become one blank."""
+    return clean(_SPACES.sub(" ", text).strip())
+
+
+def clean_json(document: str) -> str:
+    """A JSON document that means the same, with hidden characters inside its strings as JSON escapes."""
+    return _HIDDEN_CHARACTER.sub(lambda match: _json_escape(ord(match[0])), document)
+
+
+def _escape(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(code: int) -> str:
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

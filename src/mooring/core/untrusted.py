@@ -1,0 +1,49 @@
+"""Text that servers wrote, made fit to be shown to a model: visible, short, and marked as theirs.
+
+None of this makes the text trustworthy. It keeps it from hiding (characters that nobody sees), from
+flooding (length) and from passing as ours (a fence that it cannot close).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["clean", "fence", "line"]
+
+_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
+# Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_SPACE = re.compile(r"[^\S\n]+")
+_GAP = re.compile(r"\n\s*\n\s*")
+
+
+def clean(text: str, limit: int) -> str:
+    """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
+    text = text[: 4 * limit]
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(_visible(letter) for letter in _BLANK.sub("", text))
+    text = _GAP.sub("\n\n", _SPACE.sub(" ", text)).strip()
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def line(text: str, limit: int) -> str:
+    """Return the first paragraph of a text as one clean line."""
+    text = clean(text, 4 * limit).partition("\n\n")[0].replace("\n", " ")
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def fence(text: str, server: str, limit: int) -> str:
+    """Return a text of a server between marks that say whose it is."""
+    # No angle bracket of theirs is left that could open or close a mark.
+    body = clean(text, limit).replace("<", "‹").replace(">", "›")
+    owner = clean(server, 80).replace("<", "‹").replace(">", "›").replace('"', "'")
+    return f'<untrusted from="{owner}">\n{body}\n</untrusted>'
+
+
+def _visible(letter: str) -> str:
+    if letter in "\n\t\r\u2028\u2029\x0b\x0c\x85":
+        return "\n" if letter != "\t" else " "
+    return "" if unicodedata.category(letter) in _UNSEEN else letter

@@ -1,0 +1,130 @@
+"""What servers were approved to be, held against what they report.
+
+With a lock, only what is in it is shown (`block`). Without one, the first thing a server said under this
+configuration is remembered for this user, and a change is warned of (trust on first use). Either way
+the catalog of the last time exists before any server runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from mooring.config.lockfile import read, recall, remember
+from mooring.core.config import ServerConfig, fingerprint
+from mooring.core.locktext import LockError
+from mooring.core.names import Style, assign
+from mooring.core.pin import Lock, Pin
+from mooring.core.types import Snapshot
+from mooring.errors import ToolChanged
+
+if TYPE_CHECKING:
+    from mooring.core.changes import Change
+    from mooring.core.lock import Policy
+
+log = logging.getLogger("mooring.pins")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Where pins come from."""
+
+    lock: Lock | None = None
+    """The lock beside the configuration; None: there is none, and the private cache serves."""
+    path: Path | None = None
+    cache: bool = True
+
+
+def memory_at(path: Path | None) -> Memory:
+    """The lock at `path` if there is one that can be read; a bad one is ignored, loudly."""
+    if path is None:
+        return Memory()
+    try:
+        return Memory(lock=read(path), path=path)
+    except LockError as problem:
+        log.warning("the lock is ignored, and nothing is pinned: %s", problem)
+        return Memory(path=path)
+
+
+class Pins:
+    """The pins of one host."""
+
+    def __init__(self, memory: Memory, withhold: Callable[[str], None]) -> None:
+        self._memory = memory
+        self._withhold = withhold
+        self._fingerprints: dict[str, str] = {}
+        self._pins: dict[str, Pin | None] = {}
+        self._policies: dict[str, Policy] = {}
+        self._aside: dict[str, Mapping[str, Change]] = {}
+        self._writers: list[Thread] = []
+        """A thousand definitions take some time to write: the event loop does not wait for that."""
+
+    def known(self, server: ServerConfig) -> Snapshot | None:
+        """What the server is known to offer before it has said a word; None when it never spoke."""
+        name = server.name
+        self._fingerprints[name] = fingerprint(server)
+        self._policies[name] = server.pins or ("block" if self._memory.lock is not None else "warn")
+        self._aside.pop(name, None)
+        pin = self._pins[name] = self._pin_of(name)
+        if pin is None or pin.fingerprint != self._fingerprints[name]:
+            return None
+        return pin.snapshot
+
+    def _pin_of(self, name: str) -> Pin | None:
+        if self._memory.lock is not None:
+            return self._memory.lock.servers.get(name)
+        return recall(name, self._fingerprints[name]) if self._memory.cache else None
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """What may be shown of what a server reports."""
+        # The catalog is there before anything is judged: what judging needs is imported then.
+        from mooring.core.lock import decide, pin_of
+
+        name = snapshot.server
+        if name not in self._fingerprints:
+            return snapshot  # no server of the configuration: the application's own provider
+        pin, policy, mark = self._pins[name], self._policies[name], self._fingerprints[name]
+        verdict = decide(pin, snapshot, policy, fingerprint=mark)
+        for warning in verdict.warnings:
+            log.warning("%s", warning)
+        if verdict.set_aside != self._aside.get(name, {}):
+            for tool in verdict.set_aside:
+                self._withhold(f"{name}/{tool}")
+        self._aside[name] = verdict.set_aside
+        if self._memory.lock is None and self._memory.cache and (pin is None or verdict.drift):
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
+            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+            writer.start()
+        return verdict.visible
+
+    def close(self) -> None:
+        """Until what is to be remembered is written."""
+        for writer in self._writers:
+            writer.join()
+        self._writers.clear()
+
+    def warnings(self, server: str) -> tuple[str, ...]:
+        """One line for each tool of the server that is set aside."""
+        aside = self._aside.get(server, {})
+        return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+
+    def explain(self, local_name: str, style: Style) -> ToolChanged | None:
+        """Why a tool of this name is not shown, if it was set aside."""
+        from mooring.core.changetext import describe, summary
+
+        for server, aside in self._aside.items():
+            for remote, change in aside.items():
+                if assign([(server, remote)], style).get((server, remote)) == local_name:
+                    return ToolChanged(
+                        summary(change),
+                        server=server,
+                        tool=remote,
+                        reason=change.kind,
+                        details=describe(change),
+                    )
+        return None

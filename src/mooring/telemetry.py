@@ -1,0 +1,106 @@
+"""Spans and metrics for OpenTelemetry, by its conventions for MCP. Costs a dictionary look-up where the
+application does not use OpenTelemetry: nothing is imported then.
+
+Names and outcomes are recorded; arguments and results never are.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mooring.core.events import Event, ServerConnected, ServerLost, ServerRemoved, StateChanged
+from mooring.core.types import EMPTY, Result, Tool
+from mooring.errors import ServerError
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram
+    from opentelemetry.trace import Span
+
+METHOD = "mcp.method.name"
+TOOL = "gen_ai.tool.name"
+OPERATION = "gen_ai.operation.name"
+ERROR = "error.type"
+STATUS = "rpc.response.status_code"
+SERVER = "mooring.server"
+SESSION = "mooring.session"
+
+
+class CallRecord:
+    """What became of one call; `meta` goes with the request, so that the server's spans join ours."""
+
+    def __init__(self, span: Span | None, meta: Mapping[str, Any]) -> None:
+        self._span = span
+        self.meta = meta
+        self.error: str | None = None
+
+    def ended(self, result: Result) -> None:
+        if result.is_error:
+            self.failed("tool_error")
+
+    def refused(self, problem: BaseException) -> None:
+        self.failed(type(problem).__name__)
+        if self._span is not None and isinstance(problem, ServerError):
+            self._span.set_attribute(STATUS, str(problem.code))
+
+    def failed(self, kind: str) -> None:
+        self.error = kind
+
+
+@contextmanager
+def tool_call(tool: Tool, session: str) -> Generator[CallRecord]:
+    """Record one `tools/call`: a client span and its duration."""
+    if "opentelemetry" not in sys.modules:
+        yield CallRecord(None, EMPTY)
+        return
+    from opentelemetry import propagate, trace
+
+    about = {METHOD: "tools/call", TOOL: tool.remote_name, OPERATION: "execute_tool"}
+    started = time.monotonic()
+    with trace.get_tracer("mooring").start_as_current_span(
+        f"tools/call {tool.remote_name}",
+        kind=trace.SpanKind.CLIENT,
+        attributes={**about, SERVER: tool.server, SESSION: session},
+        record_exception=False,
+    ) as span:
+        meta: dict[str, str] = {}
+        propagate.inject(meta)
+        record = CallRecord(span, meta)
+        try:
+            yield record
+        finally:
+            if record.error is not None:
+                span.set_attribute(ERROR, record.error)
+                span.set_status(trace.StatusCode.ERROR)
+            outcome = {ERROR: record.error} if record.error else {}
+            _duration("operation").record(
+                time.monotonic() - started, {**about, SERVER: tool.server, **outcome}
+            )
+
+
+class SessionClock:
+    """How long each server stayed connected."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, ServerConnected):
+            self._since[event.server] = time.monotonic()
+        elif isinstance(event, ServerLost | ServerRemoved) or (
+            isinstance(event, StateChanged) and event.old == "connected"
+        ):
+            started = self._since.pop(event.server, None)
+            if started is not None and "opentelemetry" in sys.modules:
+                lost = {ERROR: "ConnectionLost"} if isinstance(event, ServerLost) else {}
+                _duration("session").record(time.monotonic() - started, {SERVER: event.server, **lost})
+
+
+def _duration(what: str) -> Histogram:
+    from opentelemetry import metrics
+
+    # The meter keeps one instrument per name.
+    return metrics.get_meter("mooring").create_histogram(f"mcp.client.{what}.duration", unit="s")

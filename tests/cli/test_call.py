@@ -1,0 +1,111 @@
+"""`mooring call` beyond the golden output."""
+
+import json
+import sys
+
+import pytest
+
+from mooring import demo
+
+NASTY = "\x1b[2Jgone\u202e\x07"
+
+
+def echo_server(text: str, *, error: bool = False) -> dict:
+    """A server with one tool `say` that answers with the text, and describes itself with it."""
+    folder = str(demo.command("notes")[-1]).rsplit("/", 1)[0]
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r})\n"
+        "from protocol import Server, Tool, serve_stdio\n"
+        "def say():\n"
+        f"    if {error}: raise ValueError({text!r})\n"
+        f"    return {text!r}, None\n"
+        f"tool = Tool(description={text!r}, properties={{}}, handler=say)\n"
+        f"serve_stdio(Server(name='echo', era='handshake', instructions='', tools={{'say': tool}}))\n"
+    )
+    return {"command": sys.executable, "args": ["-S", "-c", code]}
+
+
+def test_arguments_come_from_a_json_document_too(ran, fleet) -> None:
+    done = ran("call", "mcp_notes_read_note", "--args", '{"title": "welcome"}', "--config", fleet)
+    assert done.stdout == "A mooring holds many boats.\n"
+
+
+def test_arguments_come_from_standard_input_too(ran, fleet) -> None:
+    words = ["call", "mcp_notes_read_note", "--args", "-", "--config", fleet]
+    assert ran(*words, stdin='{"title": "welcome"}').stdout == "A mooring holds many boats.\n"
+
+
+def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(ran, fleet) -> None:
+    done = ran("call", "mcp_notes_read_note", "title=none", "--config", fleet)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: read_note: there is no note 'none'; there are: welcome\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mcp_clock_nwo"], "There is no tool 'mcp_clock_nwo'. Did you mean 'mcp_clock_now'"),
+        (["mcp_notes_read_note"], "Missing: title. It takes: title (string, required)."),
+        (["mcp_notes_read_note", "titel=x"], "has no argument 'titel'. Did you mean 'title'?"),
+        (["mcp_clock_now", "offset_hours=two"], "offset_hours: expected integer, not 'two'."),
+        (["mcp_clock_now", "--args", "[]"], "--args wants a JSON object"),
+    ],
+)
+def test_a_mistake_is_exit_code_2_and_says_what_is_valid(ran, fleet, words: list[str], message: str) -> None:
+    done = ran("call", *words, "--config", fleet)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, fleet) -> None:
+    done = ran("call", "mcp_broken_fix", "--config", fleet)
+    assert done.returncode == 2
+    assert "broken is missing: " in done.stderr
+    assert "cannot read /etc/broken.conf" in done.stderr
+
+
+def test_a_server_that_hangs_is_not_waited_for(ran, config) -> None:
+    file = config({"clock": "clock", "silent": "silent"})
+    assert ran("call", "mcp_clock_now", "--config", file).returncode == 0
+    assert ran("call", "mcp_clock_later", "--config", file).returncode == 2
+
+
+def test_a_lazy_server_is_started_for_the_call(ran, config) -> None:
+    file = config({"clock": {"bundled": "clock", "start": "lazy"}})
+    assert ran("call", "mcp_clock_now", "--config", file).returncode == 0
+    assert ran("ping", "--config", file).returncode == 0
+    assert ran("tools", "--config", file).stdout.startswith("mcp_clock_convert\t")
+    assert json.loads(ran("list", "--json", "--config", file).stdout)["servers"][0]["state"] == "pending"
+
+
+def test_text_of_a_server_is_cleaned_for_a_terminal(terminal, config) -> None:
+    file = config({"echo": echo_server(NASTY)})
+    for words in (
+        ["call", "mcp_echo_say"],
+        ["tools"],
+        ["call", "mcp_echo_say", "--json"],
+    ):
+        shown = terminal(*words, "--config", file, NO_COLOR="1", TERM="dumb")
+        assert shown.code == 0
+        assert not set(shown.raw) & set(NASTY[:1] + NASTY[-2:])
+        assert "gone" in shown.text
+
+
+def test_an_error_text_of_a_server_is_cleaned(terminal, config) -> None:
+    shown = terminal(
+        "call", "mcp_echo_say", "--config", config({"echo": echo_server(NASTY, error=True)}), TERM="dumb"
+    )
+    assert shown.code == 1
+    assert "\x1b" not in shown.raw
+    assert r"\x1b[2Jgone\u202e\x07" in shown.text
+
+
+def test_text_of_a_server_reaches_a_pipe_unchanged(ran, config) -> None:
+    done = ran("call", "mcp_echo_say", "--config", config({"echo": echo_server(NASTY)}))
+    assert done.stdout == f"{NASTY}\n"
+
+
+def test_json_holds_the_text_of_a_server_unchanged(ran, config) -> None:
+    done = ran("call", "mcp_echo_say", "--json", "--config", config({"echo": echo_server(NASTY)}))
+    assert json.loads(done.stdout)["text"] == NASTY
+    assert "\u202e" not in done.stdout

@@ -1,0 +1,121 @@
+"""How the program ends: on Ctrl-C, on a signal, on a closed pipe; and that nobody outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+@pytest.fixture
+def started(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.Popen[str]]:
+    """Starts `mooring` in a session of its own and returns while it runs."""
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "mooring", *words],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def servers_of(process: subprocess.Popen[str]) -> set[psutil.Process]:
+    """The servers that run at this moment; the host's own helpers are no Python programs."""
+    try:
+        found = psutil.Process(process.pid).children(recursive=True)
+        return {child for child in found if child.exe() == os.path.realpath(sys.executable)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def started_servers(process: subprocess.Popen[str], count: int) -> set[psutil.Process]:
+    """The servers, as soon as there are so many."""
+    deadline = time.monotonic() + 20
+    while len(found := servers_of(process)) < count:
+        assert process.poll() is None
+        assert time.monotonic() < deadline, f"{count} servers were expected"
+        time.sleep(0.02)  # nothing tells that a server was started
+    return found
+
+
+def alive(servers: set[psutil.Process]) -> list[psutil.Process]:
+    return [server for server in servers if server.is_running() and server.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_servers_too(started, config, number: int, code: int) -> None:
+    stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
+    entry = {"command": sys.executable, "args": ["-S", "-c", stubborn], "shutdown_grace": "0.2s"}
+    file = config({"silent": "silent", "clock": "clock", "stubborn": entry})
+    with started("list", "--config", file) as process:
+        servers = started_servers(process, 3)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == code
+    assert out == ""
+    assert alive(servers) == []
+    if number == signal.SIGINT:
+        assert err == "Interrupted: the servers that were started have been ended.\n"
+
+
+def test_a_closed_pipe_ends_the_program_quietly(fleet, environment, tmp_path) -> None:
+    done = subprocess.run(
+        f'"{sys.executable}" -m mooring tools --quiet --config "{fleet}" | head -1',
+        shell=True,
+        executable="/bin/bash",
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_a_pipe_that_was_closed_before_is_no_error(fleet, environment, tmp_path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [sys.executable, "-m", "mooring", "tools", "--quiet", "--config", fleet],
+        env=environment,
+        cwd=tmp_path,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_demo_leaves_no_process_behind(started) -> None:
+    seen: set[psutil.Process] = set()
+    with started("demo") as process:
+        while process.poll() is None:
+            seen |= servers_of(process)
+            time.sleep(0.02)  # to look again
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+    assert "answered by a new process" in out
+    assert len(seen) >= 5, "four servers and the one that came back"
+    assert alive(seen) == []
+
+
+def test_a_wait_has_an_end(ran, config) -> None:
+    done = ran("list", "--timeout", "0.3", "--config", config({"silent": "silent"}))
+    assert done.returncode == 0
+    assert "pending" in done.stdout

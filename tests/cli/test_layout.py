@@ -1,0 +1,42 @@
+"""Text in columns: whatever stands in the cells, the lines fit."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.cli.layout import GAP, crop, table, width_of, wrap
+
+words = st.text(st.characters(categories=["L", "N", "P"]), max_size=30)
+texts = st.lists(words, max_size=8).map(" ".join)
+
+
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])
+def test_wide_characters_take_two_columns_and_marks_take_none(text: str, width: int) -> None:
+    assert width_of(text) == width
+
+
+@given(texts, st.integers(1, 40))
+def test_cropped_text_fits_and_keeps_what_it_can(text: str, width: int) -> None:
+    cropped = crop(text, width)
+    assert width_of(cropped) <= width
+    assert cropped == text or text.startswith(cropped[:-1].rstrip())
+
+
+@given(texts, st.integers(8, 80))
+def test_wrapped_lines_fit_and_lose_nothing_but_blanks(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert all(width_of(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+@given(st.lists(st.lists(words, min_size=4, max_size=4), min_size=1, max_size=6), st.integers(40, 100))
+def test_a_table_fits_the_width_by_leaving_out_spare_columns(rows: list[list[str]], width: int) -> None:
+    lines = [GAP.join(cells) for cells in table(rows, width=width, spare=[1, 2])]
+    assert all(width_of(line) <= width for line in lines)
+
+
+@given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=6))
+def test_a_table_without_a_width_cuts_nothing(rows: list[list[str]]) -> None:
+    assert [[cell.strip() for cell in cells] for cells in table(rows, width=None)] == [
+        [cell.strip() for cell in row] for row in rows
+    ]

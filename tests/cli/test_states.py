@@ -1,0 +1,73 @@
+"""Servers in every kind of trouble: `list --json` tells the state of each, and why."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """Wants a login for everything."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", "Bearer")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it)
+        pass
+
+
+@pytest.fixture
+def guarded() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        server.shutdown()
+
+
+def test_each_of_twelve_servers_has_a_state_and_a_reason(ran, config, guarded: str) -> None:
+    garbage = "import sys\nprint('Welcome to my server!')\nprint('{not json', flush=True)\nsys.stdin.read()"
+    file = config(
+        {
+            **{f"good{number}": "clock" if number % 2 else "notes" for number in range(8)},
+            "silent": {"bundled": "silent", "connect_timeout": "1s"},
+            "broken": "broken",
+            "garbage": {"command": sys.executable, "args": ["-S", "-c", garbage], "connect_timeout": "1s"},
+            "guarded": {"url": guarded},
+        }
+    )
+    done = ran("list", "--json", "--config", file)
+    servers = {server["name"]: server for server in json.loads(done.stdout)["servers"]}
+    assert done.returncode == 0
+    assert {name: server["state"] for name, server in servers.items()} == {
+        **{f"good{number}": "connected" for number in range(8)},
+        "silent": "failed",
+        "broken": "failed",
+        "garbage": "failed",
+        "guarded": "needs-auth",
+    }
+    assert "connect_timeout" in servers["silent"]["error"]
+    assert "exited with code 1" in servers["broken"]["error"]
+    assert "Welcome to my server!" in servers["garbage"]["error"]
+    assert servers["guarded"]["error"]
+
+
+def test_ping_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded: str) -> None:
+    done = ran("ping", "--config", config({"guarded": {"url": guarded}, "clock": "clock"}))
+    assert done.returncode == 3
+    assert "✓ clock" in done.stdout
+
+
+def test_ping_of_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, fleet) -> None:
+    done = ran("ping", "clok", "--config", fleet)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: There is no server 'clok'. Did you mean 'clock'? See `mooring list`.\n"

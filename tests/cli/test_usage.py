@@ -1,0 +1,89 @@
+"""What happens before any server is started: help, versions, mistakes."""
+
+import json
+
+import pytest
+
+import mooring
+from mooring.cli.app import COMMANDS, main
+
+
+def test_no_command_shows_what_there_is(ran) -> None:
+    done = ran()
+    assert done.returncode == 0
+    assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_each_command_has_help_with_an_example_within_80_columns(ran, command: str) -> None:
+    done = ran(command, "--help")
+    assert done.returncode == 0
+    assert f"usage: mooring {command}" in done.stdout
+    assert f"examples:\n  mooring {command}" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_is_found_wherever_it_stands(ran) -> None:
+    assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--json", "tools", "-h").stdout
+
+
+def test_the_version(ran) -> None:
+    assert ran("--version").stdout == f"mooring {mooring.__version__}\n"
+    assert json.loads(ran("--version", "--json").stdout) == {"version": mooring.__version__}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tool"], "There is no command 'tool'. Did you mean 'tools'? See `mooring --help`."),
+        (["tools", "--sever", "x"], "There is no option '--sever' here. Did you mean '--server'? "),
+        (["--jsn", "list"], "There is no option '--jsn'."),
+        (["list", "extra"], "There is no argument 'extra' here. See `mooring list --help`."),
+        (["list", "--timeout", "soon"], "expected seconds, such as 10 or 0.5, not 'soon'"),
+        (["list", "--timeout", "-1"], "expected"),
+        (["list", "--config"], "expected one argument"),
+        (["call"], "the following arguments are required: TOOL"),
+        (["tools", "--style", "loud"], "invalid choice: 'loud'"),
+    ],
+)
+def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:
+    done = ran(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"mcpServers": 7}', '{"mcpServers": {"a": {"command": 7}}}', '{"mcpServers": {"a": }}'],
+)
+def test_a_configuration_that_cannot_be_read_is_exit_code_2_and_names_the_file(
+    ran, tmp_path, text: str
+) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    done = ran("list", "--config", "bad.json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "bad.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_that_is_not_there_is_exit_code_2_and_names_the_file(ran) -> None:
+    done = ran("--config", "none.json", "tools", "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "none.json" in done.stderr
+
+
+def test_a_defect_is_a_sentence_and_its_traceback_is_shown_on_request(monkeypatch, capsys) -> None:
+    def broken(*words: object) -> int:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("mooring.cli.app._dispatch", broken)
+    assert main(["list"]) == 1
+    assert "ZeroDivisionError: oops. This is a defect of mooring" in capsys.readouterr().err
+    monkeypatch.setenv("MOORING_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["list"])

@@ -1,0 +1,221 @@
+"""Locks on disk: never half a file, never written over unasked; the cache never in the way."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mooring.config import FoundFile, lockfile
+from mooring.config.lockfile import cache_path, lock_path, read, recall, remember, write
+from mooring.core.lock import Lock, build, pin_of
+from mooring.core.locktext import LockError, NewerLockError, render
+from tests.lab.offers import FILES, PRINT, of
+
+LOCK = build([FILES], {"files": PRINT})
+PIN = pin_of(FILES, PRINT)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- where
+
+
+def test_the_lock_stands_beside_the_configuration_of_the_project(tmp_path: Path) -> None:
+    user = FoundFile(path=tmp_path / "home" / "config.yaml", scope="user")
+    project = FoundFile(path=tmp_path / "project" / ".mcp.json", scope="project")
+    assert lock_path([user, project], tmp_path) == tmp_path / "project" / "mooring.lock"
+
+
+def test_of_several_explicit_files_the_last_says_where(tmp_path: Path) -> None:
+    files = [FoundFile(path=tmp_path / name / "mcp.json", scope="explicit") for name in "ab"]
+    assert lock_path(files, tmp_path) == tmp_path / "b" / "mooring.lock"
+
+
+def test_with_the_users_file_alone_it_is_among_the_users_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = FoundFile(path=tmp_path / "config.yaml", scope="user")
+    assert lock_path([user], tmp_path) == Path(os.environ["MOORING_HOME"]) / "mooring.lock"
+    monkeypatch.delenv("MOORING_HOME")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert lock_path([user], tmp_path) == tmp_path / "state" / "mooring" / "mooring.lock"
+
+
+def test_without_any_file_it_is_in_the_working_directory(tmp_path: Path) -> None:
+    assert lock_path([], tmp_path) == tmp_path / "mooring.lock"
+
+
+# --- the lock
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "mooring.lock"
+    write(path, LOCK)
+    assert read(path) == LOCK
+    assert mode(path) == 0o644
+    assert os.listdir(path.parent) == ["mooring.lock"]
+
+
+def test_a_missing_lock_is_none(tmp_path: Path) -> None:
+    assert read(tmp_path / "mooring.lock") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (render(LOCK).encode()[:300], LockError, "line "),
+        (b"", LockError, "is empty"),
+        (b"{}", LockError, "'version'"),
+        (render(LOCK).encode().replace(b"Writes", b"Wr\xffites"), LockError, "not UTF-8"),
+        (b'{"version": 99}', NewerLockError, "newer mooring"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_and_is_not_written_over(
+    tmp_path: Path, content: bytes, error: type[LockError], words: str
+) -> None:
+    path = tmp_path / "mooring.lock"
+    path.write_bytes(content)
+    with pytest.raises(error, match=words) as caught:
+        read(path)
+    assert caught.value.file == str(path)
+    with pytest.raises(error):
+        write(path, LOCK)
+    assert path.read_bytes() == content
+    write(path, LOCK, force=True)
+    assert read(path) == LOCK
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "mooring.lock"
+    link.symlink_to(tmp_path / "real" / "kept.lock")
+    write(link, LOCK)
+    assert link.is_symlink()
+    assert read(tmp_path / "real" / "kept.lock") == LOCK
+
+
+def test_a_pipe_or_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(LockError, match="no regular file"):
+            read(path)
+
+
+def test_a_lock_beyond_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockfile, "SIZE_LIMIT", 100)
+    path = tmp_path / "mooring.lock"
+    write(path, LOCK, force=True)
+    with pytest.raises(LockError, match="larger than"):
+        read(path)
+
+
+def test_what_cannot_be_written_is_an_error_and_leaves_the_old_file(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(LockError, match="cannot be"):
+        write(blocked / "mooring.lock", LOCK, force=True)
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_lock_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mooring.lock"
+    write(path, LOCK)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LockError, match="No space left"):
+        write(path, Lock())
+    assert read(path) == LOCK
+    assert os.listdir(tmp_path) == ["mooring.lock"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from mooring.config.lockfile import read, write
+from mooring.core.lock import Lock, build
+from tests.lab.offers import FILES, PRINT, of
+path, name = Path(sys.argv[1]), sys.argv[2]
+lock = build([of(FILES, name)], {name: PRINT})
+for _ in range(20):
+    write(path, lock)
+    assert len(read(path).servers) == 1
+"""
+
+
+def test_of_processes_that_write_at_once_one_whole_file_wins(tmp_path: Path) -> None:
+    path = tmp_path / "mooring.lock"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"server-{i}"]) for i in range(3)]
+    assert [writer.wait(50) for writer in writers] == [0, 0, 0]
+    last = read(path)
+    assert last in [build([of(FILES, f"server-{i}")], {f"server-{i}": PRINT}) for i in range(3)]
+    assert os.listdir(tmp_path) == ["mooring.lock"]
+
+
+# --- the cache
+
+
+def test_what_is_remembered_is_recalled_and_nobody_else_may_read_it() -> None:
+    remember(PIN)
+    path = cache_path("files", PRINT)
+    assert recall("files", PRINT) == PIN
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    assert path.is_relative_to(os.environ["MOORING_HOME"])
+
+
+def test_a_pin_is_recalled_for_the_very_configuration_only() -> None:
+    remember(PIN)
+    assert recall("files", "0" * 64) is None
+    assert recall("web", PRINT) is None
+
+
+def test_a_cache_that_claims_another_configuration_is_ignored() -> None:
+    remember(PIN)
+    other = cache_path("files", "0" * 64)
+    cache_path("files", PRINT).rename(other)
+    assert recall("files", "0" * 64) is None
+
+
+def test_a_damaged_cache_is_ignored_and_replaced() -> None:
+    remember(PIN)
+    cache_path("files", PRINT).write_text("{")
+    assert recall("files", PRINT) is None
+    remember(PIN)
+    assert recall("files", PRINT) == PIN
+
+
+def test_without_a_place_for_it_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MOORING_HOME", str(tmp_path / "file"))
+    remember(PIN)
+    assert recall("files", PRINT) is None
+
+
+def test_any_name_of_a_server_makes_a_file_name() -> None:
+    for name in ("Ünïcode 读", "..", "x" * 128, "con"):
+        pin = pin_of(of(FILES, name), PRINT)
+        remember(pin)
+        assert recall(name, PRINT) == pin
+        assert len(cache_path(name, PRINT).name) < 80
+
+
+def test_the_cache_forgets_what_was_unused_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockfile, "_CACHED", 2)
+    for age, name in enumerate(("old", "used", "new")):
+        remember(replace(PIN, snapshot=of(FILES, name)))
+        os.utime(cache_path(name, PRINT), (age, age))
+    assert recall("used", PRINT) is not None
+    remember(replace(PIN, snapshot=of(FILES, "newest")))
+    kept = [name for name in ("old", "used", "new", "newest") if recall(name, PRINT)]
+    assert kept == ["used", "newest"]

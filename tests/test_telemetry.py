@@ -1,0 +1,92 @@
+"""Spans and metrics by the conventions, for whoever has OpenTelemetry switched on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.lab.stdio import lab_server
+
+pytestmark = pytest.mark.anyio
+
+_exporter = InMemorySpanExporter()
+_reader = InMemoryMetricReader()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _otel() -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(_exporter))
+    trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider(metric_readers=[_reader]))
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    _exporter.clear()
+    return _exporter
+
+
+def _one(spans: InMemorySpanExporter) -> ReadableSpan:
+    (span,) = spans.get_finished_spans()
+    return span
+
+
+async def test_a_call_is_one_client_span_with_names_and_no_arguments(
+    spans: InMemorySpanExporter, hosting: Any
+) -> None:
+    async with hosting(lab_server()) as host:
+        await host.call("mcp_lab_echo", {"text": "private words"})
+    span = _one(spans)
+    assert (span.name, span.kind) == ("tools/call echo", trace.SpanKind.CLIENT)
+    assert span.attributes is not None
+    assert dict(span.attributes) == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.tool.name": "echo",
+        "gen_ai.operation.name": "execute_tool",
+        "mooring.server": "lab",
+        "mooring.session": "00000000-0000-0000-0000-000000000000",
+    }
+    assert "private words" not in span.to_json()
+
+
+async def test_a_failed_tool_and_a_lost_server_are_told_apart(
+    spans: InMemorySpanExporter, hosting: Any
+) -> None:
+    async with hosting(lab_server(tools=["fail", "crash"])) as host:
+        await host.call("mcp_lab_fail")
+        await host.call("mcp_lab_crash")
+    kinds = [(span.attributes or {}).get("error.type") for span in spans.get_finished_spans()]
+    assert kinds == ["tool_error", "ConnectionLost"]
+
+
+async def test_the_trace_context_goes_with_the_request(spans: InMemorySpanExporter, hosting: Any) -> None:
+    async with hosting(lab_server(tools=["meta"])) as host:
+        meta = json.loads((await host.call("mcp_lab_meta")).text)
+    context = _one(spans).get_span_context()
+    assert context is not None
+    assert f"{context.trace_id:032x}" in meta["traceparent"]
+
+
+async def test_durations_of_calls_and_connections_are_measured(hosting: Any) -> None:
+    async with hosting(lab_server("measured")) as host:
+        await host.call("mcp_measured_echo", {"text": "x"})
+        await host.remove("measured")
+    data = _reader.get_metrics_data()
+    assert data is not None
+    found = {
+        metric.name: [dict(point.attributes or {}) for point in metric.data.data_points]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert any(p.get("mooring.server") == "measured" for p in found["mcp.client.operation.duration"])
+    assert {"mooring.server": "measured"} in found["mcp.client.session.duration"]
