@@ -13,9 +13,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from mooring import Host
+from mooring import Event, Host
 from tests.soak.ledger import Ledger
 from tests.soak.mischief import LONGEST, Mischief
 from tests.soak.servers import Servers
@@ -44,6 +45,7 @@ class Soak:
         ]
         async with host:
             await host.ready(30)
+            self.lag = 0.0
             mischief = Mischief(host, self.servers, self.seed, self.pause)
             callers = [asyncio.create_task(self._caller(host, n)) for n in range(CALLERS)]
             trouble = asyncio.create_task(mischief.run())
@@ -97,8 +99,8 @@ class Soak:
 
     # --- watching -------------------------------------------------------------------------------
 
-    async def _watch_events(self, events: object) -> None:
-        async for event in events:  # pyright: ignore[reportGeneralTypeIssues]
+    async def _watch_events(self, events: AsyncIterator[Event]) -> None:
+        async for event in events:
             self.ledger.hear(event)
 
     async def _watch_process(self) -> None:

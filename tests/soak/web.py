@@ -1,6 +1,7 @@
 """The HTTP servers of the soak, in a process of their own: `python -m tests.soak.web '[…]'`.
 
-Prints the port of each, then obeys one JSON command a line: `{"server": 3, "fault": "reset after", "for": 0.5}`.
+Prints the port of each, then obeys one JSON command a line:
+`{"server": 3, "fault": "reset after", "for": 0.5}`.
 """
 
 from __future__ import annotations

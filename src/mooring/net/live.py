@@ -9,8 +9,9 @@ from typing import Any
 from mooring.core.types import Snapshot
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
+from mooring.net.message import number
 from mooring.net.negotiate import Peer
-from mooring.net.rpc import Channel, Progress, number
+from mooring.net.rpc import Channel, Progress
 
 
 @dataclass(slots=True)

@@ -10,8 +10,9 @@ import anyio
 
 from mooring.errors import Outcome
 from mooring.net.duplex import DuplexChannel, Waiter
+from mooring.net.message import decode
 from mooring.net.process import Child
-from mooring.net.rpc import decode, log
+from mooring.net.rpc import log
 
 KEPT_NOISE = 3
 SHOWN = 200
