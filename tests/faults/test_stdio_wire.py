@@ -262,6 +262,22 @@ async def test_FA20_a_child_that_does_not_read_costs_its_own_calls_only(hosting:
         await asyncio.gather(gone, return_exceptions=True)
 
 
+async def test_FA20_a_child_that_asks_without_reading_the_answers_is_ended_within_bounded_memory(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    settings = {"max_message": 64 * 1024, "shutdown_grace": 0.1}
+    pings = b"".join(b'{"jsonrpc":"2.0","id":"p%d","method":"ping"}\n' % n for n in range(100))
+    async with hosting(lab_server(tools=["say", "echo"], log=str(log), settings=settings)) as host:
+        with _held_within(8 * MIB):
+            flood = cue(pings, times=1000, then="deaf")
+            result = await host.call("mcp_lab_say", flood, timeout=20)
+        assert isinstance(result.error, ConnectionLost)
+        assert "does not read" in result.text
+        assert await _alive(host)
+        assert len(starts(log)) == 2
+
+
 async def test_FA21_a_flood_on_stderr_is_drained_and_bounded(hosting: Any) -> None:
     async with hosting(lab_server(tools=["shout", "crash", "echo"])) as host:
         with _held_within(2 * MIB):

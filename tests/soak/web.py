@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,4 +105,5 @@ async def main(folder: str, plans: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable()  # it complains about connections that are cut on purpose
     asyncio.run(main(sys.argv[1], json.loads(sys.argv[2])))
