@@ -97,7 +97,7 @@ async def test_FA59_a_connection_that_breaks_costs_one_call_and_no_neighbour(
         assert bad.error.outcome == "unknown"
         assert [result.text for result in results] == [text for text in texts if text != ONLY_BAD]
         assert lab.methods().count("tools/call") == 10
-        assert lab.methods().count("tools/list") == 1  # the connection itself lives on
+        assert lab.methods().count("server/discover") == 1  # the connection itself lives on
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,17 @@ async def test_FA18_a_number_that_json_has_no_word_for_never_comes_out_again(
         json.dumps(result.structured, allow_nan=False)
 
 
+async def test_FA18_numbers_beyond_reason_are_no_numbers(hosting: Any) -> None:
+    huge = b"9" * 400
+    token = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@ID@,"progress":'
+    progress = token + huge + b"}}\n" + token + b'1,"total":' + huge + b"}}\n"
+    listed = b'{"jsonrpc":"2.0","id":@ID@,"result":{"tools":[{"name":"say"}],"ttlMs":' + huge + b"}}\n"
+    server = lab_server(tools=["say"], cues={"tools/list": cue(listed, then="silence")})
+    async with hosting(server) as host:
+        assert host.status()[0].state == "connected"
+        assert (await host.call("mcp_lab_say", cue(progress))).text == "said"
+
+
 async def test_FA19_an_output_that_is_closed_is_a_death_and_the_process_is_ended(
     tmp_path: Path, hosting: Any
 ) -> None:
@@ -249,6 +260,22 @@ async def test_FA20_a_child_that_does_not_read_costs_its_own_calls_only(hosting:
         assert isinstance(result.error, CallTimeout)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
+
+
+async def test_FA20_a_child_that_asks_without_reading_the_answers_is_ended_within_bounded_memory(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    settings = {"max_message": 64 * 1024, "shutdown_grace": 0.1}
+    pings = b"".join(b'{"jsonrpc":"2.0","id":"p%d","method":"ping"}\n' % n for n in range(100))
+    async with hosting(lab_server(tools=["say", "echo"], log=str(log), settings=settings)) as host:
+        with _held_within(8 * MIB):
+            flood = cue(pings, times=1000, then="deaf")
+            result = await host.call("mcp_lab_say", flood, timeout=20)
+        assert isinstance(result.error, ConnectionLost)
+        assert "does not read" in result.text
+        assert await _alive(host)
+        assert len(starts(log)) == 2
 
 
 async def test_FA21_a_flood_on_stderr_is_drained_and_bounded(hosting: Any) -> None:

@@ -114,10 +114,10 @@ async def test_FA22_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_FA25_starting_and_stopping_many_times_leaves_nothing() -> None:
-    for _ in range(20):
-        async with Host([lab_server()]) as host:
-            await host.ready(10)
+async def test_FA25_starting_and_stopping_two_hundred_children_leaves_nothing() -> None:
+    for _ in range(25):
+        async with Host([lab_server(f"s{n}") for n in range(8)]) as host:
+            assert await host.ready(20)
 
 
 PROGRAM = """

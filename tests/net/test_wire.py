@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.net import wire
-from mooring.net.rpc import answer_id, decode, encode
+from mooring.net.message import answer_id, decode, encode
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

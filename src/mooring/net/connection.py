@@ -17,9 +17,10 @@ from mooring.net import wire
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
 from mooring.net.live import Live
+from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
-from mooring.net.rpc import Progress, WireError
+from mooring.net.rpc import Progress
 
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")

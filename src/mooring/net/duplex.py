@@ -9,17 +9,8 @@ from typing import Any, cast
 
 from mooring.errors import Outcome
 from mooring.net.deadline import Deadline
-from mooring.net.rpc import (
-    REQUEST_TIMEOUT,
-    Channel,
-    Progress,
-    RequestId,
-    WireError,
-    answer_id,
-    closed,
-    encode,
-    take_answer,
-)
+from mooring.net.message import REQUEST_TIMEOUT, RequestId, WireError, answer_id, closed, encode, take_answer
+from mooring.net.rpc import Channel, Progress
 
 
 class Waiter:

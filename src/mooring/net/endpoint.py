@@ -11,9 +11,9 @@ from urllib.parse import urljoin
 
 import aiohttp
 
+from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
 from mooring.net.refusal import SHOWN, refusal
-from mooring.net.rpc import CONNECTION_CLOSED, WireError, decode
 from mooring.net.sse import SseEvent, SseParser, TooLarge
 
 MAX_HOPS = 5

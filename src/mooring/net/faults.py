@@ -17,9 +17,9 @@ from mooring.errors import (
     MooringError,
     ServerError,
 )
+from mooring.net.message import WireError
 from mooring.net.negotiate import Incompatible
 from mooring.net.open import CannotStart
-from mooring.net.rpc import WireError
 
 if TYPE_CHECKING:
     from mooring.core.config import ServerConfig

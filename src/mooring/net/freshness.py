@@ -14,7 +14,8 @@ from typing import Any, cast
 import anyio
 
 from mooring.net.live import Live
-from mooring.net.rpc import METHOD_NOT_FOUND, WireError, log
+from mooring.net.message import METHOD_NOT_FOUND, WireError
+from mooring.net.rpc import log
 
 DEBOUNCE = 0.2
 """Notices within so many seconds cost one listing."""

@@ -12,20 +12,18 @@ import anyio
 
 from mooring.net.deadline import Deadline
 from mooring.net.endpoint import Endpoint, message_in
-from mooring.net.refusal import content_fault
-from mooring.net.rpc import (
+from mooring.net.message import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
-    Channel,
-    Progress,
     RequestId,
     WireError,
     answer_id,
     closed,
     encode,
-    log,
     take_answer,
 )
+from mooring.net.refusal import content_fault
+from mooring.net.rpc import Channel, Progress, log
 
 NOTICE_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0

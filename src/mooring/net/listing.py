@@ -9,8 +9,8 @@ import anyio
 
 from mooring.core.types import Prompt, Resource, ResourceTemplate, Snapshot, Tool
 from mooring.net import wire
+from mooring.net.message import METHOD_NOT_FOUND, WireError
 from mooring.net.negotiate import Peer
-from mooring.net.rpc import METHOD_NOT_FOUND, WireError
 
 MAX_PAGES = 64
 MAX_ITEMS = 10_000

@@ -9,6 +9,7 @@ from typing import Any
 from mooring.core.types import Snapshot
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
+from mooring.net.message import number
 from mooring.net.negotiate import Peer
 from mooring.net.rpc import Channel, Progress
 
@@ -68,7 +69,7 @@ class Live:
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             page = await self.ask(method, params, timeout=timeout)
-            if method == "tools/list" and isinstance(ttl := page.get("ttlMs"), int | float):
+            if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 

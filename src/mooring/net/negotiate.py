@@ -15,7 +15,8 @@ from typing import Any, Literal, cast
 from mooring import __version__
 from mooring.core.types import ServerInfo
 from mooring.net import wire
-from mooring.net.rpc import Channel, WireError
+from mooring.net.message import WireError
+from mooring.net.rpc import Channel
 
 Era = Literal["modern", "legacy"]
 

@@ -14,7 +14,7 @@ import anyio
 
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.endpoint import Endpoint, message_in
-from mooring.net.rpc import WireError
+from mooring.net.message import WireError
 
 POST_TIMEOUT = 30.0
 

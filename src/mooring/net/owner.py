@@ -21,10 +21,10 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
 from mooring.net.live import Live
+from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
-from mooring.net.rpc import WireError
 
 log = logging.getLogger("mooring.connection")
 

@@ -117,13 +117,17 @@ class Child(asyncio.SubprocessProtocol):
         if self._ended:
             on_end()
 
-    def write(self, data: bytes) -> None:
-        """Queue `data` for the child's stdin; a closed pipe swallows it (its death is told otherwise)."""
+    def write(self, data: bytes) -> int:
+        """Queue `data` for the child's stdin; how many bytes wait there to be read. A closed pipe swallows
+        it (its death is told otherwise)."""
         pipe = self._stdin()
-        if pipe is not None and not pipe.is_closing():
-            pipe.write(data)
-            if not pipe.is_closing():  # or else the pipe was broken and took nothing
-                self.written += len(data)
+        if pipe is None or pipe.is_closing():
+            return 0
+        pipe.write(data)
+        if pipe.is_closing():
+            return 0  # the pipe was broken and took nothing
+        self.written += len(data)
+        return pipe.get_write_buffer_size()
 
     @property
     def doomed(self) -> bool:

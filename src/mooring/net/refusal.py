@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from mooring.errors import Outcome
+from mooring.net.message import INTERNAL_ERROR, Kind, WireError, decode
 from mooring.net.pool import TooLargeBody, whole_body
-from mooring.net.rpc import INTERNAL_ERROR, Kind, WireError, decode
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,4 +1,4 @@
-"""What every wire shares: JSON-RPC messages, their faults, and what arrives unasked.
+"""What every wire shares: requests out, and what arrives unasked.
 
 `Channel` is a `Dispatcher` of the SDK (it can stand under a `ClientSession`) and also what our own
 connection calls directly: dicts in, dicts out, one hop. It does not import the SDK before a
@@ -7,139 +7,31 @@ connection calls directly: dicts in, dicts out, one hop. It does not import the 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.abc
-from pydantic_core import from_json
 
-from mooring.errors import Outcome
+from mooring.net.message import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    RequestId,
+    WireError,
+    answer_id,
+    encode,
+    number,
+)
 
 log = logging.getLogger("mooring.net")
 
-RequestId = int | str
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
 
-PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
-CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
 MAX_INBOUND = 256
 """Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
-MAX_ID_DIGITS = 18
-
-
-class WireError(Exception):
-    """A request failed; `kind` says where, `outcome` whether the server may have acted on it."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        kind: Kind,
-        outcome: Outcome,
-        code: int = INTERNAL_ERROR,
-        data: Any = None,
-        status: int | None = None,
-        retry_after: float | None = None,
-        challenge: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.kind: Kind = kind
-        self.outcome: Outcome = outcome
-        self.code = code
-        self.data = data
-        self.status = status
-        """HTTP status, where there was one."""
-        self.retry_after = retry_after
-        self.challenge = challenge
-        """`WWW-Authenticate` of a 401 or 403."""
-        self.obituary: str | None = None
-        """All that is known of the death of the wire, when that was the reason."""
-        self.news = True
-        """False when another request has already reported the same death of the wire."""
-
-
-def closed(reason: str, outcome: Outcome) -> WireError:
-    return WireError(reason, kind="closed", outcome=outcome, code=CONNECTION_CLOSED)
-
-
-def encode(message: Mapping[str, Any]) -> bytes:
-    """The message as one line of JSON.
-
-    Raises:
-        ValueError, TypeError: it holds something JSON has no word for (NaN, an object of Python).
-    """
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-
-
-def decode(line: bytes) -> Any:
-    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
-    infinities, which are no JSON but which Python servers write, become null.
-
-    Raises:
-        ValueError: there is no JSON value in it, or one nested beyond reason.
-    """
-    try:
-        return from_json(line, allow_inf_nan=False)
-    except ValueError:
-        text = line.decode("utf-8", "replace")
-        try:
-            return _mended(json.loads(text, parse_constant=_null))
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-
-
-def _null(constant: str) -> None:
-    return None
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in cast("dict[str, Any]", value).items()}
-    return value
-
-
-def answer_id(value: object) -> RequestId | None:
-    """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
-    if isinstance(value, str):
-        number = value.isascii() and value.isdecimal() and len(value) <= MAX_ID_DIGITS
-        return int(value) if number else value
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dict[str, Any]:
-    """The result in an answer, or the error in it raised as a `WireError`."""
-    error = message.get("error")
-    if error is None:
-        result = message.get("result")
-        if isinstance(result, dict):
-            return cast("dict[str, Any]", result)
-        raise WireError(
-            "the answer holds neither a result nor an error",
-            kind="invalid",
-            outcome="unknown",
-            code=PARSE_ERROR,
-            status=status,
-        )
-    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    code, text = fields.get("code"), fields.get("message")
-    raise WireError(
-        text if isinstance(text, str) and text else "the server gave an error without a message",
-        kind="answer",
-        outcome="failed",
-        code=code if isinstance(code, int) else INTERNAL_ERROR,
-        data=fields.get("data"),
-        status=status,
-    )
 
 
 @dataclass(slots=True)
@@ -366,18 +258,13 @@ class Channel:
 
     def _take_progress(self, params: dict[str, Any]) -> None:
         waiter = self.waiting.get(answer_id(params.get("progressToken")) or "")
-        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
-        if waiter is None or not isinstance(progress, int | float):
+        progress, text = number(params.get("progress")), params.get("message")
+        if waiter is None or progress is None:
             return
         waiter.touch()
         if waiter.on_progress is not None:
-            self.spawn(
-                _contained,
-                waiter.on_progress,
-                float(progress),
-                float(total) if isinstance(total, int | float) else None,
-                text if isinstance(text, str) else None,
-            )
+            words = text if isinstance(text, str) else None
+            self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
 
     def _take_request(self, request_id: RequestId | None, method: str, params: object) -> None:
         if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:

@@ -10,11 +10,14 @@ import anyio
 
 from mooring.errors import Outcome
 from mooring.net.duplex import DuplexChannel, Waiter
+from mooring.net.message import decode
 from mooring.net.process import Child
-from mooring.net.rpc import decode, log
+from mooring.net.rpc import log
 
 KEPT_NOISE = 3
 SHOWN = 200
+BACKLOG = 4
+"""So many times the largest message may wait for a child that does not read: then it counts as dead."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
@@ -67,8 +70,8 @@ class StdioChannel(DuplexChannel):
         lines, self._outbox = self._outbox, []
         if self.child.doomed:
             self.die("the server is being killed")
-        else:
-            self.child.write(b"\n".join(lines) + b"\n")
+        elif self.child.write(b"\n".join(lines) + b"\n") > BACKLOG * self._max:
+            self.die("the server does not read its input")
 
     # --- in -----------------------------------------------------------------------------------
 
