@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.core.schema.limits import Budget
-from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape, fits
+from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape, fits, value_key
 from mooring.core.types import Json
 
-__all__ = ["join", "meet", "merge"]
+__all__ = ["blend", "join", "meet", "merge"]
 
 _OPTIONS = 32
 """Exact alternatives remembered of a merged object."""
@@ -18,9 +18,12 @@ _OPTIONS = 32
 _TIGHTER: Mapping[str, Any] = {"min": max, "exclusiveMin": max, "max": min, "exclusiveMax": min}
 
 
-def join(shapes: Sequence[Shape]) -> Shape:
-    """Whatever one of the shapes allows: equal alternatives once, fixed values of one type together."""
-    if any(shape.open for shape in shapes):
+def join(shapes: Sequence[Shape], *, mixed: bool = False) -> Shape:
+    """Whatever one of the shapes allows: equal alternatives once, fixed values of one type together.
+
+    Without any shape, everything is allowed.
+    """
+    if any(shape.open for shape in shapes) or not shapes:
         return next((shape for shape in shapes if shape.open and shape.text), OPEN)
     if len({id(shape) for shape in shapes}) == 1:
         return shapes[0]
@@ -33,7 +36,11 @@ def join(shapes: Sequence[Shape]) -> Shape:
         else:
             key = _identity(alt)
         alts[key] = alt
-    return Shape(alts=tuple(alts.values()))
+    return Shape(
+        alts=tuple(alts.values()),
+        vague=any(shape.vague for shape in shapes),
+        mixed=mixed or any(shape.mixed for shape in shapes),
+    )
 
 
 def _told_alts(shape: Shape) -> Iterable[Alt]:
@@ -51,8 +58,8 @@ def _identity(alt: Alt) -> object:
 
 
 def _union(first: tuple[Json, ...], second: tuple[Json, ...]) -> tuple[Json, ...]:
-    known = {repr(value) for value in first}
-    return first + tuple(value for value in second if repr(value) not in known)
+    known = {value_key(value) for value in first}
+    return first + tuple(value for value in second if value_key(value) not in known)
 
 
 def meet(one: Shape, other: Shape, budget: Budget, depth: int) -> Shape:
@@ -71,28 +78,30 @@ def meet(one: Shape, other: Shape, budget: Budget, depth: int) -> Shape:
         for right in other.alts
         if (both := _meet_alts(left, right, budget, depth)) is not None
     ]
+    for side, vague in ((one, other), (other, one)):
+        if vague.vague:
+            alts += [alt for alt in side.alts if not any(_same_kind(alt, known) for known in vague.alts)]
     if any(len(side.alts) == 1 and side.alts[0].fields for side in (one, other)):
         objects = [alt for alt in alts if alt.kind == "object"]
         if len(objects) > 1:
             alts = [alt for alt in alts if alt.kind != "object"] + [merge(objects)]
-    return Shape(alts=tuple(alts), text=text)
+    return Shape(alts=tuple(alts), text=text, vague=one.vague and other.vague)
+
+
+def _same_kind(one: Alt, other: Alt) -> bool:
+    return one.kind == other.kind or {one.kind, other.kind} == {"integer", "number"}
 
 
 def _meet_alts(one: Alt, other: Alt, budget: Budget, depth: int) -> Alt | None:
     budget.spend(depth)
     if "any" in (one.kind, other.kind):
         return other if one.kind == "any" else one
-    kinds: set[Kind] = {one.kind, other.kind}
-    if len(kinds) > 1 and kinds != {"integer", "number"}:
+    if not _same_kind(one, other):
         return None
-    kind: Kind = "integer" if len(kinds) > 1 else one.kind
-    values = one.values
-    if values is None:
-        values = other.values
-    if values is not None:
-        values = tuple(value for value in values if fits(one, value) and fits(other, value))
-        if not values:
-            return None
+    kind: Kind = one.kind if one.kind == other.kind else "integer"
+    values = _meet_values(one, other)
+    if values == ():
+        return None
     both = Alt(
         kind=kind,
         values=values,
@@ -101,6 +110,19 @@ def _meet_alts(one: Alt, other: Alt, budget: Budget, depth: int) -> Alt | None:
         text={**other.text, **one.text},
     )
     return _meet_objects(both, one, other, budget, depth) if kind == "object" else both
+
+
+def _meet_values(one: Alt, other: Alt) -> tuple[Json, ...] | None:
+    if one.values is None:
+        one, other = other, one
+    if one.values is None:
+        return None
+    values = one.values
+    if other.values is not None:
+        known = {value_key(value) for value in other.values}
+        values = tuple(value for value in values if value_key(value) in known)
+    rest = replace(other, values=None)
+    return tuple(value for value in values if fits(rest, value))
 
 
 def _meet_parts(one: Shape | None, other: Shape | None, budget: Budget, depth: int) -> Shape | None:
@@ -152,17 +174,31 @@ def merge(objects: Sequence[Alt]) -> Alt:
     """One object that allows whatever one of the objects does, remembering them as its options."""
     options = [option for alt in objects for option in alt.options or (alt,)]
     names = dict.fromkeys(name for alt in objects for name in alt.fields)
-    fields = {name: join([alt.fields[name] for alt in objects if name in alt.fields]) for name in names}
+    fields = {
+        name: join([alt.fields[name] for alt in objects if name in alt.fields], mixed=True) for name in names
+    }
     extras = [alt.extra for alt in objects if alt.extra is not None]
     return Alt(
         kind="object",
         facets=_common(objects),
         fields={name: _retold(shape, name, objects) for name, shape in fields.items()},
         required=tuple(name for name in names if all(name in alt.required for alt in objects)),
-        extra=join(extras) if extras else None,
+        extra=join(extras, mixed=True) if extras else None,
         stated=any(alt.stated for alt in objects),
         options=tuple(options) if len(options) <= _OPTIONS else (),
     )
+
+
+def blend(alts: Sequence[Alt]) -> list[Alt]:
+    """The alternatives with all arrays as one and all objects as one."""
+    arrays = [alt for alt in alts if alt.kind == "array" and alt.values is None]
+    objects = [alt for alt in alts if alt.kind == "object" and alt.values is None]
+    blended = [alt for alt in alts if alt not in arrays and alt not in objects]
+    if len(arrays) > 1:
+        arrays = [Alt(kind="array", items=join([alt.items or OPEN for alt in arrays], mixed=True))]
+    if len(objects) > 1:
+        objects = [merge(objects)]
+    return blended + arrays + objects
 
 
 def _common(objects: Sequence[Alt]) -> Mapping[str, Json]:

@@ -94,25 +94,25 @@ def undo(plan: Plan | None, value: Json) -> Json:
 
 def _members(plan: Members, value: Mapping[str, Json]) -> dict[str, Json]:
     outcome: dict[str, Json] = {}
+    nulls: set[str] = set()
     for sent, member in value.items():
         known = plan.fields.get(sent)
         if known is None:
             outcome.setdefault(sent, undo(plan.extra, member))
         elif member is not None or not known.drop_null:
             outcome[known.name] = undo(known.plan, member)
-    for option in plan.options:
-        candidate = {name: member for name, member in outcome.items() if _meant(option, name, member)}
-        if fits(option, candidate):
-            return candidate
-    return outcome
+        if member is None:
+            nulls.add(known.name if known else sent)
+    # Of several readings, the one with the fewest nulls: a null is more likely to stand for nothing.
+    readings = [_reading(option, outcome, nulls) for option in plan.options]
+    fitting = [one for one, option in zip(readings, plan.options, strict=True) if fits(option, one)]
+    return min(fitting, key=len, default=outcome)
 
 
-def _meant(option: Alt, name: str, member: Json) -> bool:
-    return (
-        member is not None
-        or name in option.required
-        or (name in option.fields and option.fields[name].nullable)
-    )
+def _reading(option: Alt, outcome: dict[str, Json], nulls: set[str]) -> dict[str, Json]:
+    """The members as one of the merged objects would have them: without nulls that it does not know."""
+    kept = {name for name, shape in option.fields.items() if shape.nullable} | {*option.required}
+    return {name: member for name, member in outcome.items() if name not in nulls or name in kept}
 
 
 def _branch(plan: Branches, value: Json) -> Json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 
+from mooring.core.schema.limits import finite
 from mooring.core.schema.shapes import Kind
 from mooring.core.types import Json
 
@@ -13,6 +13,8 @@ __all__ = ["GROUPS", "facets_of"]
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _WORDS = ("format", "pattern")
+_LARGEST_COUNT = 2**53
+"""Beyond this, not every JSON parser keeps a whole number whole."""
 
 _FACETS: Mapping[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", *_WORDS),
@@ -58,8 +60,8 @@ def _sensible(name: str, value: Json) -> bool:
         return value is True
     if name in _WORDS:
         return isinstance(value, str) and value != ""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not finite(value):
         return False
     if name in _COUNTS:
-        return isinstance(value, int) and value >= 0
+        return isinstance(value, int) and 0 <= value <= _LARGEST_COUNT
     return name != "multipleOf" or value > 0

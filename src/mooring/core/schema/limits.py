@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from sys import float_info
 from typing import cast
 
 from mooring.core.types import Json
@@ -20,6 +20,7 @@ VALUES = 100_000
 """JSON values of any kind in the schema."""
 NESTING = 3 * DEPTH
 """JSON values inside one another: a subschema is at most two levels below the next."""
+_LARGEST = float_info.max
 
 
 class SetAside(MooringError):
@@ -86,9 +87,9 @@ def check(schema: Json) -> None:
 
 
 def finite(value: Json) -> bool:
-    """Whether a value is JSON that every parser reads: no NaN, no infinity. Expects a checked value."""
-    if isinstance(value, float):
-        return isfinite(value)
+    """Whether every parser reads a value: no NaN, no number too large for them. Expects a checked value."""
+    if isinstance(value, (int, float)):
+        return -_LARGEST <= value <= _LARGEST
     if isinstance(value, dict):
         return all(map(finite, cast("dict[str, Json]", value).values()))
     if isinstance(value, list):

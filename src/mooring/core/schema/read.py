@@ -14,7 +14,18 @@ from mooring.core.schema.facets import GROUPS, facets_of
 from mooring.core.schema.limits import Budget, finite
 from mooring.core.schema.notes import Notes, Path
 from mooring.core.schema.refs import References
-from mooring.core.schema.shapes import NEVER, OPEN, Alt, Kind, Shape, as_list, as_object, is_kind, kind_of
+from mooring.core.schema.shapes import (
+    NEVER,
+    OPEN,
+    Alt,
+    Kind,
+    Shape,
+    as_list,
+    as_object,
+    is_kind,
+    kind_of,
+    value_key,
+)
 from mooring.core.types import Json
 
 __all__ = ["Reader"]
@@ -117,7 +128,7 @@ class Reader:
             self._notes.add(place.at, "has a `type` that JSON Schema does not know; anything is allowed")
             return OPEN
         alts = [self._alt(kind, schema, place) for kind in dict.fromkeys(kinds)]
-        return Shape(alts=tuple(alts)) if alts else OPEN
+        return Shape(alts=tuple(alts), vague="type" not in schema) if alts else OPEN
 
     def _alt(self, kind: Kind, schema: dict[str, Json], place: _Place) -> Alt:
         alt = Alt(kind=kind, facets=facets_of(kind, schema))
@@ -131,13 +142,12 @@ class Reader:
         rest = schema.get("additionalItems", True) if isinstance(items, list) else schema.get("items", True)
         shapes = [self.read(one, place.under(str(index))) for index, one in enumerate(tuple_of)]
         if rest is False:
-            alt = replace(alt, facets={"maxItems": len(shapes), **alt.facets})
+            alt = replace(alt, facets={**alt.facets, "maxItems": len(shapes)})
         else:
             shapes.append(self.read(rest, place.under("*")))
         if tuple_of:
             self._notes.add(place.at, "is a tuple whose places are not told apart")
-        allowed = [shape for shape in shapes if shape.alts]
-        return replace(alt, items=join(allowed) if allowed else OPEN)
+        return replace(alt, items=join([shape for shape in shapes if shape.alts], mixed=True))
 
     def _object(self, alt: Alt, schema: dict[str, Json], place: _Place) -> Alt:
         extra, stated = self._extra(schema, place)
@@ -212,7 +222,7 @@ def _fixed(values: list[Json]) -> Shape:
     for value in values:
         kind = kind_of(value)
         some = kinds.setdefault("number" if kind == "integer" and not whole else kind, {})
-        some.setdefault(repr(value), value)
+        some.setdefault(value_key(value), value)
     return Shape(
         alts=tuple(
             Alt(kind=kind, values=None if kind == "null" else tuple(some.values()), extra=OPEN)

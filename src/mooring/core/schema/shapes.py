@@ -24,6 +24,7 @@ __all__ = [
     "fits",
     "is_kind",
     "kind_of",
+    "value_key",
 ]
 
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "null", "any"]
@@ -50,6 +51,10 @@ class Shape:
     """`title`, `description`, `default`, `examples`."""
     raw: Mapping[str, Json] | None = None
     """The schema it was read from, to be shared when it comes out unchanged."""
+    vague: bool = False
+    """Whether the types are only meant, not said: met with others, it takes nothing away from them."""
+    mixed: bool = False
+    """Whether it stands for several places: a value alone does not tell which alternative is meant."""
 
     @property
     def open(self) -> bool:
@@ -113,6 +118,11 @@ def kind_of(value: Json) -> Kind:
     if isinstance(value, str):
         return "string"
     return "object" if isinstance(value, dict) else "array"
+
+
+def value_key(value: Json) -> str:
+    """Equal for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+    return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
 
 
 class _Fuel:

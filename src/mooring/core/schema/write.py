@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from mooring.core.schema.algebra import merge
+from mooring.core.schema.algebra import blend, merge
 from mooring.core.schema.back import Branches, Field, Items, Labels, Members, Plan, Text
 from mooring.core.schema.dialects import Rules
 from mooring.core.schema.limits import SUBSCHEMAS, Budget, SetAside
 from mooring.core.schema.notes import Notes, Path
-from mooring.core.schema.shapes import Alt, Kind, Shape
+from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape
 from mooring.core.types import Json
 
 __all__ = ["Writer", "Written"]
@@ -79,6 +79,11 @@ class Writer:
             return Written(schema=_shared(schema, shape.raw), null=True)
         alts = [alt for alt in shape.alts if alt.kind != "null"]
         null = len(alts) < len(shape.alts)
+        if not alts and self._rules.unions and self._rules.null != "nullable":
+            schema = self._annotated({"type": "null"}, shape.text, hints)
+            return Written(schema=_shared(schema, shape.raw), null=True)
+        if shape.mixed and not self._rules.anything:
+            alts = blend(alts)
         branches = self._branches(alts, null, at, level)
         # JSON text says null by itself, so that a null beside it can only mean that nothing is given.
         null = null and not any(isinstance(branch.plan, Text) for branch in branches)
@@ -90,20 +95,32 @@ class Writer:
         return Written(schema=_shared(schema, shape.raw), plan=plan, null=null)
 
     def _branches(self, alts: list[Alt], null: bool, at: Path, level: int) -> list[_Branch]:
+        labelled = [alt for alt in alts if self._labelled(alt)]
         as_text = [alt for alt in alts if not self._native(alt, level)]
+        if any(alt.kind == "string" and alt.values is None for alt in alts):
+            as_text += labelled  # a label could not be told from any other string
         if as_text:
             as_text += [alt for alt in alts if alt.kind == "string"]
-        native = [alt for alt in alts if alt not in as_text]
-        if not self._rules.unions and len(native) + bool(as_text) > 1:
-            if (one := _as_one(alts)) is None:
-                native, as_text = [], alts
-            else:
-                native, as_text = [one], []
+        fixed = [alt for alt in alts if alt.values is not None and alt not in as_text]
+        if not labelled and self._rules.unions:
+            fixed = []
+        native = [alt for alt in alts if alt not in as_text and alt not in fixed]
+        if not self._rules.unions and len(native) + bool(as_text) + bool(fixed) > 1:
             self._notes.add(at, "is a union, told more loosely")
+            one = _as_one(alts)
+            native, fixed, as_text = ([], [], alts) if one is None else ([one], [], [])
         branches = [self._alt(alt, at, level) for alt in native]
+        if fixed:
+            branches.append(self._fixed(fixed, at))
         if as_text or not branches:
             branches.append(self._text(as_text, null, at))
         return branches
+
+    def _labelled(self, alt: Alt) -> bool:
+        """Whether fixed values must be told by name."""
+        if alt.values is None:
+            return False
+        return alt.kind in ("object", "array") or (self._rules.labels and alt.kind != "string")
 
     def _native(self, alt: Alt, level: int) -> bool:
         """Whether the dialect has a schema for this; otherwise it is written as JSON text."""
@@ -113,7 +130,7 @@ class Writer:
             return True
         return self._rules.maps if alt.extra is not None else self._rules.empty
 
-    def _text(self, alts: list[Alt], null: bool, at: Path) -> _Branch:
+    def _text(self, alts: Sequence[Alt], null: bool, at: Path) -> _Branch:
         """JSON as text, for what the dialect cannot say."""
         kinds: list[Kind] = [*dict.fromkeys(alt.kind for alt in alts)]
         if null or not alts:
@@ -132,13 +149,13 @@ class Writer:
     def _alt(self, alt: Alt, at: Path, level: int) -> _Branch:
         self._budget.spend(level)
         if alt.values is not None:
-            return self._fixed(alt, alt.values, at)
+            return self._fixed([alt], at)
         if alt.kind == "object":
             return self._object(alt, at, level)
         schema: dict[str, Json] = {"type": alt.kind}
         plan = None
         if alt.kind == "array":
-            items = self.shape(alt.items, (*at, "*"), level + 1) if alt.items else Written(schema={})
+            items = self.shape(alt.items or OPEN, (*at, "*"), level + 1)
             schema["items"] = items.schema
             plan = Items(plan=items.plan) if items.plan else None
         hints = self._facets(schema, alt)
@@ -158,22 +175,25 @@ class Writer:
                 hints.append(f"{name}: {value}")
         return tuple(hints)
 
-    def _fixed(self, alt: Alt, values: tuple[Json, ...], at: Path) -> _Branch:
+    def _fixed(self, alts: Sequence[Alt], at: Path) -> _Branch:
+        """A list of fixed values: as they are, or by name where the dialect cannot list them so."""
+        values = [value for alt in alts for value in alt.values or ()]
+        kinds = {alt.kind for alt in alts}
+        by_name = len(kinds) > 1 or any(self._labelled(alt) for alt in alts)
         labels = _labels(values)
-        as_labels = alt.kind in ("object", "array") or (self._rules.labels and alt.kind != "string")
         if self._rules.strict and not self._affordable(labels):
             self._notes.add(at, "has more fixed values than the provider takes; they are not listed")
-            hints = (f"one of {json.dumps([*labels], ensure_ascii=False)[:2_000]}",)
-            return (
-                replace(self._text([alt], False, at), hints=hints)
-                if as_labels
-                else _Branch(schema={"type": alt.kind}, alts=(alt,), hints=hints)
+            if by_name:
+                return self._text(alts, False, at)
+            return _Branch(
+                schema={"type": alts[0].kind}, alts=(*alts,), hints=(f"one of {', '.join(labels)}",)
             )
-        if as_labels:
-            schema: dict[str, Json] = {"type": "string", "enum": [*labels]}
-            return _Branch(schema=schema, alts=(alt,), plan=Labels(values=labels))
-        schema = {"type": alt.kind, "enum": [*values]}
-        return _Branch(schema=schema, alts=(alt,), hints=self._facets(schema, alt))
+        if by_name:
+            return _Branch(
+                schema={"type": "string", "enum": [*labels]}, alts=(*alts,), plan=Labels(values=labels)
+            )
+        schema: dict[str, Json] = {"type": alts[0].kind, "enum": values}
+        return _Branch(schema=schema, alts=(*alts,), hints=self._facets(schema, alts[0]))
 
     def _affordable(self, labels: Mapping[str, Json]) -> bool:
         """Take a list of fixed values from what a strict schema may hold, if it fits."""
@@ -289,9 +309,13 @@ class Writer:
         return annotated
 
 
-def _told(*texts: str | None) -> str:
-    text = " ".join(text for text in texts if text)
-    return text if len(text) <= _DESCRIPTION else f"{text[: _DESCRIPTION - 1]}…"
+def _told(text: str | None, hint: str | None) -> str:
+    """A description that ends in the hint, however long it was."""
+    hint = hint or ""
+    room = max(_DESCRIPTION - len(hint) - 1, 0)
+    if text and len(text) > room:
+        text = f"{text[: room - 1]}…" if room else None
+    return f"{text} {hint}" if text and hint else text or hint
 
 
 def _shared(schema: dict[str, Json], raw: Mapping[str, Json] | None) -> dict[str, Json]:
@@ -300,11 +324,12 @@ def _shared(schema: dict[str, Json], raw: Mapping[str, Json] | None) -> dict[str
 
 
 def _labels(values: Sequence[Json]) -> dict[str, Json]:
-    """A distinct text for each value: itself, or its JSON."""
+    """A distinct text for each value: its JSON, or a string as it is unless that is the JSON of another."""
+    taken = {json.dumps(value, ensure_ascii=False) for value in values if not isinstance(value, str)}
     labels: dict[str, Json] = {}
     for value in values:
         label = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        while label in labels:
+        while label in labels or (isinstance(value, str) and label in taken):
             label = json.dumps(label, ensure_ascii=False)
         labels[label] = value
     return labels
@@ -315,11 +340,6 @@ def _as_one(alts: Sequence[Alt]) -> Alt | None:
     kinds = {alt.kind for alt in alts}
     if kinds == {"integer", "number"}:
         return Alt(kind="number")
-    if all(alt.values is None for alt in alts) and len(kinds) == 1:
-        if kinds == {"object"}:
-            return merge(alts)
-        return Alt(kind=alts[0].kind) if kinds != {"array"} else None
-    if all(alt.values is not None for alt in alts):
-        # Of kind `array` only to be written as labels, whatever the values are.
-        return Alt(kind="array", values=tuple(value for alt in alts for value in alt.values or ()))
-    return None
+    if kinds == {"object"} and all(alt.values is None for alt in alts):
+        return merge(alts)
+    return Alt(kind=alts[0].kind) if len(kinds) == 1 and kinds <= {"string", "integer", "number"} else None
