@@ -83,8 +83,8 @@ def compile(schema: Mapping[str, Json], dialect: Dialect) -> Compiled:  # noqa: 
         SetAside: the schema is too large, is no JSON, or allows nothing.
     """
     raw = schema if isinstance(schema, dict) else dict(schema)
-    check(raw)
-    for reach in _REACHES[:-1]:
+    retries = _REACHES[:-1] if check(raw) else ()
+    for reach in retries:
         try:
             return _compile(raw, RULES[dialect], reach)
         except SetAside:

@@ -122,6 +122,8 @@ def _meet_values(one: Alt, other: Alt) -> tuple[Json, ...] | None:
         known = {value_key(value) for value in other.values}
         values = tuple(value for value in values if value_key(value) in known)
     rest = replace(other, values=None)
+    if rest.kind in (one.kind, "number") and rest.kind != "object" and not (rest.facets or rest.items):
+        return values
     return tuple(value for value in values if fits(rest, value))
 
 

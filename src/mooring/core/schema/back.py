@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from mooring.core.schema.limits import finite
 from mooring.core.schema.shapes import Alt, Kind, fits, kind_of
 from mooring.core.types import EMPTY, Json
 
@@ -128,14 +129,13 @@ def _branch(plan: Branches, value: Json) -> Json:
 
 def _parsed(text: str, kinds: frozenset[Kind]) -> Json:
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text)
+        usable = finite(value)
     except (ValueError, RecursionError):
+        return text
+    if not usable:
         return text
     kind = kind_of(value)
     allowed = "any" in kinds or kind in kinds or (kind == "integer" and "number" in kinds)
     # Where the server takes no text here, the parsed value is nearer to what it wants, even if wrong.
     return value if allowed or "string" not in kinds else text
-
-
-def _refuse(constant: str) -> Json:
-    raise ValueError(f"{constant} is no JSON")

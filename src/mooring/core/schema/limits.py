@@ -16,11 +16,12 @@ SUBSCHEMAS = 5_000
 """Subschemas that one schema may hold or expand to."""
 LENGTH = 10_000_000
 """Characters of the schema as JSON, roughly counted."""
-VALUES = 100_000
+VALUES = 50_000
 """JSON values of any kind in the schema."""
 NESTING = 3 * DEPTH
 """JSON values inside one another: a subschema is at most two levels below the next."""
 _LARGEST = float_info.max
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class SetAside(MooringError):
@@ -50,13 +51,14 @@ class Budget:
             raise SetAside(f"its schema is nested more than {DEPTH} levels deep")
 
 
-def check(schema: Json) -> None:
-    """Look once at every value.
+def check(schema: Json) -> bool:
+    """Look once at every value, and return whether there may be references.
 
     Raises:
         SetAside: the schema is no JSON, or larger or deeper than allowed.
     """
     length = seen = 0
+    refers = False
     level: list[Json] = [schema]
     for _ in range(NESTING):
         below: list[Json] = []
@@ -70,6 +72,7 @@ def check(schema: Json) -> None:
                     if not isinstance(name, str):
                         raise SetAside(f"its schema is no JSON: {type(name).__name__} as a name")
                     length += len(name)
+                    refers = refers or name in _REFERENCES
                 below.extend(members.values())
             elif isinstance(value, list):
                 below.extend(cast("list[Json]", value))
@@ -81,7 +84,7 @@ def check(schema: Json) -> None:
         if seen + len(below) > VALUES:
             raise SetAside(f"its schema holds more than {VALUES:,} values")
         if not below:
-            return
+            return refers
         level = below
     raise SetAside(f"its schema is nested more than {DEPTH} levels deep")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mooring.core.schema.algebra import blend, merge
 from mooring.core.schema.back import Branches, Field, Items, Labels, Members, Plan, Text
+from mooring.core.schema.describe import described, shared, told
 from mooring.core.schema.dialects import Rules
 from mooring.core.schema.limits import SUBSCHEMAS, Budget, SetAside
 from mooring.core.schema.notes import Notes, Path
@@ -16,10 +17,6 @@ from mooring.core.types import Json
 
 __all__ = ["Writer", "Written"]
 
-_DESCRIPTION = 4_096
-"""Characters of a description."""
-_HINT = 200
-"""Characters of a keyword's value told in the description."""
 _VALUES = 1_000
 """Fixed values in a strict schema, all told."""
 _LONG_LIST, _LONG_LIST_TEXT = 250, 15_000
@@ -62,7 +59,7 @@ class Writer:
         """Write the object that holds the arguments."""
         branch = self._object(alt, (), 0)
         return Written(
-            schema=_shared(self._annotated(branch.schema, text, branch.hints), raw), plan=branch.plan
+            schema=shared(self._described(branch.schema, text, branch.hints), raw), plan=branch.plan
         )
 
     def shape(
@@ -75,13 +72,13 @@ class Writer:
         """
         self._budget.spend(level)
         if shape.open and self._rules.anything:
-            schema = self._annotated({}, shape.text, hints)
-            return Written(schema=_shared(schema, shape.raw), null=True)
+            schema = self._described({}, shape.text, hints)
+            return Written(schema=shared(schema, shape.raw), null=True)
         alts = [alt for alt in shape.alts if alt.kind != "null"]
         null = len(alts) < len(shape.alts)
         if not alts and self._rules.unions and self._rules.null != "nullable":
-            schema = self._annotated({"type": "null"}, shape.text, hints)
-            return Written(schema=_shared(schema, shape.raw), null=True)
+            schema = self._described({"type": "null"}, shape.text, hints)
+            return Written(schema=shared(schema, shape.raw), null=True)
         if shape.mixed and not self._rules.anything:
             alts = blend(alts)
         branches = self._branches(alts, null, at, level)
@@ -92,7 +89,7 @@ class Writer:
         if len(branches) > 1:
             pairs = tuple((branch.alts, branch.plan) for branch in branches)
             plan = Branches(branches=pairs) if any(plan for _, plan in pairs) else None
-        return Written(schema=_shared(schema, shape.raw), plan=plan, null=null)
+        return Written(schema=shared(schema, shape.raw), plan=plan, null=null)
 
     def _branches(self, alts: list[Alt], null: bool, at: Path, level: int) -> list[_Branch]:
         labelled = [alt for alt in alts if self._labelled(alt)]
@@ -262,21 +259,26 @@ class Writer:
             (branch,) = branches
             text = {**branch.alts[0].text, **shape.text} if branch.alts else shape.text
             schema = {**branch.schema, **self._null_within(branch.schema)} if null else branch.schema
-            return self._annotated(schema, text, (*branch.hints, *hints))
+            return self._described(schema, text, (*branch.hints, *hints))
         parts: list[dict[str, Json]] = []
         for branch in branches:
             (own, *_) = branch.alts
-            parts.append(_shared(self._annotated(branch.schema, own.text, branch.hints), own.raw))
+            parts.append(shared(self._described(branch.schema, own.text, branch.hints), own.raw))
         if self._rules.lone_union:
             text = {
                 **shape.text,
-                "description": _told(shape.text.get("description"), parts[0].get("description")),
+                "description": told(shape.text.get("description"), parts[0].get("description")),
             }
             first = {**parts[0], "nullable": True} if null else parts[0]
-            return {"anyOf": [self._annotated(first, text, hints), *parts[1:]]}
+            return {"anyOf": [self._described(first, text, hints), *parts[1:]]}
         if null:
             parts.append({"type": "null"})
-        return self._annotated({"anyOf": parts}, shape.text, hints)
+        return self._described({"anyOf": parts}, shape.text, hints)
+
+    def _described(
+        self, schema: dict[str, Json], text: Mapping[str, Json], hints: tuple[str, ...]
+    ) -> dict[str, Json]:
+        return described(schema, text, hints, self._rules.annotations)
 
     def _null_apart(self, schema: dict[str, Json]) -> bool:
         """Whether null needs a branch of its own."""
@@ -289,38 +291,6 @@ class Writer:
             return {"nullable": True}
         both: dict[str, Json] = {"type": [schema["type"], "null"]}
         return {**both, "enum": [*schema["enum"], None]} if "enum" in schema else both
-
-    def _annotated(
-        self, schema: dict[str, Json], text: Mapping[str, Json], hints: tuple[str, ...]
-    ) -> dict[str, Json]:
-        """The schema with title, description and default, and with what only the description can say."""
-        told = list(hints)
-        annotated = dict(schema)
-        if "title" in text:
-            annotated["title"] = text["title"]
-        for name in ("default", "examples"):
-            if name in text and name in self._rules.annotations:
-                annotated[name] = text[name]
-            elif text.get(name) is not None:
-                told.append(f"{name}: {json.dumps(text[name], ensure_ascii=False)}")
-        hint = "; ".join(hint if len(hint) <= 2 * _HINT else f"{hint[:_HINT]}…" for hint in told)
-        if described := _told(text.get("description"), f"({hint})" if hint else None):
-            annotated["description"] = described
-        return annotated
-
-
-def _told(text: str | None, hint: str | None) -> str:
-    """A description that ends in the hint, however long it was."""
-    hint = hint or ""
-    room = max(_DESCRIPTION - len(hint) - 1, 0)
-    if text and len(text) > room:
-        text = f"{text[: room - 1]}…" if room else None
-    return f"{text} {hint}" if text and hint else text or hint
-
-
-def _shared(schema: dict[str, Json], raw: Mapping[str, Json] | None) -> dict[str, Json]:
-    """The server's own schema where nothing was changed: no copy is kept then."""
-    return raw if isinstance(raw, dict) and raw == schema else schema
 
 
 def _labels(values: Sequence[Json]) -> dict[str, Json]:
