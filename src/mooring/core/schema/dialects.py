@@ -1,0 +1,149 @@
+"""What each dialect takes, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mooring.core.schema.limits import DEPTH
+
+__all__ = ["RULES", "Dialect", "Rules"]
+
+Dialect = Literal["openai", "openai-strict", "anthropic", "gemini", "plain"]
+
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The subset of JSON Schema that one dialect takes."""
+
+    facets: frozenset[str]
+    """Restricting keywords; the others are told in the description."""
+    formats: Mapping[str, frozenset[str]] | None
+    """Values of `format` by type; None for all."""
+    annotations: frozenset[str]
+    """Of `default` and `examples`, those that may stand as keywords."""
+    null: Literal["anyOf", "type", "nullable"]
+    """How null is allowed beside something else: a branch, one more `type`, or OpenAPI's keyword."""
+    unions: bool
+    """Whether a value may be one of several things."""
+    anything: bool
+    """Whether a schema may leave the type open."""
+    maps: bool
+    """Whether an object may have members that are not declared."""
+    empty: bool = True
+    """Whether an object below the root may declare no members."""
+    labels: bool = False
+    """Whether fixed values must be strings."""
+    strict: bool = False
+    """Whether objects must be closed and all their members required."""
+    lone_union: bool = False
+    """Whether `anyOf` must stand alone."""
+    levels: int = DEPTH
+    """Objects and arrays inside one another."""
+    foreign: re.Pattern[str] | None = None
+    """Characters that names of members must not have; None when every name but the empty one will do."""
+    letter_first: bool = False
+
+    def rename(self, names: Iterable[str]) -> dict[str, str]:
+        """The name that the model uses for each member: its own where the dialect allows it, all distinct."""
+        wanted = {name: self._name(name) for name in names}
+        taken = {name for name, sent in wanted.items() if name == sent}
+        for name, sent in wanted.items():
+            if name != sent:
+                number = 2
+                unique = sent
+                while unique in taken:
+                    unique = f"{sent[: _LONGEST_NAME - 6]}_{number}"
+                    number += 1
+                taken.add(unique)
+                wanted[name] = unique
+        return wanted
+
+    def _name(self, name: str) -> str:
+        if self.foreign is None:
+            return name or "_"
+        reduced = self.foreign.sub("_", name)[:_LONGEST_NAME] or "_"
+        if self.letter_first and not (reduced[0].isalpha() or reduced[0] == "_"):
+            reduced = f"_{reduced}"[:_LONGEST_NAME]
+        return reduced
+
+
+_BOUNDS = frozenset(("minimum", "maximum"))
+_EXCLUSIVE = frozenset(("exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+_LENGTHS = frozenset(("minLength", "maxLength"))
+_ITEMS = frozenset(("minItems", "maxItems"))
+_PROPERTIES = frozenset(("minProperties", "maxProperties"))
+# `pattern` is in none: providers refuse the whole request for a regular expression they cannot read.
+_ALL = _BOUNDS | _EXCLUSIVE | _LENGTHS | _ITEMS | _PROPERTIES | {"uniqueItems", "format"}
+
+_STRICT_FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+)
+
+_LOOSE = Rules(
+    facets=_ALL,
+    formats=None,
+    annotations=frozenset(("default", "examples")),
+    null="anyOf",
+    unions=True,
+    anything=True,
+    maps=True,
+)
+
+RULES: Mapping[Dialect, Rules] = {
+    "openai": _LOOSE,
+    "openai-strict": Rules(
+        facets=_BOUNDS | _EXCLUSIVE | _ITEMS | {"format"},
+        formats={"string": _STRICT_FORMATS},
+        annotations=frozenset(),
+        null="type",
+        unions=True,
+        anything=False,
+        maps=False,
+        strict=True,
+        levels=10,
+    ),
+    "anthropic": Rules(
+        facets=_ALL,
+        formats=None,
+        annotations=frozenset(("default", "examples")),
+        null="anyOf",
+        unions=True,
+        anything=True,
+        maps=True,
+        foreign=re.compile(r"[^a-zA-Z0-9_.-]"),
+    ),
+    "gemini": Rules(
+        facets=_BOUNDS | _LENGTHS | _ITEMS | _PROPERTIES | {"format"},
+        formats={
+            "string": frozenset(("date-time",)),
+            "integer": frozenset(("int32", "int64")),
+            "number": frozenset(("float", "double")),
+        },
+        annotations=frozenset(),
+        null="nullable",
+        unions=True,
+        anything=False,
+        maps=False,
+        empty=False,
+        labels=True,
+        lone_union=True,
+        foreign=re.compile(r"[^a-zA-Z0-9_]"),
+        letter_first=True,
+    ),
+    "plain": Rules(
+        facets=_BOUNDS | _ITEMS,
+        formats={},
+        annotations=frozenset(),
+        null="type",
+        unions=False,
+        anything=False,
+        maps=True,
+        foreign=re.compile(r"[^a-zA-Z0-9_]"),
+        letter_first=True,
+    ),
+}

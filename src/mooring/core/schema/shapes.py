@@ -1,0 +1,188 @@
+"""What a schema means, in one form: a `Shape` is a choice of `Alt`s, each of exactly one JSON type.
+
+References, `allOf`, type lists, `const` and the many spellings of null are gone. What is left is small
+enough to be written in every dialect, and to tell which alternative a value belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, field
+from typing import Literal, TypeGuard, cast
+
+from mooring.core.types import EMPTY, Json
+
+__all__ = [
+    "KINDS",
+    "NEVER",
+    "OPEN",
+    "Alt",
+    "Kind",
+    "Shape",
+    "as_list",
+    "as_object",
+    "fits",
+    "is_kind",
+    "kind_of",
+    "value_key",
+]
+
+Kind = Literal["string", "integer", "number", "boolean", "array", "object", "null", "any"]
+
+KINDS: tuple[Kind, ...] = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def _nothing() -> Mapping[str, Json]:
+    return EMPTY
+
+
+def _no_fields() -> Mapping[str, Shape]:
+    return EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shape:
+    """Any one of some alternatives; none at all for a schema that nothing satisfies."""
+
+    alts: tuple[Alt, ...]
+    text: Mapping[str, Json] = field(default_factory=_nothing)
+    """`title`, `description`, `default`, `examples`."""
+    raw: Mapping[str, Json] | None = None
+    """The schema it was read from, to be shared when it comes out unchanged."""
+    vague: bool = False
+    """Whether the types are only meant, not said: met with others, it takes nothing away from them."""
+    mixed: bool = False
+    """Whether it stands for several places: a value alone does not tell which alternative is meant."""
+
+    @property
+    def open(self) -> bool:
+        """Whether every value will do."""
+        return any(alt.kind == "any" for alt in self.alts)
+
+    @property
+    def nullable(self) -> bool:
+        return any(alt.kind in ("null", "any") for alt in self.alts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alt:
+    """Values of one JSON type; `any` stands for every value."""
+
+    kind: Kind
+    facets: Mapping[str, Json] = field(default_factory=_nothing)
+    """Checked keywords of this type, such as `minLength`, and what is only told: `pattern`."""
+    values: tuple[Json, ...] | None = None
+    """The only values allowed, all of this type."""
+    items: Shape | None = None
+    """Of an array; None for anything."""
+    fields: Mapping[str, Shape] = field(default_factory=_no_fields)
+    required: tuple[str, ...] = ()
+    extra: Shape | None = None
+    """What other members of an object must be; None when there may be none."""
+    stated: bool = False
+    """Whether the schema itself says what other members there may be."""
+    options: tuple[Alt, ...] = ()
+    """The exact alternatives, where several objects were merged into this wider one."""
+    text: Mapping[str, Json] = field(default_factory=_nothing)
+    raw: Mapping[str, Json] | None = None
+
+
+OPEN = Shape(alts=(Alt(kind="any"),))
+NEVER = Shape(alts=())
+
+
+def is_kind(name: Json) -> TypeGuard[Kind]:
+    return name in KINDS
+
+
+def as_object(value: Json) -> dict[str, Json] | None:
+    return cast("dict[str, Json]", value) if isinstance(value, dict) else None
+
+
+def as_list(value: Json) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []
+
+
+def kind_of(value: Json) -> Kind:
+    """The narrowest JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def value_key(value: Json) -> str:
+    """Equal for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+    return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
+
+
+class _Fuel:
+    """Steps left for one comparison: what takes longer is taken to fit."""
+
+    def __init__(self) -> None:
+        self.left = 20_000
+
+
+def fits(alt: Alt, value: Json) -> bool:
+    """Whether a value is one of this alternative, as far as can be told without running a pattern."""
+    return _fits(alt, value, _Fuel())
+
+
+def _fits(alt: Alt, value: Json, fuel: _Fuel) -> bool:
+    fuel.left -= 1
+    if alt.kind == "any" or fuel.left < 0:
+        return True
+    kind = kind_of(value)
+    if kind != alt.kind and not (kind == "integer" and alt.kind == "number"):
+        return False
+    if alt.values is not None and not any(kind_of(one) == kind and one == value for one in alt.values):
+        return False
+    if not _within(alt.facets, value):
+        return False
+    if isinstance(value, list):
+        items = alt.items
+        return items is None or all(_one_fits(items, item, fuel) for item in cast("list[Json]", value))
+    return not isinstance(value, dict) or _object_fits(alt, cast("dict[str, Json]", value), fuel)
+
+
+def _one_fits(shape: Shape, value: Json, fuel: _Fuel) -> bool:
+    return any(_fits(alt, value, fuel) for alt in shape.alts)
+
+
+def _object_fits(alt: Alt, value: dict[str, Json], fuel: _Fuel) -> bool:
+    if any(name not in value for name in alt.required):
+        return False
+    if alt.options and not any(_fits(option, value, fuel) for option in alt.options):
+        return False
+    for name, member in value.items():
+        shape = alt.fields.get(name, alt.extra)
+        if shape is None or not _one_fits(shape, member, fuel):
+            return False
+    return True
+
+
+def _within(facets: Mapping[str, Json], value: Json) -> bool:
+    if not facets or isinstance(value, bool):
+        return True
+    if isinstance(value, (int, float)):
+        low, high, above, below = (facets.get(name) for name in _BOUNDS)
+        return not (
+            (low is not None and value < low)
+            or (high is not None and value > high)
+            or (above is not None and value <= above)
+            or (below is not None and value >= below)
+        )
+    if value is None:
+        return True
+    noun = "Length" if isinstance(value, str) else "Items" if isinstance(value, list) else "Properties"
+    size = len(cast("Sized", value))
+    return facets.get(f"min{noun}", 0) <= size <= facets.get(f"max{noun}", size)
