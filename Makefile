@@ -5,8 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 JOBS ?= 2
+SECONDS ?= 600
 
-.PHONY: help demo test check format bench test-reference lock clean
+.PHONY: help demo test check format bench soak nightly test-reference test-providers lock clean
 
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -31,6 +32,22 @@ format: $(READY)  ## Let ruff fix and format the code, and write the generated p
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py
+
+soak: $(READY)  ## Twenty servers with random faults, 64 callers: does every promise hold? (SECONDS=600)
+	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+nightly: $(READY)  ## What takes long: fuzzing, the soak, the figures and their gate
+	FUZZ=100000 $(BIN)/python -m pytest -n $(JOBS) tests/faults/test_fuzz.py --timeout 3600
+	$(MAKE) soak
+	$(BIN)/python bench/run.py --results .bench
+	$(BIN)/python bench/gate.py --results .bench/latest.json
+
+test-providers: $(READY)  ## Check compiled schemas with the providers' own SDKs, installed into .peers
+	$(PYTHON) -m venv .peers/providers
+	.peers/providers/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt \
+		openai anthropic google-genai
+	PYTHONPATH=src .peers/providers/bin/python -m pytest -n $(JOBS) tests/core/test_schema_sdks.py \
+		tests/core/test_schema_properties.py
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
