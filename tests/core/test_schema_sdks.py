@@ -1,4 +1,4 @@
-"""Compiled schemas in the providers' own types. Each SDK is large, so that it is tried where it is installed."""
+"""Compiled schemas in the providers' own types; the SDKs are large, so each is tried where installed."""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ def blend(alts: Sequence[Alt]) -> list[Alt]:
     """The alternatives with all arrays as one and all objects as one."""
     arrays = [alt for alt in alts if alt.kind == "array" and alt.values is None]
     objects = [alt for alt in alts if alt.kind == "object" and alt.values is None]
-    blended = [alt for alt in alts if alt not in arrays and alt not in objects]
+    apart = {*arrays, *objects}
+    blended = [alt for alt in alts if alt not in apart]
     if len(arrays) > 1:
         arrays = [Alt(kind="array", items=join([alt.items or OPEN for alt in arrays], mixed=True))]
     if len(objects) > 1:

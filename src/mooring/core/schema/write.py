@@ -98,10 +98,11 @@ class Writer:
             as_text += labelled  # a label could not be told from any other string
         if as_text:
             as_text += [alt for alt in alts if alt.kind == "string"]
-        fixed = [alt for alt in alts if alt.values is not None and alt not in as_text]
-        if not labelled and self._rules.unions:
-            fixed = []
-        native = [alt for alt in alts if alt not in as_text and alt not in fixed]
+        textual = set(as_text)
+        rest = [alt for alt in alts if alt not in textual]
+        together = bool(labelled) or not self._rules.unions
+        fixed = [alt for alt in rest if together and alt.values is not None]
+        native = [alt for alt in rest if not together or alt.values is None]
         if not self._rules.unions and len(native) + bool(as_text) + bool(fixed) > 1:
             self._notes.add(at, "is a union, told more loosely")
             one = _as_one(alts)
