@@ -103,7 +103,8 @@ class Session:
             if name in DISCOVERY_NAMES:
                 return self._discover(name, arguments, started)
             tool = await self._route(name, timeout)
-            result = await self._run(tool, arguments, timeout, on_progress)
+            left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
+            result = await self._run(tool, arguments, left, on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
         if check and result.is_error:

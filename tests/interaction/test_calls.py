@@ -166,6 +166,14 @@ async def test_FA10_the_call_after_a_crash_finds_a_new_server(tmp_path: Path, ho
         assert len(starts(log)) == 2
 
 
+async def test_the_wait_for_a_starting_server_counts_in_the_calls_own_time(hosting: Any) -> None:
+    async with hosting(lab_server(tools=["sleep"], start_delay=0.5), ready=False) as host:
+        started = asyncio.get_running_loop().time()
+        result = await host.call("mcp_lab_sleep", {"seconds": 30}, timeout=1.0)
+        assert isinstance(result.error, CallTimeout)
+        assert asyncio.get_running_loop().time() - started < 1.45
+
+
 async def test_calls_to_a_server_that_is_starting_wait_for_that_server_only(hosting: Any) -> None:
     slow = lab_server("slow", start_delay=0.5)
     async with hosting(slow, lab_server("quick"), ready=False) as host:
@@ -220,8 +228,10 @@ async def test_FA51_a_401_in_mid_session_says_that_a_login_is_needed(hosting: An
 
     async with HttpLab() as lab, hosting(lab.config()) as host:
         lab.faults["tools/call"] = expired
+        lab.faults["server/discover"] = lab.faults["initialize"] = expired
         result = await host.call("mcp_web_echo", {"text": "x"})
         assert isinstance(result.error, AuthNeeded)
+        await until(lambda: host.status()[0].state == "needs-auth")
 
 
 async def test_FA59_a_connection_cut_in_mid_answer_costs_that_call_only(hosting: Any) -> None:

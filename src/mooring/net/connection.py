@@ -254,8 +254,8 @@ class Connection:
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
                 )
             except WireError as fault:
-                if fault.kind in ("session", "refused"):
-                    live.channel.die(str(fault))
+                if fault.kind in ("session", "refused", "auth"):
+                    live.channel.die(str(fault))  # connecting anew tells what it is now
                 if last or not await self._worth_repeating(fault, again, left):
                     if live.channel.death is not None:
                         fault.news, live.mourned = not live.mourned, True
