@@ -222,6 +222,28 @@ class Start(Scenario):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Search(Scenario):
+    """Find tools among ten thousand, for contestants that can; the SDK has nothing to compare with."""
+
+    queries: int
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return {
+            "p50": Metric(label="query p50", unit="ms", scale=1e3),
+            "index": Metric(label="index", unit="s"),
+        }
+
+    def concerns(self, name: str) -> bool:
+        return name in (OURS, "fastmcp")
+
+    def sample(self, stage: Stage, name: str) -> dict[str, float]:
+        with Process(stage.entry(name)) as process:
+            answer = process.ask("search", queries=self.queries)
+        return {"p50": statistics.median(answer["times"]), "index": answer["index"]}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Idle(Scenario):
     """Hold connected servers and do nothing."""
 
@@ -282,6 +304,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Instant(
         id="instant", title="30 servers that need 2 s to start: all tools", servers=30, delay=2.0, cycles=3
     ),
+    Search(id="search", title="Search 10,000 tools", queries=100, cycles=3),
     Start(id="import", title="Import what connecting needs", cycles=3),
     Start(id="import-mooring", title="import mooring", only=OURS, code="import mooring", cycles=5),
     Start(id="help", title="mooring --help", only=OURS, code=HELP, needs="mooring.cli", cycles=5),

@@ -6,6 +6,7 @@ A contestant file holds
 - `PACKAGES`: the distributions whose versions are shown, its own first
 - `REQUIRES`: pinned requirements of the environment it gets, or nothing to run in the project's own
 - `IMPORT`: the statement that a program needs before it can connect
+- `searcher(servers)`: optional; an async function that answers questions about ten thousand tools
 - `connect(servers)`: an async context in which all servers are connected and listed; it gives a `Clients`
 
 Whatever belongs to the library is imported inside `connect`: the harness reads the rest without it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,3 +33,23 @@ async def connect(servers: Sequence[Server]) -> AsyncGenerator[Clients]:
             return (await group.clients[server].call_tool(tool, arguments)).content[0].text
 
         yield Clients(tools=tools, call=call)
+
+
+async def searcher(servers: Sequence[tuple[str, list[dict[str, Any]]]]) -> Callable[[str], Awaitable[object]]:
+    """The search step of its BM25 transform, without the server around it."""
+    from fastmcp.server.transforms.search.bm25 import BM25SearchTransform
+    from fastmcp.tools.base import Tool
+
+    transform = BM25SearchTransform(max_results=5)
+    tools = [
+        Tool(
+            name=f"s{number}_{tool['name']}", description=tool["description"], parameters=tool["inputSchema"]
+        )
+        for number, (_, listed) in enumerate(servers)
+        for tool in listed
+    ]
+
+    async def ask(query: str) -> object:
+        return await transform._search(tools, query)
+
+    return ask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,3 +26,25 @@ async def connect(servers: Sequence[Server]) -> AsyncGenerator[Clients]:
             return (await host.call(names[server, tool], arguments, check=True)).text
 
         yield Clients(tools=len(names), call=call)
+
+
+async def searcher(servers: Sequence[tuple[str, list[dict[str, Any]]]]) -> Callable[[str], Awaitable[object]]:
+    from mooring.core.catalog import merge
+    from mooring.core.search import Index
+    from mooring.core.types import ServerInfo, Snapshot
+    from mooring.net import wire
+
+    catalog = merge(
+        Snapshot(
+            server=f"s{number}",
+            info=ServerInfo(description=about),
+            tools=tuple(wire.tool(f"s{number}", tool) for tool in tools),
+        )
+        for number, (about, tools) in enumerate(servers)
+    )
+    index = Index.build(catalog.tools, catalog.groups)
+
+    async def ask(query: str) -> object:
+        return index.search(query, 5)
+
+    return ask

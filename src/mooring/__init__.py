@@ -30,6 +30,7 @@ _HOMES = {
     "ConfigRejected": "core.events",
     "Event": "core.events",
     "EventsDropped": "core.events",
+    "LoopLagged": "core.events",
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ConfigRejected as ConfigRejected
     from mooring.core.events import Event as Event
     from mooring.core.events import EventsDropped as EventsDropped
+    from mooring.core.events import LoopLagged as LoopLagged
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved

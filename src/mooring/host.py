@@ -21,7 +21,7 @@ from mooring.config import GetSecret, found_files, load
 from mooring.config.lockfile import lock_path
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, ToolSetAside
+from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
@@ -41,6 +41,8 @@ ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
 
 
+PULSE, LAG = 1.0, 0.5
+"""How often the loop is felt, and from how many seconds on a lag is told."""
 MERGE_WITHIN = 0.02
 """Seconds within which a change of the catalog is told to those who do not look at it."""
 
@@ -120,6 +122,7 @@ class Host:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         try:
+            self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             await self._fleet.start(self.config, self._tasks)
@@ -332,6 +335,15 @@ class Host:
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
+
+    async def _feel_the_pulse(self) -> None:
+        """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
+        while True:
+            asleep = anyio.current_time()
+            await anyio.sleep(PULSE)
+            if (late := anyio.current_time() - asleep - PULSE) > LAG:
+                log.warning("the event loop was blocked for %.1f s", late)
+                self.emit(LoopLagged(seconds=late))
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         """Apply the configuration files whenever they change; a bad one changes nothing."""

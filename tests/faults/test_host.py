@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from mooring import Host
+from mooring import Host, LoopLagged
 from tests.lab.http import HttpLab
 from tests.lab.stdio import cue, lab_server, methods, starts, wire_log
 from tests.lab.wait import until, until_true
@@ -109,6 +109,7 @@ async def test_FA73_a_loop_blocked_by_the_application_kills_no_server_and_no_ans
     with LabThread() as lab:
         server = lab_server("s", tools=["sleep"]) if wire == "stdio" else lab.config("s")
         async with hosting(server) as host:
+            events = host.events()
             for _ in range(3):
                 call = asyncio.create_task(host.call("mcp_s_sleep", {"seconds": 0.2}, timeout=0.5))
                 await asyncio.sleep(0.1)
@@ -116,6 +117,8 @@ async def test_FA73_a_loop_blocked_by_the_application_kills_no_server_and_no_ans
                 result = await call
                 assert not result.is_error, result.text
             assert host.status()[0].state == "connected"
+            lag = await anext(event async for event in events if isinstance(event, LoopLagged))
+            assert lag.seconds > 0.5
 
 
 class LabThread:
@@ -226,7 +229,7 @@ async def test_FA82_five_servers_that_fall_and_hang_do_not_slow_a_healthy_one(ho
 PROGRAM = """
 import asyncio, os, signal, sys, threading
 sys.path.insert(0, {root!r})
-from mooring import Host
+from mooring import Host, LoopLagged
 from tests.lab.stdio import lab_server
 
 SERVERS = [

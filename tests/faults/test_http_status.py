@@ -184,13 +184,14 @@ async def test_FA55_a_secret_that_the_server_says_back_is_not_shown(
             assert "planted-4711" not in result.text
 
 
+@pytest.mark.parametrize("after", ["0", "Sun, 06 Nov 1994 08:49:37 GMT"])
 @pytest.mark.parametrize("status", [429, 503])
 async def test_FA56_a_short_retry_after_is_waited_for_once_and_counts_for_nothing(
-    status: int, hosting: Any
+    status: int, after: str, hosting: Any
 ) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
         for _ in range(6):
-            busy = lab.faults["tools/call"] = Refuses(status, times=1, Retry_After="0")
+            busy = lab.faults["tools/call"] = Refuses(status, times=1, Retry_After=after)
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
             assert busy.seen == 2
         assert host.status()[0].breaker == "closed"

@@ -13,6 +13,7 @@ __all__ = [
     "ConfigRejected",
     "Event",
     "EventsDropped",
+    "LoopLagged",
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
@@ -102,6 +103,12 @@ class CallFinished(Event):
     is_error: bool
     error: str | None = None
     """Class of the error when the tool itself did not answer: `CallTimeout`, `ConnectionLost` …"""
+
+
+class LoopLagged(Event):
+    """Something blocked the event loop: for so many seconds nobody was served. No server is to blame."""
+
+    seconds: float
 
 
 class EventsDropped(Event):

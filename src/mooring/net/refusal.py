@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from mooring.errors import Outcome
@@ -84,4 +86,13 @@ def _rpc_error(text: str) -> tuple[int, str, Any] | None:
 
 
 def _seconds(value: str | None) -> float | None:
-    return float(value) if value is not None and value.isascii() and value.isdigit() else None
+    """How long to wait by a `Retry-After`: a number of seconds, or a date."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        then = parsedate_to_datetime(value)
+        return max((then - datetime.now(then.tzinfo)).total_seconds(), 0.0)
+    except (TypeError, ValueError, OverflowError):
+        return None
