@@ -106,9 +106,9 @@ class Worker:
 
     async def do_search(self, queries: int) -> Answer:
         """Index ten thousand tools and ask: the first question pays for the index where that is made late."""
-        asked = questions(queries)
+        asked, servers = questions(queries), [definitions(number, number) for number in range(SERVERS)]
         meter = Meter()
-        ask = await self._contestant.searcher([definitions(n, n) for n in range(SERVERS)])
+        ask = await self._contestant.searcher(servers)
         await ask(asked[0])
         built = meter.read()
         times: list[float] = []
