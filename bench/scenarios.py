@@ -169,6 +169,10 @@ class Instant(Scenario):
     def metrics(self) -> Mapping[str, Metric]:
         return {"wall": Metric(label="wall", unit="s")}
 
+    def concerns(self, name: str) -> bool:
+        # Those that connect one server after the other would need a minute each time.
+        return name not in ("mcp_use", "pydantic_ai", "strands")
+
     def prepare(self, stage: Stage, name: str) -> None:
         if name == OURS:
             given = json.dumps(stage.servers("stdio", self.servers, delay=self.delay))
