@@ -15,8 +15,8 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from mooring.config import GetSecret, found_files, load
-from mooring.config.lockfile import lock_path
+from mooring.config import FoundFile, GetSecret, found_files, load
+from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
@@ -70,7 +70,7 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._pins = Pins(self._memory(None), self._set_aside)
+        self._pins = Pins(self._memory(()), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
@@ -109,7 +109,7 @@ class Host:
         host = cls(load(files, cwd=here), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
-        host._pins = Pins(host._memory(lock_path(found, here or Path.cwd())), host._set_aside)
+        host._pins = Pins(host._memory(found, here or Path.cwd()), host._set_aside)
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -310,10 +310,12 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _memory(self, found: Path | None) -> Memory:
+    def _memory(self, files: Sequence[FoundFile], cwd: Path | None = None) -> Memory:
         if self._lock is False:
             return Memory(cache=False)
-        return memory_at(found if self._lock is True else Path(self._lock))
+        beside = None if cwd is None else lock_path(files, cwd)
+        place = beside if self._lock is True else Path(self._lock)
+        return memory_at(place, own=speaks_of(files, "user"))
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""

@@ -21,8 +21,19 @@ from mooring.core.pin import Lock, Pin
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile
+    from mooring.core.config import Scope
 
-__all__ = ["NAME", "SIZE_LIMIT", "cache_path", "lock_path", "read", "recall", "remember", "write"]
+__all__ = [
+    "NAME",
+    "SIZE_LIMIT",
+    "cache_path",
+    "lock_path",
+    "read",
+    "recall",
+    "remember",
+    "speaks_of",
+    "write",
+]
 
 NAME = "mooring.lock"
 SIZE_LIMIT = 64 * 2**20
@@ -49,6 +60,14 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
     import platformdirs
 
     return platformdirs.user_state_path("mooring", appauthor=False) / NAME
+
+
+def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:
+    """Return whether the lock of these files is about servers of this scope.
+
+    A project's lock is shared: what one of its users has configured for themselves is not in it.
+    """
+    return scope != "user" or all(file.scope == "user" for file in files)
 
 
 def read(path: Path) -> Lock | None:
