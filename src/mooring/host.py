@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,7 +15,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-import anyio.abc
 
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
@@ -31,6 +32,7 @@ from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
+from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 
 __all__ = ["Host", "RefreshReport"]
@@ -88,7 +90,7 @@ class Host:
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._closed = False
         self._shared = Session(self)
         self._clock = SessionClock()
@@ -120,8 +122,7 @@ class Host:
             raise RuntimeError("a Host is used once; make another one")
         for warning in self.config.warnings:
             log.warning("%s", warning)
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        self._tasks = Tasks()
         try:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
@@ -140,12 +141,11 @@ class Host:
     ) -> None:
         assert self._tasks is not None
         # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        self._tasks.cancel_scope.shield = True
-        try:
-            await self.close()
-        finally:
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.close()
+            finally:
+                await self._tasks.end()
 
     async def close(self) -> None:
         """End every server and everything they started. Idempotent; never raises for a server."""
@@ -337,9 +337,9 @@ class Host:
     async def _feel_the_pulse(self) -> None:
         """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
         while True:
-            asleep = anyio.current_time()
-            await anyio.sleep(PULSE)
-            if (late := anyio.current_time() - asleep - PULSE) > LAG:
+            asleep = time.monotonic()
+            await asyncio.sleep(PULSE)
+            if (late := time.monotonic() - asleep - PULSE) > LAG:
                 log.warning("the event loop was blocked for %.1f s", late)
                 self.emit(LoopLagged(seconds=late))
 

@@ -92,12 +92,12 @@ class Pins:
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """What may be shown of what a server reports."""
-        # The catalog is there before anything is judged: what judging needs is imported then.
-        from mooring.core.lock import decide, pin_of
-
         name = snapshot.server
         if name not in self._fingerprints:
             return snapshot  # no server of the configuration: the application's own provider
+        # The catalog is there before any server is judged: what judging needs is imported then.
+        from mooring.core.lock import decide, pin_of
+
         pin, policy, mark = self._pins[name], self._policies[name], self._fingerprints[name]
         verdict = decide(pin, snapshot, policy, fingerprint=mark)
         for warning in verdict.warnings:
