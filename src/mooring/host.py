@@ -272,6 +272,15 @@ class Host:
         )
         return steps
 
+    async def reload(self) -> None:
+        """Read the configuration files again, and take over what changed.
+
+        Raises:
+            ConfigError: a file cannot be used; everything stays as it was.
+        """
+        if self._reload is not None:
+            await self._take_over(await asyncio.to_thread(self._reload))
+
     # --- for providers and sessions -------------------------------------------------------------
 
     def provider(self, name: str) -> Provider:

@@ -26,6 +26,7 @@ COMMANDS = {
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
     "doctor": "What is wrong and what to do next",
+    "serve": "The catalog as one MCP server",
     "demo": "See the main job done on bundled servers",
 }
 """Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from mooring.core import checks
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
+from mooring.core.gateway import GatewaySettings
 from mooring.core.settings import (
     Settings,
     flag,
@@ -283,6 +284,7 @@ class HostConfig(Settings):
     strict_root_paths: bool = setting(flag, default=False)
     context: Context = setting(section(Context), default=Context())
     watch: Watch = setting(section(Watch), default=Watch())
+    gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
 
     def _check(self) -> None:

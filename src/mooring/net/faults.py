@@ -94,4 +94,5 @@ def call_error(
         outcome=fault.outcome,
         code=fault.code,
         data=fault.data,
+        said=str(fault) if fault.kind == "answer" else "",
     )

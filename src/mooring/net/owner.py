@@ -24,6 +24,7 @@ from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
 from mooring.net.open import Wire, open_channel, wires
+from mooring.net.passage import PASSAGE
 from mooring.net.pool import HttpPool
 
 log = logging.getLogger("mooring.connection")
@@ -163,6 +164,7 @@ class Owner:
         """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
         if self.state == "disabled":
             return
+        PASSAGE.set(None)  # whoever's call woke it: what it says from now on is not said to them
         try:
             with self._life:
                 if self.config.start == "lazy":

@@ -1,0 +1,301 @@
+"""What the gateway answers to each request of a client, whatever wire it came on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mooring.errors import MooringError, ServerError
+from mooring.gateway.checks import check_parameters
+from mooring.gateway.client import LEVELS, Client, Exchange
+from mooring.gateway.listing import HINTS, Lists, tools_page
+from mooring.gateway.protocol import (
+    CAPABILITIES,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LOG_LEVEL,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    SERVER_INFO,
+    Refusal,
+    fields,
+    forwarded_meta,
+    notice_body,
+    stamped,
+)
+from mooring.gateway.relay import Relay
+from mooring.gateway.routes import resource_server
+from mooring.gateway.shapes import no_resource, outcome, refusal, shaped, text
+from mooring.local import Progress
+from mooring.net.passage import Passage
+
+__all__ = ["OFFERED", "Answer", "Desk", "Request"]
+
+Answer = Mapping[str, Any] | bytes
+
+OFFERED: Mapping[str, Any] = {
+    "tools": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+"""Servers come and go behind the gateway, while what it said at the handshake stays: so it says all."""
+_LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+_OURS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
+_MOST_INSTRUCTIONS = 8_000
+_MOST_MAPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a client."""
+
+    client: Client
+    method: str
+    params: dict[str, Any]
+    exchange: Exchange
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return fields(self.params.get("_meta"))
+
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+class Desk:
+    """Answers requests. It keeps nothing of a client."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        shared: dict[str, Handler] = {
+            **dict.fromkeys(_LISTS, self._list),
+            "tools/call": self._call,
+            "resources/read": self._read,
+            "prompts/get": self._prompt,
+            "completion/complete": self._complete,
+        }
+        self._legacy: dict[str, Handler] = {
+            **shared,
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        self._modern: dict[str, Handler] = {**shared, "server/discover": self._discover}
+        self._lists: dict[str, Lists] = {}
+        self._maps: dict[str, tuple[Lists, Mapping[tuple[str, ...], str]]] = {}
+
+    async def answer(self, client: Client, message: Mapping[str, Any], exchange: Exchange) -> Answer:
+        """The result of one request.
+
+        Raises:
+            Refusal: the answer is an error.
+        """
+        method = message["method"]
+        params: object = message.get("params", {})
+        handler = (self._modern if client.era == "modern" else self._legacy).get(method)
+        if handler is None:
+            raise Refusal(METHOD_NOT_FOUND, f"the gateway does not know the method {str(method)[:80]!r}")
+        given = fields(params)
+        if given is not params:
+            raise Refusal(INVALID_PARAMS, "params must be an object")
+        return await handler(Request(client, method, given, exchange))
+
+    # --- who we are -----------------------------------------------------------------------------
+
+    async def _initialize(self, request: Request) -> Answer:
+        said = {"protocolVersion": request.client.protocol, "capabilities": OFFERED}
+        return {**said, "serverInfo": SERVER_INFO, **_instructions(request.client)}
+
+    async def _discover(self, request: Request) -> Answer:
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": OFFERED}
+        return stamped({**about, **_instructions(request.client)}, **HINTS)
+
+    async def _ping(self, request: Request) -> Answer:
+        return {}
+
+    async def _set_level(self, request: Request) -> Answer:
+        level = request.params.get("level")
+        if level not in LEVELS:
+            raise Refusal(INVALID_PARAMS, f"'level' must be one of {', '.join(LEVELS)}")
+        request.client.log_level = level
+        return {}
+
+    # --- lists ----------------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> Answer:
+        if request.params.get("cursor") is not None:
+            raise Refusal(INVALID_PARAMS, "the cursor is not one of ours: all entries stand on one page")
+        client = request.client
+        if request.method == "tools/list" and client.view.settings.discovery != "never":
+            return tools_page(client.session.tools(), client.era)
+        return self._known(client).page(request.method, client.era)
+
+    def _known(self, client: Client) -> Lists:
+        """The lists of what the client's profile shows now."""
+        offer, name = client.view.offer, client.view.name
+        known = self._lists.get(name)
+        if known is None or known.offer is not offer:
+            known = self._lists[name] = Lists(offer)
+        return known
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    async def _call(self, request: Request) -> Answer:
+        client, name = request.client, text(request.params, "name")
+        arguments: object = request.params.get("arguments", {})
+        given = fields(arguments)
+        if given is not arguments and arguments is not None:
+            raise Refusal(INVALID_PARAMS, "'arguments' must be an object")
+        if client.era == "modern" and request.exchange.headers:
+            check_parameters(request.exchange.headers, self._header_map(client, name), given)
+        tool = client.view.catalog.tools.get(name)
+        with self._passing(request, "" if tool is None else tool.server, name):
+            result = await client.session.call(
+                name, given, timeout=client.view.settings.call_timeout, on_progress=_progress(request)
+            )
+        if name == "tools_select" and not result.is_error:
+            request.exchange.send(notice_body("notifications/tools/list_changed"))
+        return self._relay.outgoing(client, result.server, name, outcome(result, client.era))
+
+    @contextmanager
+    def _passing(self, request: Request, server: str, about: str) -> Generator[None]:
+        """What goes through to the server, and back, while the block runs."""
+        client = request.client
+        stamp: dict[str, Any] = {CAPABILITIES: self._relay.capabilities_of(client)}
+        if level := request.meta.get(LOG_LEVEL) or client.log_level:
+            stamp[LOG_LEVEL] = level
+        more = {key: value for key, value in request.params.items() if key not in _OURS}
+        passage = Passage(
+            meta=forwarded_meta(request.meta),
+            stamp=stamp,
+            params=self._relay.incoming(client, server, about, more) if more else more,
+            answers=client.era == "modern",
+            heard=partial(_heard, request),
+            asked=partial(_asked, request),
+        )
+        with self._relay.under_way(server, passage):
+            yield
+
+    def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
+        """Which arguments of a tool stand in headers, too."""
+        lists = self._known(client)
+        known = self._maps.get(f"{client.view.name}/{name}")
+        if known is not None and known[0] is lists:
+            return known[1]
+        found: Mapping[tuple[str, ...], str] = {}
+        tool = client.view.catalog.tools.get(name)
+        if tool is not None and "x-mcp-header" in repr(tool.input_schema):
+            from mcp.shared.inbound import x_mcp_header_map
+
+            found = x_mcp_header_map(tool.input_schema)
+        if len(self._maps) >= _MOST_MAPS:
+            self._maps.clear()
+        self._maps[f"{client.view.name}/{name}"] = (lists, found)
+        return found
+
+    # --- resources, prompts, completion ---------------------------------------------------------
+
+    async def _read(self, request: Request) -> Answer:
+        uri, era = text(request.params, "uri"), request.client.era
+        server = resource_server(request.client.view, uri)
+        if server is None:
+            raise no_resource(uri, era)
+        raw = await self._asked_of(server, request, {"uri": uri}, uri)
+        return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
+
+    async def _prompt(self, request: Request) -> Answer:
+        name = text(request.params, "name")
+        prompt = request.client.view.offer.prompts.get(name)
+        if prompt is None:
+            raise Refusal(INVALID_PARAMS, f"there is no prompt {name[:80]!r}")
+        given = {"name": prompt.name, "arguments": fields(request.params.get("arguments"))}
+        return shaped(await self._asked_of(prompt.server, request, given, name), request.client.era)
+
+    async def _complete(self, request: Request) -> Answer:
+        params, view = request.params, request.client.view
+        ref = fields(params.get("ref"))
+        if ref.get("type") == "ref/prompt":
+            prompt = view.offer.prompts.get(text(ref, "name"))
+            server = None if prompt is None else prompt.server
+            ref = ref if prompt is None else {**ref, "name": prompt.name}
+        else:
+            server = resource_server(view, text(ref, "uri"))
+        if server is None:
+            raise Refusal(INVALID_PARAMS, "there is no such prompt or resource template")
+        given = {key: params[key] for key in ("argument", "context") if key in params}
+        try:
+            raw = await self._asked_of(server, request, {**given, "ref": ref}, "completion")
+        except Refusal as refused:
+            if refused.code != METHOD_NOT_FOUND:
+                raise
+            raw: dict[str, Any] = {"completion": {"values": []}}  # this server has no advice to give
+        return shaped(raw, request.client.era)
+
+    async def _subscribe(self, request: Request) -> Answer:
+        await self._relay.watch(request.client, text(request.params, "uri"))
+        return {}
+
+    async def _unsubscribe(self, request: Request) -> Answer:
+        await self._relay.unwatch(request.client, text(request.params, "uri"))
+        return {}
+
+    async def _asked_of(
+        self, server: str, request: Request, params: dict[str, Any], about: str
+    ) -> dict[str, Any]:
+        """The raw result of a request that goes on to a server under the server's own names."""
+        client = request.client
+        with self._passing(request, server, about):
+            try:
+                raw = await self._relay.ask(client, server, request.method, params, about)
+            except ServerError as problem:
+                raise refusal(problem, client.era) from None
+            except MooringError as problem:
+                raise Refusal(INTERNAL_ERROR, str(problem)) from None
+        return self._relay.outgoing(client, server, about, raw)
+
+
+def _progress(request: Request) -> Progress | None:
+    token = request.meta.get("progressToken")
+    if not isinstance(token, int | str) or not request.exchange.streams:
+        return None
+
+    async def forward(progress: float, total: float | None, message: str | None) -> None:
+        news: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            news["total"] = total
+        if message is not None:
+            news["message"] = message
+        request.exchange.send(notice_body("notifications/progress", news))
+
+    return forward
+
+
+def _heard(request: Request, method: str, params: Mapping[str, Any]) -> None:
+    """A notice of the server that belongs to a request of this client."""
+    client = request.client
+    if method != "notifications/message" or client.wants_log(
+        params.get("level"), request.meta.get(LOG_LEVEL)
+    ):
+        request.exchange.send(notice_body(method, params))
+
+
+async def _asked(request: Request, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return await request.client.ask(method, params, request.exchange)
+
+
+def _instructions(client: Client) -> dict[str, str]:
+    """What the servers say of themselves, each under its own name, as one text."""
+    parts = [
+        f"# {group.id.removeprefix('mcp:')}\n{group.instructions}"
+        for group in client.view.catalog.groups
+        if group.instructions
+    ]
+    joined = "\n\n".join(parts)
+    return {"instructions": joined[:_MOST_INSTRUCTIONS]} if joined else {}
