@@ -87,7 +87,8 @@ def _host_of(header: str | None) -> str | None:
     if not header or any(letter in header for letter in "/@?#\\ "):
         return None
     try:
-        return urlsplit(f"//{header}").hostname
+        parts = urlsplit(f"//{header}")
+        return parts.hostname if parts.port is None or parts.port else None
     except ValueError:
         return None
 

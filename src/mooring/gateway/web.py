@@ -27,6 +27,8 @@ log = logging.getLogger("mooring.gateway")
 FIRST_WORD = 15.0
 """Seconds within which a new connection must have sent a request's headers."""
 KEEP_ALIVE = 75.0
+LINGER = 1.0
+"""Seconds for which the rest of a body that nobody reads is taken, so that the answer gets through."""
 BACKLOG = 1024
 
 
@@ -92,6 +94,7 @@ class WebServer:
             access_log=None,
             keepalive_timeout=KEEP_ALIVE,
             handler_cancellation=True,
+            lingering_time=LINGER,
         )
         self._server.front = self
         self._listening = await asyncio.get_running_loop().create_server(
