@@ -62,7 +62,8 @@ class Notices:
             elif key not in live.task_keys:
                 freshness.acknowledged()
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
-            self._updated(uri)
+            if self.watching is None or self.watching.heeds(subscription_id(params)):
+                self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
 

@@ -36,6 +36,7 @@ class Watching:
         self._held: dict[str, Set[str]] = {}
         self._opened: dict[str, asyncio.Event] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._newest = ""
 
     @property
     def _modern(self) -> bool:
@@ -89,6 +90,7 @@ class Watching:
         asked = self._held.get(key)
         if asked is None:
             return
+        self._newest = key
         said = params.get("notifications")
         honoured = cast("Mapping[str, Any]", said).get("resourceSubscriptions", ()) if said else asked
         for uri in asked:
@@ -99,6 +101,10 @@ class Watching:
                 else:
                     waiter.set_exception(_unwatched())
         self._opened[key].set()
+
+    def heeds(self, key: str) -> bool:
+        """Whether a notice counts: while one held request follows another, both bring the same."""
+        return not key.startswith(PREFIX) or key == self._newest
 
     async def _ask(self, method: str, uri: str) -> None:
         await self._live.ask(method, {"uri": uri}, timeout=self._timeout)
