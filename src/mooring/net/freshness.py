@@ -39,6 +39,7 @@ class Freshness:
         self._missed = missed
         self._pushed = live.peer.era == "legacy" and self._announces()
         self._acknowledged = anyio.Event()
+        self._stood = False
         self._listings = 0
         self._failures = 0
 
@@ -58,7 +59,8 @@ class Freshness:
         self._pushed = True
         if self._listings:
             # Nothing is replayed: what changed before this moment is only in the lists.
-            self._missed()
+            self._missed() if self._stood else self._mark_dirty()
+        self._stood = True
         self._acknowledged.set()
 
     def listed(self) -> None:

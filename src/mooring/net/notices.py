@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from mooring.core.events import Event, ResourceUpdated
+from mooring.core.types import Snapshot
 from mooring.net.freshness import ACKNOWLEDGED, LIST_CHANGED, Freshness
 from mooring.net.live import Live
 from mooring.net.tasks import NOTICES
@@ -44,6 +45,11 @@ class Notices:
         self._stale(None)
         self.watching = Watching(live, self.watched, timeout, partial(self._updated, missed=True))
         live.channel.spawn(self.watching.run)
+
+    def relisted(self, old: Snapshot, new: Snapshot) -> None:
+        """Another list of resources tells, even where no notice does, that something changed."""
+        if old.resources != new.resources:
+            self._stale(None)
 
     def missed(self) -> None:
         """Notices may have been lost: nothing that was read or listed is certain."""

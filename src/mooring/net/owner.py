@@ -344,7 +344,9 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                self.snapshot = await live.list(self.config.list_timeout)
+                snapshot = await live.list(self.config.list_timeout)
+                self.notices.relisted(self.snapshot, snapshot)
+                self.snapshot = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
