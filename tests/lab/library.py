@@ -301,7 +301,11 @@ def reply(library, message):
 
 
 def main():
-    script = json.loads(sys.argv[1])
+    given = sys.argv[1]
+    if given.startswith("@"):
+        with open(given[1:], encoding="utf-8") as file:
+            given = file.read()
+    script = json.loads(given)
 
     def push(message):
         sys.stdout.write(json.dumps(message) + "\n")

@@ -31,7 +31,7 @@ class _Token:
 class _Steps:
     tokens: tuple[_Token, ...]
     optional: tuple[tuple[int, int], ...]
-    """Stretches that may be left out: from, to."""
+    """Stretches that may be left out: from, to; in the order in which they begin."""
 
 
 def matches(template: str, uri: str) -> bool:
@@ -79,7 +79,9 @@ def _steps(template: str) -> _Steps | None:
         start = len(tokens)
         tokens.extend(_expression(found[1], found[2]))
         if found[1] not in ("", "+"):
-            optional.append((start, len(tokens)))
+            # Whoever leaves the stretch out must not stand where its value may still go on.
+            tokens.append(_Token(_nothing, False))
+            optional += [(start, len(tokens)), (len(tokens) - 1, len(tokens))]
         place = found.end()
     if not _literal(template[place:], tokens):
         return None
@@ -103,6 +105,10 @@ def _expression(operator: str, names: str) -> list[_Token]:
     else:
         value = _Token(_segment, True)
     return [value] if operator in ("", "+") else [_Token(operator.__eq__, False), value]
+
+
+def _nothing(letter: str) -> bool:
+    return False
 
 
 def _anything(letter: str) -> bool:
