@@ -94,11 +94,8 @@ class Host:
         self._fleet.providers[self._builtin.name] = self._builtin
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
-        self.prompts, self.prompt, self.complete = (
-            self._prompts.list,
-            self._prompts.get,
-            self._prompts.complete,
-        )
+        self.prompts, self.prompt = self._prompts.list, self._prompts.get
+        self.complete = self._prompts.complete
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),

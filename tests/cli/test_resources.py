@@ -108,11 +108,13 @@ def test_resources_as_json(ran: Any, library: str) -> None:
                     "mime_type": None,
                 }
             ],
-            "errors": {"broken": """\
+            "errors": {
+                "broken": """\
 the server exited with code 1
 its last words on stderr:
 broken: cannot read /etc/broken.conf: no such file\
-"""},
+"""
+            },
         }
     )
 
