@@ -51,7 +51,7 @@ def render(lock: Lock, *, compact: bool = False) -> str:
     entry = _definition if compact else _hashed
     servers = [_server(name, lock.servers[name], entry) for name in sorted(lock.servers)]
     document = {"about": _ABOUT, "version": FORMAT, "servers": servers}
-    return (_ONE_LINE(document) if compact else _layout(document)) + "\n"
+    return (_dense(document) if compact else _layout(document)) + "\n"
 
 
 def parse(text: str, *, compact: bool = False) -> Lock:
@@ -123,6 +123,17 @@ def _lines(text: str | None) -> Json:
 
 
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False, default=dict).encode
+
+
+def _dense(value: Json) -> str:
+    from pydantic_core import to_json  # ten times as quick, for the price of an import
+
+    try:
+        return to_json(value).decode()
+    except ValueError:  # half a character
+        return _ONE_LINE(value)
+
+
 _OUTER = 5
 """Levels that are always spread: the lock, its servers, each server, its entries, each entry."""
 
