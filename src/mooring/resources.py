@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 
-import anyio.to_thread
-
 from mooring.core.cache import Cache
 from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig
 from mooring.core.near import nearest
-from mooring.core.templates import matches
 from mooring.core.types import EMPTY, Contents, Resource, ResourceTemplate
 from mooring.core.untrusted import line
-from mooring.core.uris import local_path, malformed, scheme_of, scheme_refused
 from mooring.core.values import Value
 from mooring.errors import (
     AmbiguousResource,
@@ -196,6 +192,8 @@ class Resources:
         raise UnknownResource(uri, nearest(uri, known), hint="No server lists it or has a template for it.")
 
     def _owners(self, uri: str) -> list[str]:
+        from mooring.core.templates import matches
+
         found = self._catalog()
         listed = {entry.server for entry in found.resources if entry.uri == uri}
         return sorted(
@@ -203,11 +201,17 @@ class Resources:
         )
 
     def _check_form(self, uri: str, server: str) -> None:
+        from mooring.core.uris import malformed
+
         if problem := malformed(uri):
             raise _denied(uri[:200], server, problem)
 
     async def _check(self, key: Key) -> None:
         """Raises PolicyDenied unless the configuration allows to read this."""
+        from anyio.to_thread import run_sync
+
+        from mooring.core.uris import local_path, scheme_of, scheme_refused
+
         server, uri = key
         config, known = self._config(), self._fleet.configs.get(server)
         remote = known is not None and known.url is not None
@@ -222,7 +226,7 @@ class Resources:
                 path = local_path(uri, windows=sys.platform == "win32")
             except ValueError as problem:
                 raise _denied(uri, server, f"with `strict_root_paths`: {problem}") from None
-            if not await anyio.to_thread.run_sync(_inside, path, config.roots):
+            if not await run_sync(_inside, path, config.roots):
                 raise _denied(uri, server, "it is outside of the `roots` of the configuration")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 __all__ = ["matches"]
@@ -19,19 +18,10 @@ _EXPRESSION = re.compile(r"\{([+#./;?&]?)([A-Za-z0-9_.%,*:]+)\}")
 Accepts = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """One step of a template: a character, or as many as come."""
-
-    accepts: Accepts
-    repeats: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    tokens: tuple[_Token, ...]
-    optional: tuple[tuple[int, int], ...]
-    """Stretches that may be left out: from, to; in the order in which they begin."""
+_Token = tuple[Accepts, bool]
+"""One step of a template: the characters it takes, and whether it takes as many as come."""
+_Steps = tuple[tuple[_Token, ...], tuple[tuple[int, int], ...]]
+"""All steps, and the stretches that may be left out: from, to; in the order in which they begin."""
 
 
 def matches(template: str, uri: str) -> bool:
@@ -43,25 +33,26 @@ def matches(template: str, uri: str) -> bool:
 
 
 def _run(steps: _Steps, uri: str) -> bool:
+    tokens, optional = steps
     forward: dict[str, int] = {}
     staying: dict[str, int] = {}
-    states = _skipped(1, steps)
+    states = _skipped(1, optional)
     for letter in uri:
         if letter not in forward:
             ahead = stay = 0
-            for place, token in enumerate(steps.tokens):
-                if token.accepts(letter):
+            for place, (accepts, repeats) in enumerate(tokens):
+                if accepts(letter):
                     ahead |= 1 << place
-                    stay |= 1 << (place + 1) if token.repeats else 0
+                    stay |= 1 << (place + 1) if repeats else 0
             forward[letter], staying[letter] = ahead, stay
-        states = _skipped((states & forward[letter]) << 1 | states & staying[letter], steps)
+        states = _skipped((states & forward[letter]) << 1 | states & staying[letter], optional)
         if not states:
             return False
-    return bool(states >> len(steps.tokens) & 1)
+    return bool(states >> len(tokens) & 1)
 
 
-def _skipped(states: int, steps: _Steps) -> int:
-    for start, end in steps.optional:
+def _skipped(states: int, optional: tuple[tuple[int, int], ...]) -> int:
+    for start, end in optional:
         if states >> start & 1:
             states |= 1 << end
     return states
@@ -80,16 +71,16 @@ def _steps(template: str) -> _Steps | None:
         tokens.extend(_expression(found[1], found[2]))
         if found[1] not in ("", "+"):
             # Whoever leaves the stretch out must not stand where its value may still go on.
-            tokens.append(_Token(_nothing, False))
+            tokens.append((_nothing, False))
             optional += [(start, len(tokens)), (len(tokens) - 1, len(tokens))]
         place = found.end()
     if not _literal(template[place:], tokens):
         return None
-    return _Steps(tuple(tokens), tuple(optional))
+    return tuple(tokens), tuple(optional)
 
 
 def _literal(text: str, tokens: list[_Token]) -> bool:
-    tokens.extend(_Token(letter.__eq__, False) for letter in text)
+    tokens.extend((letter.__eq__, False) for letter in text)
     return "{" not in text and "}" not in text
 
 
@@ -97,14 +88,14 @@ def _expression(operator: str, names: str) -> list[_Token]:
     # Where a value is exploded, or is one of several, the operator itself may stand between the parts.
     several = "*" in names or "," in names
     if operator in ("+", "#"):
-        value = _Token(_anything, True)
+        value = (_anything, True)
     elif operator in ("?", "&"):
-        value = _Token(_no_fragment, True)
+        value = (_no_fragment, True)
     elif several and operator in ("", "/"):
-        value = _Token(_path, True)
+        value = (_path, True)
     else:
-        value = _Token(_segment, True)
-    return [value] if operator in ("", "+") else [_Token(operator.__eq__, False), value]
+        value = (_segment, True)
+    return [value] if operator in ("", "+") else [(operator.__eq__, False), value]
 
 
 def _nothing(letter: str) -> bool:

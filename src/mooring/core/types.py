@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mooring.core.values import Value
+
 if TYPE_CHECKING:
     from mooring.errors import MooringError
 
@@ -71,8 +73,7 @@ class Tool:
     verb: Verb = "call"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Value):
     uri: str
     server: str
     name: str
@@ -83,8 +84,7 @@ class Resource:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTemplate:
+class ResourceTemplate(Value):
     uri_template: str
     server: str
     name: str
@@ -94,8 +94,7 @@ class ResourceTemplate:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Value):
     name: str
     server: str
     title: str | None = None
@@ -105,8 +104,7 @@ class Prompt:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value):
     """A bundle of tools that belong together: one per server, plus those the application declares."""
 
     id: str
@@ -118,8 +116,7 @@ class Group:
     """Local tool names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
+class ServerInfo(Value):
     """How a server describes itself. For display: never an identity, never a name prefix."""
 
     name: str | None = None
@@ -131,8 +128,7 @@ class ServerInfo:
     capabilities: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value):
     """What one provider offered at one instant."""
 
     server: str
@@ -190,8 +186,7 @@ class Block:
         return self.raw.get("uri")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Value):
     """What was read of one resource: one block, or several where it stands for several things."""
 
     uri: str
@@ -214,8 +209,7 @@ class Contents:
         return any(block.data is not None for block in self.blocks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Value):
     """One message of a prompt."""
 
     role: str
@@ -257,8 +251,7 @@ class Result:
         return [block.raw for block in self.blocks]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
+class ServerStatus(Value):
     """How one server is doing right now."""
 
     name: str
