@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from mooring.builtin import Builtin
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
@@ -23,17 +24,22 @@ from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
+from mooring.prompting import Prompts
+from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
+
+if TYPE_CHECKING:
+    from mooring.net.questions import OnElicit
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -63,6 +69,7 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        on_elicit: OnElicit | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
     ) -> None:
@@ -80,10 +87,20 @@ class Host:
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
+            stale=self._forget,
+            on_elicit=on_elicit,
         )
+        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
+        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self._builtin = Builtin(self._resources)
+        self._fleet.providers[self._builtin.name] = self._builtin
+        self.resources, self.read = self._resources.list, self._resources.read
+        self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
+        self.prompts, self.prompt = self._prompts.list, self._prompts.get
+        self.complete = self._prompts.complete
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
-            own=frozenset({self._local.name}),
+            own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
@@ -234,7 +251,8 @@ class Host:
             UnknownServer: one of `servers` is not there.
         """
         reports = await self._fleet.refresh(servers)
-        return {name: report for name, report in reports.items() if name != self._local.name}
+        own = (self._local.name, self._builtin.name)
+        return {name: report for name, report in reports.items() if name not in own}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
         """Connect one more server and show its tools: all of it or nothing.
@@ -290,6 +308,11 @@ class Host:
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
         self._shelf.put(self._pins.judge(snapshot))
+        self._offer_reading()
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        """The outcome of a tool that is no plain call: see `Tool.verb`."""
+        return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
@@ -331,10 +354,21 @@ class Host:
         snapshot = self._pins.known(server)
         if snapshot is not None:
             self._shelf.put(snapshot)
+            self._offer_reading()
         return snapshot
 
     def _withdraw(self, name: str) -> None:
         self._shelf.drop(name)
+        self._offer_reading()
+
+    def _forget(self, server: str, uri: str | None) -> None:
+        self._resources.forget(server, uri)
+
+    def _offer_reading(self) -> None:
+        """Show the tools that read resources while there are any."""
+        if self._builtin.shown != self._shelf.has_resources:
+            self._builtin.shown = self._shelf.has_resources
+            self._shelf.put(self._builtin.snapshot)
 
     def _set_aside(self, tool: str) -> None:
         self.emit(ToolSetAside(tool=tool))

@@ -22,7 +22,8 @@ DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is
 always JSON. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1."""
+error goes to standard error, with exit code 1. Questions that the server
+has meanwhile are asked on a terminal, and declined elsewhere."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
@@ -46,10 +47,11 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import exit_code
     from mooring.cli.arguments import parse_arguments
+    from mooring.cli.asking import asker
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
-    async with open_host(options, out, style=args.style) as host:
+    async with open_host(options, out, style=args.style, on_elicit=asker(out)) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = parse_arguments(args.arguments, document, tool.input_schema)

@@ -251,10 +251,14 @@ class ResourceCache(Settings):
 
 
 class Context(Settings):
-    """What servers are told of who calls."""
+    """What servers are told of who calls, and what of theirs a model is given before a turn."""
 
     passthrough: bool = setting(flag, default=False)
     """Calls carry `agent_id` and `session_id` in their `_meta`."""
+    resources: tuple[str, ...] = setting(list_of_text, default=())
+    """URIs, or globs of them, that `ContextProvider` hands to the model before a turn."""
+    budget: int = setting(within(whole, least=1), default=4000)
+    """Tokens that these may take in one turn."""
 
 
 class Watch(Settings):
@@ -281,7 +285,11 @@ class HostConfig(Settings):
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
     resource_uri_allowlist: tuple[str, ...] = setting(list_of_text, default=())
+    """Schemes of resources that may be read; empty allows all."""
+    roots: tuple[str, ...] = setting(list_of_text, default=())
+    """Folders, for `strict_root_paths`."""
     strict_root_paths: bool = setting(flag, default=False)
+    """Whether `file:` resources must lie inside `roots`."""
     context: Context = setting(section(Context), default=Context())
     watch: Watch = setting(section(Watch), default=Watch())
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
