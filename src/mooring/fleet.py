@@ -23,6 +23,7 @@ from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.passage import Relay
     from mooring.net.pool import HttpPool
     from mooring.net.questions import OnElicit, Questions
 
@@ -52,6 +53,7 @@ class Fleet:
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         on_elicit: OnElicit | None,
+        relay: Relay | None = None,
     ) -> None:
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
@@ -69,7 +71,7 @@ class Fleet:
         self._withdraw = withdraw
         self._emit = emit
         self._stale = stale
-        self._on_elicit = on_elicit
+        self._on_elicit, self._relay = on_elicit, relay
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
@@ -321,7 +323,7 @@ class Fleet:
         if self._pool is None:
             self._pool = HttpPool()
         if self._questions is None:
-            self._questions = Questions(self._on_elicit)
+            self._questions = Questions(self._on_elicit, self._relay)
         self.configs[server.name] = server
         connection = Connection(
             server,

@@ -39,6 +39,7 @@ from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 
 if TYPE_CHECKING:
+    from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
 
 __all__ = ["Host", "RefreshReport"]
@@ -70,9 +71,12 @@ class Host:
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         on_elicit: OnElicit | None = None,
+        relay: Relay | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
     ) -> None:
+        self.relay = relay
+        """Whom servers speak to while they work for somebody else; given by a gateway."""
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
@@ -89,6 +93,7 @@ class Host:
             emit=self.emit,
             stale=self._forget,
             on_elicit=on_elicit,
+            relay=relay,
         )
         self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
         self._prompts = Prompts(self._fleet, lambda: self.catalog)
@@ -405,6 +410,7 @@ class Host:
                     added=change.added,
                     removed=change.removed,
                     changed=change.changed,
+                    resources=change.resources,
                 )
             )
         if self._on_tools_changed is not None:

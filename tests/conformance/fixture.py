@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+import anyio
 import mcp.types as T  # noqa: N812 -- as its own documentation writes it
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
@@ -229,6 +230,10 @@ class Fixture:
             return answer
         content = json.dumps(answer.get("content") or {})
         return text(f"{lead}: action={answer.get('action')}, content={content}")
+
+    async def do_test_slow(self, ctx: Any, params: Any) -> Any:
+        await asyncio.sleep(20)
+        return text("at last")
 
     async def do_test_simple_text(self, ctx: Any, params: Any) -> Any:
         return text("This is a simple text response for testing.")
@@ -488,8 +493,13 @@ def main() -> None:
         from mcp.server.stdio import stdio_server
 
         async def run() -> None:
-            async with stdio_server() as (reader, writer):
-                await fixture.server.run(reader, writer, fixture.options())
+            async with stdio_server() as (reader, writer), anyio.create_task_group() as tasks:
+                heard: Any = reader
+                if sys.argv[-1] == "legacy":
+                    send, heard = anyio.create_memory_object_stream[Any](100)
+                    tasks.start_soon(_without_2026, reader, send, writer)
+                await fixture.server.run(heard, writer, fixture.options())
+                tasks.cancel_scope.cancel()
 
         asyncio.run(run())
         return
@@ -497,6 +507,20 @@ def main() -> None:
 
     app: Any = fixture.server.streamable_http_app() if way == "http" else _sse_app(fixture)
     uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error", timeout_graceful_shutdown=1)
+
+
+async def _without_2026(reader: Any, send: Any, writer: Any) -> None:
+    """Hand on what came in, as a server of last year hears it: it does not know `server/discover`."""
+    from mcp.shared.message import SessionMessage
+
+    async with send:
+        async for item in reader:
+            message = getattr(item, "message", None)
+            if getattr(message, "method", None) == "server/discover":
+                error = T.ErrorData(code=T.METHOD_NOT_FOUND, message="Method not found")
+                await writer.send(SessionMessage(T.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
+            else:
+                await send.send(item)
 
 
 def _sse_app(fixture: Fixture) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from mooring import Host, HostConfig
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.gateway.serve import Serving, serve_http
+from mooring.net.passage import Relay
 from tests.lab.caller import Caller
 
 
@@ -57,7 +58,7 @@ async def _serving(
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(30))
-        host = await stack.enter_async_context(Host(config, lock=False))
+        host = await stack.enter_async_context(Host(config, lock=False, relay=Relay()))
         await host.ready(20)
         serving = await stack.enter_async_context(serve_http(host, whole=whole, **(options or {})))
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))

@@ -35,6 +35,7 @@ async def open_host(
     idle: bool = False,
     lock: bool = True,
     on_elicit: Any = None,
+    relay: Any = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -46,6 +47,7 @@ async def open_host(
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
         on_elicit: Answers what servers ask.
+        relay: Takes what servers say to somebody behind us.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -56,7 +58,7 @@ async def open_host(
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
         lock = lock and not options.no_lock
-        host = Host.from_config(*options.config, style=style, lock=lock, on_elicit=on_elicit)
+        host = Host.from_config(*options.config, style=style, lock=lock, on_elicit=on_elicit, relay=relay)
         _check(host, out, servers)
         if idle:
             host.config = _all_lazy(host.config)

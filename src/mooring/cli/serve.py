@@ -35,13 +35,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.gateway.life import until_told
     from mooring.gateway.serve import serve_http, serve_stdio
     from mooring.gateway.workers import is_worker, run_workers
+    from mooring.net.passage import Relay
 
     if args.workers > 1:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         return await run_workers(args.workers)
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
-    async with open_host(options, out, style=args.style) as host:
+    async with open_host(options, out, style=args.style, relay=Relay()) as host:
         if args.http is None:
             await serve_stdio(host, whole=whole, audit=args.audit)
             return 0

@@ -92,9 +92,11 @@ class Diff:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    resources: bool = False
+    """Whether the resources or their templates are others."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
+        return bool(self.added or self.removed or self.changed or self.resources)
 
 
 def diff(old: Catalog, new: Catalog) -> Diff:
@@ -108,6 +110,7 @@ def diff(old: Catalog, new: Catalog) -> Diff:
             for name, tool in after.items()
             if (known := before.get(name)) is not None and known is not tool and not _same(known, tool)
         ),
+        resources=(old.resources, old.templates) != (new.resources, new.templates),
     )
 
 

@@ -64,6 +64,8 @@ class CatalogChanged(Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    resources: bool = False
+    """Whether the resources or their templates are others."""
 
 
 class ToolSetAside(Event):

@@ -137,4 +137,3 @@ class GatewaySettings(Settings):
     """A file that gets one line of JSON per call: who, what, when, and how it ended."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that calls under way are given when the gateway is told to end."""
-

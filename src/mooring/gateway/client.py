@@ -64,7 +64,8 @@ class Client:
     standing: Outbox | None = None
     """The stream that is there between requests."""
     log_level: str | None = None
-    subscribed: set[str] = field(default_factory=set[str])
+    subscribed: dict[str, str] = field(default_factory=dict[str, str])
+    """Resources whose changes it is told, each with its server."""
     used: float = 0.0
     """When it was last heard of, on the monotonic clock."""
     busy: int = 0

@@ -11,7 +11,9 @@ from typing import Any
 from mooring.errors import MooringError, ServerError
 from mooring.gateway.checks import check_parameters
 from mooring.gateway.client import LEVELS, Client, Exchange
+from mooring.gateway.crossing import Crossing
 from mooring.gateway.listing import HINTS, Lists, tools_page
+from mooring.gateway.parking import Parked
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INTERNAL_ERROR,
@@ -26,7 +28,6 @@ from mooring.gateway.protocol import (
     notice_body,
     stamped,
 )
-from mooring.gateway.relay import Relay
 from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource, outcome, refusal, shaped, text
 from mooring.local import Progress
@@ -65,13 +66,14 @@ class Request:
 
 
 Handler = Callable[[Request], Awaitable[Answer]]
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Desk:
     """Answers requests. It keeps nothing of a client."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
         shared: dict[str, Handler] = {
             **dict.fromkeys(_LISTS, self._list),
             "tools/call": self._call,
@@ -156,31 +158,62 @@ class Desk:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.view.catalog.tools.get(name)
-        with self._passing(request, "" if tool is None else tool.server, name):
+        if tool is not None and self._crossing.must_park(client, tool.server):
+            return await self._parked_call(request, tool.server, name, given)
+        return await self._plain_call(request, "" if tool is None else tool.server, name, given)
+
+    async def _plain_call(
+        self, request: Request, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
+    ) -> dict[str, Any]:
+        client = request.client
+        with self._passing(request, server, name, asked):
             result = await client.session.call(
                 name, given, timeout=client.view.settings.call_timeout, on_progress=_progress(request)
             )
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
-        return self._relay.outgoing(client, result.server, name, outcome(result, client.era))
+        return self._crossing.outgoing(client, server, name, outcome(result, client.era))
+
+    async def _parked_call(
+        self, request: Request, server: str, name: str, given: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A call that may have to wait while the client goes and comes back with an answer."""
+        client, params, crossing = request.client, request.params, self._crossing
+
+        async def work(parked: Parked) -> dict[str, Any]:
+            async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+                if not client.can(method, params):
+                    raise Refusal(METHOD_NOT_FOUND, f"the client behind the gateway does not do {method!r}")
+                return await parked.ask(method, params)
+
+            return await self._plain_call(request, server, name, given, ask)
+
+        seal = partial(crossing.parked_state, client, server, name)
+        if "requestState" in params:
+            key = crossing.parked_key(client, server, name, params["requestState"])
+            return await crossing.parking.resume(key or "", params.get("inputResponses"), seal)
+        return await crossing.parking.begin(work, seal)
 
     @contextmanager
-    def _passing(self, request: Request, server: str, about: str) -> Generator[None]:
+    def _passing(
+        self, request: Request, server: str, about: str, asked: Ask | None = None
+    ) -> Generator[None]:
         """What goes through to the server, and back, while the block runs."""
         client = request.client
-        stamp: dict[str, Any] = {CAPABILITIES: self._relay.capabilities_of(client)}
+        stamp: dict[str, Any] = {CAPABILITIES: self._crossing.abilities(client)}
         if level := request.meta.get(LOG_LEVEL) or client.log_level:
             stamp[LOG_LEVEL] = level
         more = {key: value for key, value in request.params.items() if key not in _OURS}
         passage = Passage(
+            client=client,
             meta=forwarded_meta(request.meta),
             stamp=stamp,
-            params=self._relay.incoming(client, server, about, more) if more else more,
+            params=self._crossing.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
             heard=partial(_heard, request),
-            asked=partial(_asked, request),
+            asked=asked or partial(_asked, request),
         )
-        with self._relay.under_way(server, passage):
+        with self._crossing.under_way(server, passage):
             yield
 
     def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
@@ -239,11 +272,11 @@ class Desk:
         return shaped(raw, request.client.era)
 
     async def _subscribe(self, request: Request) -> Answer:
-        await self._relay.watch(request.client, text(request.params, "uri"))
+        await self._crossing.watch(request.client, text(request.params, "uri"))
         return {}
 
     async def _unsubscribe(self, request: Request) -> Answer:
-        await self._relay.unwatch(request.client, text(request.params, "uri"))
+        await self._crossing.unwatch(request.client, text(request.params, "uri"))
         return {}
 
     async def _asked_of(
@@ -253,12 +286,12 @@ class Desk:
         client = request.client
         with self._passing(request, server, about):
             try:
-                raw = await self._relay.ask(client, server, request.method, params, about)
+                raw = await self._crossing.ask(client, server, request.method, params, about)
             except ServerError as problem:
                 raise refusal(problem, client.era) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
-        return self._relay.outgoing(client, server, about, raw)
+        return self._crossing.outgoing(client, server, about, raw)
 
 
 def _progress(request: Request) -> Progress | None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from mooring.core.events import CatalogChanged, ConfigApplied, EventsDropped
+from mooring.core.events import CatalogChanged, ConfigApplied, EventsDropped, ResourceUpdated
 from mooring.gateway.client import Client
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.protocol import (
@@ -66,7 +66,9 @@ class Hub:
         for view in self._gateway.views():
             self._told[view] = view.offer
         async for event in self._gateway.host.events():
-            if isinstance(event, CatalogChanged | ConfigApplied | EventsDropped):
+            if isinstance(event, ResourceUpdated):
+                self.updated(event.uri)
+            elif isinstance(event, CatalogChanged | ConfigApplied | EventsDropped):
                 self.changed()
 
     def changed(self) -> None:
@@ -99,7 +101,7 @@ class Hub:
             if listener.client.view is view and kind in listener.kinds:
                 listener.tell(KINDS[kind], {})
 
-    def updated(self, server: str, uri: str) -> None:
+    def updated(self, uri: str) -> None:
         """A resource is another one now."""
         for client in self._gateway.registry:
             if uri in client.subscribed:
@@ -123,7 +125,7 @@ class Hub:
         if not wanted or not all(isinstance(uri, str) for uri in uris):
             raise Refusal(INVALID_PARAMS, "'notifications' must say what is to be told")
         kinds = frozenset(kind for kind in KINDS if wanted.get(kind) is True)
-        watched = await self._gateway.relay.watch_all(client, cast("list[str]", uris))
+        watched = await self._gateway.crossing.watch_all(client, cast("list[str]", uris))
         listener = _Listener(client, message["id"], box, kinds, frozenset(watched))
         self._listeners.add(listener)
         honoured: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
@@ -134,7 +136,7 @@ class Hub:
             yield
         finally:
             self._listeners.discard(listener)
-            await self._gateway.relay.unwatch_all(client, watched)
+            await self._gateway.crossing.leave(client)
 
     def close(self) -> None:
         """End every subscription properly."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from mooring.gateway.client import Client, Principal
@@ -22,7 +22,8 @@ class Full(Exception):
 class Registry:
     """All conversations that last."""
 
-    def __init__(self, *, limit: int, ttl: float) -> None:
+    def __init__(self, *, limit: int, ttl: float, leave: Callable[[Client], Awaitable[None]]) -> None:
+        self._leave = leave
         self._clients: dict[str, Client] = {}
         self._limit, self._ttl = limit, ttl
 
@@ -82,6 +83,7 @@ class Registry:
 
     async def end(self, client: Client) -> None:
         if self._clients.pop(client.id, None) is not None:
+            await self._leave(client)
             await client.close()
 
     async def reap(self) -> int:

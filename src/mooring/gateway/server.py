@@ -12,14 +12,15 @@ from typing import Any
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.gateway.audit import Audit
 from mooring.gateway.client import Client, Exchange
+from mooring.gateway.crossing import Crossing
 from mooring.gateway.desk import Answer, Desk
 from mooring.gateway.hub import Hub
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
 from mooring.gateway.registry import Registry
-from mooring.gateway.relay import Relay
 from mooring.gateway.views import View
 from mooring.host import Host
+from mooring.net.passage import Relay
 
 __all__ = ["Gateway"]
 
@@ -36,6 +37,7 @@ class Gateway:
         whole: ProfileSettings | None = None,
         stateless: bool = False,
         audit: str | None = None,
+        key: bytes | None = None,
     ) -> None:
         self.host = host
         self.stateless = stateless
@@ -43,9 +45,11 @@ class Gateway:
         self.settings: GatewaySettings = host.config.gateway
         self._whole = View(host, whole or ProfileSettings())
         self._profiles = {name: View(host, profile, name) for name, profile in self.settings.profiles.items()}
-        self.relay = Relay()
-        self.desk = Desk(self.relay)
-        self.registry = Registry(limit=self.settings.max_sessions, ttl=host.config.session_ttl)
+        self.crossing = Crossing(host.relay or Relay(), key)
+        self.desk = Desk(self.crossing)
+        self.registry = Registry(
+            limit=self.settings.max_sessions, ttl=host.config.session_ttl, leave=self.crossing.leave
+        )
         self.hub = Hub(self)
         self.metrics = Metrics()
         self.audit = Audit(audit or self.settings.audit)
@@ -128,5 +132,6 @@ class Gateway:
                     await self._idle.wait()
 
     async def close(self) -> None:
+        self.crossing.parking.close()
         await self.registry.close()
         self.audit.close()

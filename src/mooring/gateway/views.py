@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mooring.core.catalog import Catalog, merge
+from mooring.core.discovery import OWNER
 from mooring.core.events import Event
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.gateway import ProfileSettings
 from mooring.core.names import Style, assign, may_belong
 from mooring.core.search import Index, Ranker
-from mooring.core.types import Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.types import Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.errors import MooringError, UnknownServer
 from mooring.local import Provider
 from mooring.session import Session
@@ -77,8 +78,6 @@ class View:
     @property
     def index(self) -> Index:
         catalog = self.catalog
-        if catalog is self.host.catalog:
-            return self.host.index
         if self._index is None or self._index[0] is not catalog:
             self._index = (catalog, Index.build(catalog.tools, catalog.groups))
         return self._index[1]
@@ -94,6 +93,9 @@ class View:
         if not self.admits(name):
             raise UnknownServer(name)
         return self.host.provider(name)
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        return await self.host.act(tool, arguments, timeout)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
@@ -120,6 +122,8 @@ class View:
         return any(fnmatchcase(server, glob) for glob in self.settings.servers)
 
     def _passes(self, tool: Tool) -> bool:
+        if tool.verb != "call" or tool.server == OWNER:
+            return False  # clients have resources and prompts themselves, and need no tools for them
         name = f"{tool.server}/{tool.remote_name}"
         if any(fnmatchcase(name, glob) for glob in self.settings.deny):
             return False
@@ -127,9 +131,9 @@ class View:
 
     def _make(self, whole: Catalog) -> Offer:
         settings = self.settings
-        everything = settings.servers == ("*",) and settings.allow == ("*",) and not settings.deny
-        catalog = whole if everything and self.style == whole.style else self._part(whole)
-        prompts = [prompt for prompt in catalog.prompts if settings.prompts]
+        catalog = self._part(whole)
+        # Not through the merge, which would make tools of them again.
+        prompts = [prompt for prompt in whole.prompts if settings.prompts and self.admits(prompt.server)]
         names = assign([(prompt.server, prompt.name) for prompt in prompts], self.style)
         resources: dict[str, Resource] = {}
         for resource in catalog.resources if settings.resources else ():
@@ -171,7 +175,6 @@ class View:
             parts: dict[str, Any] = {
                 "resources": tuple(item for item in whole.resources if item.server == server),
                 "templates": tuple(item for item in whole.templates if item.server == server),
-                "prompts": tuple(item for item in whole.prompts if item.server == server),
             }
             return Snapshot(
                 server=server,
@@ -184,4 +187,5 @@ class View:
             [snapshot(server, tools) for server, tools in offers.items()],
             style=self.style,
             static=[snapshot(server, tools) for server, tools in own.items()],
+            previous=self._offer.catalog if self._offer is not None else None,
         )

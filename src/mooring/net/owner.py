@@ -65,7 +65,9 @@ class Owner:
         self.config = config
         self.publish = publish
         self.questions = questions
-        self.notices = Notices(config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty)
+        self.notices = Notices(
+            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=questions.heard
+        )
         self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
