@@ -32,6 +32,7 @@ PEERS = ROOT / ".peers" / "conformance"
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 SPECS = ("2025-11-25", "2026-07-28")
 TIMEOUT = 90
+JOBS = 2
 
 
 def install() -> None:
@@ -138,21 +139,24 @@ def gateway(upstream: str) -> Iterator[str]:
 
 def servers(upstream: str, spec: str, only: list[str], verbose: bool) -> dict[str, bool]:
     """Each scenario that a server must pass, through the gateway."""
-    passed: dict[str, bool] = {}
-    with gateway(upstream) as url, tempfile.TemporaryDirectory() as folder:
-        for scenario in only or required("server", spec):
+    scenarios = only or required("server", spec)
+    with gateway(upstream) as url, tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
+
+        def one(scenario: str) -> bool:
             words = ["server", "--url", url, "--scenario", scenario, "--spec-version", spec]
-            passed[scenario], said = conformance(*words, cwd=folder)
-            if not passed[scenario] or verbose:
+            good, said = conformance(*words, cwd=folder)
+            if not good or verbose:
                 print(said)
-    return passed
+            return good
+
+        return dict(zip(scenarios, pool.map(one, scenarios), strict=True))
 
 
 def clients(spec: str, only: list[str], verbose: bool) -> dict[str, bool]:
     """Each scenario that a client must pass, by the driver in this folder."""
     command = f"{sys.executable} {HERE / 'driver.py'}"
     scenarios = only or required("client", spec)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
 
         def one(scenario: str) -> bool:
             words = ["client", "--command", command, "--scenario", scenario, "--spec-version", spec]

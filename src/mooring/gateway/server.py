@@ -26,6 +26,9 @@ __all__ = ["Gateway"]
 
 log = logging.getLogger("mooring.gateway")
 
+FIRST_LOOK = 10.0
+"""Seconds that the first lists wait at most for servers that are still starting."""
+
 
 class Gateway:
     """Serves one running host. Whoever makes it opens doors to it and runs `run()` beside them."""
@@ -55,6 +58,7 @@ class Gateway:
         self.audit = Audit(audit or self.settings.audit)
         self.under_way = 0
         self.draining = False
+        self._settled = False
         self._idle = asyncio.Event()
 
     def view(self, profile: str) -> View | None:
@@ -69,6 +73,11 @@ class Gateway:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
             tasks.create_task(self._keep_reaping())
+
+    async def _first_look(self) -> None:
+        """Clients list once, early, and some never again: so the servers get a moment to come."""
+        await self.host.ready(FIRST_LOOK)
+        self._settled = True
 
     async def _keep_reaping(self) -> None:
         while True:
@@ -85,6 +94,8 @@ class Gateway:
         outcome = "cancelled"
         self.under_way += 1
         try:
+            if not self._settled and message["method"].endswith("/list"):
+                await self._first_look()
             answer = await self.desk.answer(client, message, exchange)
             failed = not isinstance(answer, bytes) and answer.get("isError") is True
             outcome = "error" if failed else "ok"
