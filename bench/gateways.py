@@ -117,11 +117,14 @@ class Front:
             message["id"] = key
         body = json.dumps(message).encode()
         head = (
-            f"POST {self.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nContent-Type: application/json\r\n"
+            f"POST {self.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
+            "Content-Type: application/json\r\n"
             f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n"
         )
         if self.session:
             head += f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
+        while self._pool and (self._pool[-1][0].at_eof() or self._pool[-1][1].is_closing()):
+            self._pool.pop()  # the gateway has closed what was idle
         wire = self._pool.pop() if self._pool else await asyncio.open_connection(self.host, self.port)
         reader, writer = wire
         writer.write(head.encode() + b"\r\n" + body)
@@ -164,7 +167,7 @@ class Front:
 
 @contextmanager
 def contestants(names: list[str]) -> Generator[dict[str, Front]]:
-    """Every gateway that can run here, in front of a stdio fixture of its own; `direct` is the HTTP fixture."""
+    """Every gateway, in front of a stdio fixture of its own; `direct` is the HTTP fixture."""
     fronts: dict[str, Front] = {}
     with ExitStack() as stack:
         [server] = stdio_servers(1, tools=10)

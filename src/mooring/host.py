@@ -208,9 +208,10 @@ class Host:
         """Every configured server, sorted by name."""
         return self._fleet.status()
 
-    def events(self) -> EventStream:
-        """What happens from now on. Bounded: a slow reader loses the oldest and is told how many."""
-        stream = EventStream(self._streams.discard)
+    def events(self, *kinds: type[Event]) -> EventStream:
+        """What happens from now on, of these kinds or of all. Bounded: a slow reader loses the oldest and is
+        told how many."""
+        stream = EventStream(self._streams.discard, kinds)
         if self._closed:
             stream.end()
         else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ class Denied(Exception):
         self.headers = dict(headers or {})
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether an address or name surely means this machine."""
     try:
@@ -83,6 +85,7 @@ def check_origin(origin: str | None, *, local: bool, allowed: Sequence[str]) -> 
         raise Denied(403, "requests from this Origin are not taken; name it in `gateway.allowed_origins`")
 
 
+@lru_cache(maxsize=1024)
 def _host_of(header: str | None) -> str | None:
     if not header or any(letter in header for letter in "/@?#\\ "):
         return None

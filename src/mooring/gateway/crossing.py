@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, cast
 
 from mooring.errors import MooringError
@@ -17,7 +16,7 @@ from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource
 from mooring.gateway.state import Seal
 from mooring.net.negotiate import TASKS, era_of
-from mooring.net.passage import Passage, Relay
+from mooring.net.passage import Relay
 
 __all__ = ["Crossing"]
 
@@ -28,15 +27,10 @@ class Crossing:
     """The way through to the servers and back."""
 
     def __init__(self, relay: Relay, key: bytes | None = None) -> None:
-        self._relay = relay
+        self.under_way = relay.under_way
         self._seal = Seal(key or os.urandom(32))
         self.parking = Parking()
         self._watched: Counter[tuple[str, str]] = Counter()
-
-    @contextmanager
-    def under_way(self, server: str, passage: Passage) -> Generator[None]:
-        with self._relay.under_way(server, passage):
-            yield
 
     def abilities(self, client: Client) -> dict[str, Any]:
         """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -194,10 +194,9 @@ class Desk:
             return await crossing.parking.resume(key or "", params.get("inputResponses"), seal)
         return await crossing.parking.begin(work, seal)
 
-    @contextmanager
     def _passing(
         self, request: Request, server: str, about: str, asked: Ask | None = None
-    ) -> Generator[None]:
+    ) -> AbstractContextManager[None]:
         """What goes through to the server, and back, while the block runs."""
         client = request.client
         stamp: dict[str, Any] = {CAPABILITIES: self._crossing.abilities(client)}
@@ -213,8 +212,7 @@ class Desk:
             heard=partial(_heard, request),
             asked=asked or partial(_asked, request),
         )
-        with self._crossing.under_way(server, passage):
-            yield
+        return self._crossing.under_way(server, passage)
 
     def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
         """Which arguments of a tool stand in headers, too."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from mooring.core.events import CatalogChanged, ConfigApplied, EventsDropped, ResourceUpdated
+from mooring.core.events import CatalogChanged, ConfigApplied, ResourceUpdated
 from mooring.gateway.client import Client
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.protocol import (
@@ -65,10 +65,10 @@ class Hub:
         """Follow the host until it ends."""
         for view in self._gateway.views():
             self._told[view] = view.offer
-        async for event in self._gateway.host.events():
+        async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
                 self.updated(event.uri)
-            elif isinstance(event, CatalogChanged | ConfigApplied | EventsDropped):
+            else:
                 self.changed()
 
     def changed(self) -> None:
