@@ -21,7 +21,7 @@ from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
-from mooring.core.rules import Rules, rules_for
+from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
 from mooring.errors import ToolChanged
@@ -88,6 +88,7 @@ class Host:
             artifacts=lambda: directory(artifacts or self.config.artifacts),
             redact=partial(without, self._fleet.secrets),
         )
+        self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name}),
@@ -294,7 +295,7 @@ class Host:
 
     def rules(self, server: str) -> Rules:
         """What holds for the calls of a server."""
-        return rules_for(self.config, self._fleet.configs.get(server))
+        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""

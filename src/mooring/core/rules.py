@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.core.config import Conformance, HostConfig, ServerConfig
 from mooring.core.values import Value
 
-__all__ = ["Rules", "rules_for"]
+__all__ = ["RuleBook", "Rules", "rules_for"]
 
 
 class Rules(Value):
@@ -28,3 +28,17 @@ def rules_for(host: HostConfig, server: ServerConfig | None) -> Rules:
         output_schema=conformance or host.output_schema,
         passthrough=(context or host.context).passthrough,
     )
+
+
+class RuleBook:
+    """The rules of every server, made anew only when what is configured is another object."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[HostConfig, ServerConfig | None, Rules]] = {}
+
+    def rules(self, name: str, host: HostConfig, server: ServerConfig | None) -> Rules:
+        """Return what holds for the server `name`."""
+        known = self._known.get(name)
+        if known is None or known[0] is not host or known[1] is not server:
+            known = self._known[name] = (host, server, rules_for(host, server))
+        return known[2]
