@@ -87,7 +87,7 @@ class Schemas:
                 return None
             return known.check(value, SECONDS)
         except (_Unusable, _TooLong) as problem:
-            log.warning("the output schema of %s/%s is not checked: %s", *key, problem)
+            log.warning("the output schema of %s is not checked: %s", line("/".join(key), 80), problem)
             self._known[key] = _Known(schema, None)
             return None
 

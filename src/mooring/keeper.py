@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.to_thread
 
 from mooring.core.config import SMALLEST_BUDGET, Conformance
@@ -51,6 +52,8 @@ __all__ = ["Keeper", "directory", "home_at", "without"]
 
 log = logging.getLogger("mooring.results")
 
+SETTLED = 5.0
+"""Seconds that a host is given to start before it tidies up; what writes, tidies as well."""
 _NOTICE = 70
 """Tokens that the line after a piece takes at most."""
 _SECRET = 6
@@ -126,10 +129,10 @@ class Keeper:
         key = (tool.server, tool.remote_name)
         if key not in self._told:
             self._told.add(key)
-            log.warning("a result of %s/%s breaks its output schema: %s", *key, problem)
+            log.warning("a result of %s breaks its output schema: %s", _source(*key), problem)
         if not strict:
             return result
-        note = text_block(f"[The result of {tool.remote_name!r} breaks its output schema: {problem}]")
+        note = text_block(f"[This breaks the output schema of {_source(*key)}: {problem}]")
         return replace(result, blocks=(*result.blocks, note), is_error=True)
 
     def _shown(self, tool: Tool, result: Result, session: str, budget: int) -> Result:
@@ -218,7 +221,8 @@ class Keeper:
     # --- life -----------------------------------------------------------------------------------
 
     async def tidy(self) -> None:
-        """Delete what earlier runs left behind and is too old."""
+        """Delete what earlier runs left behind and is too old, when the start is over."""
+        await anyio.sleep(SETTLED)
         home = self._home()
         if home is not None and any((home / name).exists() for name in ("mcp-blobs", "mcp-outputs")):
             self._open()
@@ -244,6 +248,10 @@ class Keeper:
         return self._stores
 
 
+def _source(server: str, tool: str) -> str:
+    return line(f"{server}/{tool}", 40)
+
+
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
@@ -253,7 +261,8 @@ def _spilled(outputs: Outputs, whole: str, session: str, tool: Tool) -> tuple[st
     try:
         handle = outputs.keep(whole, session=session, server=tool.server, tool=tool.remote_name)
     except OSError as problem:
-        log.warning("a large result of %s/%s is lost in part: %s", tool.server, tool.remote_name, problem)
+        source = _source(tool.server, tool.remote_name)
+        log.warning("a large result of %s is lost in part: %s", source, problem)
         why = (problem.strerror or str(problem))[:100].encode("ascii", "replace").decode()
         return None, f"They could not be kept: {why}."
     return handle, f"Read them with result_read, handle {handle}."
@@ -286,7 +295,7 @@ def _read(output: Output, wanted: Request, budget: int) -> tuple[Piece, int]:
 
 
 def _place(wanted: Request, piece: Piece, total: int, output: Output) -> str:
-    source = line(f"{output.server}/{output.tool}", 40)
+    source = _source(output.server, output.tool)
     if wanted.grep is not None:
         what = f"Places in {total:,} characters of {source}" if piece.text else f"Nothing found in {source}"
     else:

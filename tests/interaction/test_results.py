@@ -131,7 +131,7 @@ async def test_FA42_strict_makes_it_an_error_that_keeps_the_text(hosting: Any) -
     assert result.is_error
     assert result.text.split("\n") == [
         "kept",
-        "[The result of 'raw' breaks its output schema: $.n: 'one' is not of type 'integer']",
+        "[This breaks the output schema of lab/raw: $.n: 'one' is not of type 'integer']",
     ]
     assert result.structured == {"n": "one"}
     assert not good.is_error
@@ -487,5 +487,5 @@ async def test_a_failed_call_can_still_be_raised(hosting: Any) -> None:
     from mooring import CallError
 
     async with hosting(promising(output_schema="strict")) as host:
-        with pytest.raises(CallError, match="breaks its output schema"):
+        with pytest.raises(CallError, match="breaks the output schema of lab/raw"):
             await host.call(RAW, {"result": {"content": [], "structuredContent": {"n": "x"}}}, check=True)

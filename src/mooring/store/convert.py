@@ -34,7 +34,7 @@ class Converter:
         made: list[Block] = []
         media, room, files = MOST_MEDIA, ALL_MEDIA, MOST_FILES
         for block in blocks:
-            if block.type == "resource" and block.data is None:
+            if block.type == "resource" and block.text is not None:
                 made.append(inlined(block))
             elif block.data is None:
                 made.append(block)
