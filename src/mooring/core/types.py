@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mooring.core.values import Value
+
 if TYPE_CHECKING:
     from mooring.errors import MooringError
 
@@ -68,8 +70,7 @@ class Tool:
     """Fields of the definition that mooring does not know, passed through."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Value):
     uri: str
     server: str
     name: str
@@ -80,8 +81,7 @@ class Resource:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTemplate:
+class ResourceTemplate(Value):
     uri_template: str
     server: str
     name: str
@@ -91,8 +91,7 @@ class ResourceTemplate:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Value):
     name: str
     server: str
     title: str | None = None
@@ -102,8 +101,7 @@ class Prompt:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value):
     """A bundle of tools that belong together: one per server, plus those the application declares."""
 
     id: str
@@ -115,8 +113,7 @@ class Group:
     """Local tool names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
+class ServerInfo(Value):
     """How a server describes itself. For display: never an identity, never a name prefix."""
 
     name: str | None = None
@@ -128,8 +125,7 @@ class ServerInfo:
     capabilities: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value):
     """What one provider offered at one instant."""
 
     server: str
@@ -213,8 +209,7 @@ class Result:
         return [block.raw for block in self.blocks]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
+class ServerStatus(Value):
     """How one server is doing right now."""
 
     name: str
