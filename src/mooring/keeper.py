@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import anyio.to_thread
 
 from mooring.core.config import SMALLEST_BUDGET, Conformance
@@ -222,7 +221,7 @@ class Keeper:
 
     async def tidy(self) -> None:
         """Delete what earlier runs left behind and is too old, when the start is over."""
-        await anyio.sleep(SETTLED)
+        await asyncio.sleep(SETTLED)  # not anyio's: its backend is slow to import
         home = self._home()
         if home is not None and any((home / name).exists() for name in ("mcp-blobs", "mcp-outputs")):
             self._open()
@@ -253,6 +252,8 @@ def _source(server: str, tool: str) -> str:
 
 
 def _moment(seconds: float) -> str:
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
