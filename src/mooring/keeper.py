@@ -282,7 +282,7 @@ def _light(result: Result, budget: int) -> bool:
 
 def _read(output: Output, wanted: Request, budget: int) -> tuple[Piece, int]:
     """The piece that is wanted, and how long the text is that it is of."""
-    count = wanted.limit or (4 * budget + 3 if budget else UNLIMITED)
+    count = min(wanted.limit or 4 * budget + 3, 4 * budget + 3) if budget else wanted.limit or UNLIMITED
     if wanted.grep is not None:
         return found(output.read(), wanted, budget), output.length
     if wanted.json_path is not None:

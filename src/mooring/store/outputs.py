@@ -107,7 +107,8 @@ class Outputs:
 
     def any_of(self, session: str) -> bool:
         """Whether the session has something to read."""
-        return bool(self._kept) and any(output.session == session for output in self._kept.values())
+        # Of a copy: another thread may add one meanwhile.
+        return bool(self._kept) and any(output.session == session for output in list(self._kept.values()))
 
     def close(self) -> None:
         """Delete everything: the handles end with the host."""
