@@ -77,7 +77,7 @@ def _tables(text: str) -> list[_Table]:
     """The tables with plain keys, in order; those of an array of tables are not among them."""
     lines = text.splitlines(keepends=True)
     headers = list(_headers(text))
-    ends = [*(line for line, _ in headers[1:]), len(lines)]
+    ends = [*(line for line, _ in headers), len(lines)][1:]
     tables: list[_Table] = []
     for (start, header), end in zip(headers, ends, strict=True):
         if not header.startswith("[["):
