@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
@@ -21,7 +21,7 @@ from mooring.core.expand import unknown
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
-__all__ = ["FoundFile", "found_files", "load"]
+__all__ = ["FoundFile", "file_for", "found_files", "load"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
@@ -78,6 +78,18 @@ def found_files(
     project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in _folders(here))), None)
     scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
     return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+
+
+def file_for(
+    scope: Literal["project", "user"], *, cwd: Path | None = None, user_dir: Path | None = None
+) -> FoundFile:
+    """The file of the project or the user, also where there is none yet: then the one to make."""
+    for found in found_files(cwd=cwd, env={}, user_dir=user_dir):
+        if found.scope == scope:
+            return found
+    if scope == "user":
+        return FoundFile(path=(user_dir or _user_folder()) / _USER_NAMES[0], scope=scope)
+    return FoundFile(path=(cwd or Path.cwd()).absolute() / _PROJECT_NAMES[0], scope=scope)
 
 
 def _user_folder() -> Path:

@@ -13,6 +13,7 @@ __all__ = ["Adapt", "Carried", "Outbound", "Program", "Syntax", "UnfitError"]
 Syntax = Literal["shell", "env", "brace", "dollar", "none"]
 """How a program writes a variable: ${X}, ${env:X}, {env:X}, $X or ${X}, not at all."""
 Unit = Literal["s", "ms"]
+_EVERYWHERE = frozenset({"command", "args", "env", "url", "headers", "cwd"})
 
 
 class UnfitError(ValueError):
@@ -41,7 +42,6 @@ class Outbound:
     site: Mapping[str, Site]
     """By scope, where."""
     root: tuple[str, ...] = ("mcpServers",)
-    listed: bool = False
     stdio: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What stands in every entry that runs a program."""
     http: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
@@ -50,6 +50,16 @@ class Outbound:
     """The same for the old transport."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its words for our fields. A field that is not here, nor in the usual ones, is not written."""
+    expands: frozenset[str] = _EVERYWHERE
+    """Fields in which references are looked up."""
+    joined: bool = False
+    """Program and arguments are one list."""
+    named: bool = False
+    """The entry repeats its name."""
+    sse_url: str | None = None
+    """The key of the address for the old transport, where that is another one."""
+    variable_headers: bool = False
+    """Headers may name variables, under keys of their own."""
     switch: Literal["disabled", "enabled"] | None = None
     call_timeout: tuple[str, Unit] | None = None
     connect_timeout: tuple[str, Unit] | None = None

@@ -65,7 +65,7 @@ def candidates(program: Program, file: Path, machine: Machine, vault: Vault) -> 
     """The servers in a file.
 
     Raises:
-        ConfigError: it cannot be read, or holds no servers where this program keeps them.
+        ConfigError: it cannot be read, or what stands where this program keeps its servers are none.
     """
     document = read_document(file)
     return [_candidate(program, file, name, raw, document, vault) for name, raw in _raw(program, file, document, machine)]
@@ -81,9 +81,6 @@ def _raw(program: Program, file: Path, document: dict[str, Any], machine: Machin
         places = [place for shape in SHAPES if (place := at(document, shape)) is not None]
     if not places and program.bare and all(isinstance(value, Mapping) for value in document.values()):
         places = [document]
-    if not places and program.per_folder is None and program.name != "zed":
-        wanted = " or ".join(".".join(root) for root in program.roots)
-        raise ConfigError(f"holds no {wanted}, where {program.title} keeps its servers", file=str(file))
     entries: list[tuple[str, Any]] = []
     for place in places:
         entries += _named(place, file)

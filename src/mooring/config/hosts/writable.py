@@ -70,7 +70,9 @@ WRITABLE = (
         out=Outbound(
             site={"user": _CODEX, "project": project(".codex/config.toml")},
             root=("mcp_servers",),
+            variable_headers=True,
             names={
+                "cwd": "cwd",
                 "headers": "http_headers",
                 "allow": "enabled_tools",
                 "deny": "disabled_tools",
@@ -91,6 +93,7 @@ WRITABLE = (
             site={"user": _CODE, "project": project(".vscode/mcp.json")},
             root=("servers",),
             stdio={"type": "stdio"},
+            names={"cwd": "cwd"},
             http=_HTTP,
             sse=_SSE,
         ),
@@ -153,8 +156,15 @@ WRITABLE = (
         drops=frozenset({"authProviderType", "targetAudience", "targetServiceAccount"}),
         out=Outbound(
             site={"user": _GEMINI, "project": project(".gemini/settings.json")},
-            names={"url": "httpUrl", "allow": "includeTools", "deny": "excludeTools", "description": "description"},
+            names={
+                "url": "httpUrl",
+                "cwd": "cwd",
+                "allow": "includeTools",
+                "deny": "excludeTools",
+                "description": "description",
+            },
             sse={},
+            sse_url="url",
             call_timeout=("timeout", "ms"),
         ),
     ),
@@ -169,8 +179,10 @@ WRITABLE = (
         out=Outbound(
             site={"user": _GOOSE},
             root=("extensions",),
-            stdio={"type": "stdio"},
-            http={"type": "streamable_http"},
+            stdio={"enabled": True, "type": "stdio"},
+            http={"enabled": True, "type": "streamable_http"},
+            expands=frozenset({"headers"}),
+            named=True,
             names={
                 "command": "cmd",
                 "url": "uri",
@@ -203,6 +215,7 @@ WRITABLE = (
             root=("mcp",),
             stdio={"type": "local"},
             http={"type": "remote"},
+            joined=True,
             names={"env": "environment"},
             switch="enabled",
             connect_timeout=("timeout", "ms"),
