@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import Output
+from mooring.cli.switching import add_scope
 from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
@@ -34,9 +35,7 @@ _SHOWN = 8
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.editing import add_scope
-
-    parser.takes_command("command", "CMD ARG …", "the program to run, after `--`")
+    parser.takes_command("command")
     add = parser.add_argument
     add("name", metavar="NAME", help="what the server is called here")
     add("--url", metavar="U", help="the address of a server to reach")
@@ -96,7 +95,9 @@ def _fields(args: Namespace) -> dict[str, Any]:
         fields["headers"] = dict(_pair(word, ":", "--header", "'Name: value'") for word in args.header)
     for word, unfit in (("env", args.url), ("cwd", args.url), ("header", args.command)):
         if unfit and getattr(args, word):
-            raise UsageError(f"--{word} means nothing for a server that is {'reached' if args.url else 'run'}.")
+            raise UsageError(
+                f"--{word} means nothing for a server that is {'reached' if args.url else 'run'}."
+            )
     fields |= {word: getattr(args, word) for word in ("cwd", "transport") if getattr(args, word)}
     ServerConfig(name=args.name, **fields)
     return fields
@@ -105,7 +106,9 @@ def _fields(args: Namespace) -> dict[str, Any]:
 def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
     name, found, value = word.partition(separator)
     if not found or not name.strip():
-        raise UsageError(f"{option} wants {example}, such as {option} {example}.")  # not the word: it may be a secret
+        raise UsageError(
+            f"{option} wants {example}, such as {option} {example}."
+        )  # not the word: it may be a secret
     return name.strip(), value.strip() if separator == ":" else value
 
 
@@ -152,7 +155,11 @@ def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[st
     head = f"{out.paint(symbol, style)} {clean_line(status.name)}: {status.state}"
     if status.state != "connected":
         return [head, *wrap(clean(status.error or ""), out.width, indent="    ")]
-    offers = [plural(status.tools, "tool"), plural(status.resources, "resource"), plural(status.prompts, "prompt")]
+    offers = [
+        plural(status.tools, "tool"),
+        plural(status.resources, "resource"),
+        plural(status.prompts, "prompt"),
+    ]
     head += f", protocol {clean_line(status.protocol or 'unknown')}, {', '.join(offers)}"
     named = [clean_line(tool) for tool in tools[:_SHOWN]]
     more = [f"and {len(tools) - _SHOWN} more"] if len(tools) > _SHOWN else []

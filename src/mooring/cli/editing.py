@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options
 from mooring.cli.output import Output, Style
 from mooring.config.documents import parse_document, read_text
 from mooring.config.edit import Drop, Put, edited
@@ -20,7 +20,7 @@ from mooring.core.suspect import masked, masked_text
 from mooring.core.text import clean_line
 from mooring.errors import UnknownServer
 
-__all__ = ["Target", "add_scope", "diff_lines", "entry_document", "holder", "open_target", "wrote"]
+__all__ = ["Target", "diff_lines", "entry_document", "holder", "open_file", "open_target", "wrote"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,6 @@ class Target:
     def save(self, text: str) -> Path | None:
         """Write it, and return where the text before is kept."""
         return save(self.path, text, before=self.before, private=self.found.scope == "user")
-
-
-def add_scope(parser: Parser) -> None:
-    parser.add_argument(
-        "--scope", choices=["project", "user"], help="which file; else --config, the project's or the user's"
-    )
 
 
 def open_target(options: Options, scope: Literal["project", "user"] | None) -> Target:
@@ -76,7 +70,8 @@ def holder(options: Options, scope: Literal["project", "user"] | None, name: str
         if (place := find(target.data, name)) is not None:
             return target, place
         known += _names(target.data)
-    where = f"No file that was looked at has it: {', '.join(str(file.path) for file in files) or 'there is none'}."
+    looked = ", ".join(str(file.path) for file in files)
+    where = f"It is not in {looked}." if looked else "There is no configuration here."
     raise UnknownServer(name, nearest(name, known), hint=where)
 
 
@@ -99,6 +94,11 @@ def wrote(what: str, target: Target, backup: Path | None, out: Output) -> None:
     """Say on standard error what was done to which file, and where the text before is."""
     kept = f" The file as it was: {backup}" if backup else " The file is new."
     out.note(f"{what} {target.path}.{kept}")
+
+
+def open_file(path: Path) -> Target:
+    """Any other file, of whoever it is."""
+    return _opened(FoundFile(path=path, scope="explicit"))
 
 
 def _opened(found: FoundFile) -> Target:

@@ -47,10 +47,9 @@ class Parser(argparse.ArgumentParser):
         )
         self._command: str | None = None
 
-    def takes_command(self, name: str, metavar: str, text: str) -> None:
+    def takes_command(self, name: str) -> None:
         """Have all that stands after `--` under `name`, as it is: a program and its arguments."""
         self._command = name
-        self.add_argument_group().add_argument(f"-- {metavar}", dest="_", nargs=0, help=text)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")

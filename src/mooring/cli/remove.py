@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
+from mooring.cli.switching import add_scope
 
 USAGE = "mooring remove NAME [options]"
 DETAILS = """
@@ -18,8 +19,6 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.editing import add_scope
-
     parser.add_argument("name", metavar="NAME", help="the server")
     add_scope(parser)
 

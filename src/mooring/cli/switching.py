@@ -7,12 +7,16 @@ from argparse import Namespace
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 
-__all__ = ["configure", "switch_server"]
+__all__ = ["add_scope", "configure", "switch_server"]
+
+
+def add_scope(parser: Parser) -> None:
+    parser.add_argument(
+        "--scope", choices=["project", "user"], help="which file; else --config, the project's or the user's"
+    )
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.editing import add_scope
-
     parser.add_argument("name", metavar="NAME", help="the server")
     add_scope(parser)
 

@@ -11,8 +11,8 @@ from typing import cast
 
 from mooring.config.jsonc import BLANK, Reader
 from mooring.config.spans import (
-    Node,
     KeyPath,
+    Node,
     children,
     descend,
     end_of_line,
@@ -143,7 +143,7 @@ def _after(text: str, end: int) -> tuple[int | None, int]:
 
 def _render(value: object, indent: str, unit: str) -> str:
     """JSON over several lines, with lists of scalars on one."""
-    if not isinstance(value, dict | list) or not value or _is_flat(value):
+    if _is_flat(value):
         return _compact(value)
     deeper = indent + unit
     if isinstance(value, dict):
@@ -160,8 +160,10 @@ def _render(value: object, indent: str, unit: str) -> str:
 
 
 def _is_flat(value: object) -> bool:
-    items = cast("list[object]", value) if isinstance(value, list) else None
-    return items is not None and not any(isinstance(item, dict | list) for item in items)
+    """Whether it fits one line: a scalar, nothing, or a list of scalars."""
+    if isinstance(value, list):
+        return not any(isinstance(item, dict | list) for item in cast("list[object]", value))
+    return not isinstance(value, dict) or not value
 
 
 def _compact(value: object) -> str:

@@ -36,7 +36,8 @@ def put(text: str, path: KeyPath, value: object) -> str:
     """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
     tables = _tables(text)
     own = [table for table in tables if table.key[: len(path)] == path]
-    if not isinstance(value, dict) or not own and _stands_inline(text, path):
+    is_table = isinstance(value, dict)
+    if not is_table or (not own and _stands_inline(text, path)):
         return _put_inline(text, path, value)
     block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
     lines = text.splitlines(keepends=True)

@@ -13,8 +13,8 @@ import yaml
 
 from mooring.config.editjson import flow_drop, flow_insert
 from mooring.config.spans import (
-    Node,
     KeyPath,
+    Node,
     children,
     descend,
     end_of_line,
@@ -122,7 +122,9 @@ def _append(text: str, node: Node, key: str | int, value: object) -> str:
 def _open(text: str, node: Node, parent: Node, key: str | int, value: object) -> str:
     """The first member of what was empty: a block takes the place of `{}`, `[]` or nothing."""
     indent = " " * (node.at - line_start(text, node.at)) + _UNIT
-    lines = [indent + line if line else line for line in _lines({key: value} if isinstance(key, str) else [value])]
+    lines = [
+        indent + line if line else line for line in _lines({key: value} if isinstance(key, str) else [value])
+    ]
     if isinstance(parent.inner, list):
         return spliced(text, flow_insert(text, node, key, value, _UNIT))
     colon = text.index(":", node.name_end) + 1
@@ -140,7 +142,8 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 
 def _replace(text: str, parent: Node, node: Node, key: str, value: object) -> str:
-    if not isinstance(value, dict | list) or node.flow and node.inner is not None or parent.flow:
+    is_scalar = not isinstance(value, dict | list)
+    if is_scalar or (node.flow and node.inner is not None) or parent.flow:
         # JSON is YAML, and keeps what stands around it on the line
         return spliced(text, [(node.start, node.end, json.dumps(value, ensure_ascii=False))])
     start, end = _own_lines(text, node)
@@ -156,7 +159,7 @@ def _replace(text: str, parent: Node, node: Node, key: str, value: object) -> st
 def _own_lines(text: str, node: Node) -> tuple[int, int]:
     """The lines that hold this member of a block and nothing else."""
     start = line_start(text, node.at)
-    if text[start : node.at].strip(" -") or "-" in text[start : node.at] and node.name_end:
+    if text[start : node.at].strip(" -") or ("-" in text[start : node.at] and node.name_end):
         raise KeyError("it shares its line")
     end = node.end
     if text[end - 1] != "\n":

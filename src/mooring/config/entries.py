@@ -1,4 +1,4 @@
-"""Server entries in a file of any documented shape: where one stands, where a new one goes, how it is spelled."""
+"""Server entries in files of any documented shape: where one is, where a new one goes, how it is spelled."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def find(data: Mapping[str, Any], name: str) -> Place | None:
     for shape in SHAPES:
         servers = at(data, shape)
         if isinstance(servers, Mapping) and name in servers:
-            entry = cast("Mapping[str, Any]", servers)[name]
-            return Place(path=(*shape, name), entry=entry if isinstance(entry, Mapping) else {})
+            item = cast("Mapping[str, Any]", servers)[name]
+            entry = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else dict[str, Any]()
+            return Place(path=(*shape, name), entry=entry)
         for index, item in enumerate(cast("list[Any]", servers) if isinstance(servers, list) else []):
             if isinstance(item, Mapping):
                 entry = cast("Mapping[str, Any]", item)
@@ -49,7 +50,9 @@ def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, o
         own: Whether the file is mooring's alone.
     """
     there = find(data, name)
-    shape = next((shape for shape in SHAPES if at(data, shape) is not None), ("servers" if own else "mcpServers",))
+    shape = next(
+        (shape for shape in SHAPES if at(data, shape) is not None), ("servers" if own else "mcpServers",)
+    )
     if there is not None:
         shape = tuple(str(key) for key in there.path[:-1])
     spelled = dict(entry) if own else _spelled(shape, entry)
@@ -73,12 +76,16 @@ def switch(place: Place, *, on: bool) -> Put:
 
 def canonical_entry(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that a server was given, as they would be written: without what goes without saying."""
-    given = ServerConfig(**{**fields, "name": "any"})
+    given = ServerConfig(name="any", **{name: fields[name] for name in fields if name != "name"})
     names = [*_ORDER, *(name for name in fields if name not in (*_ORDER, "name", "source"))]
     entry = {name: _plain(getattr(given, name)) for name in names if name in fields}
     if entry.get("transport") in ("stdio", "http"):
         del entry["transport"]  # follows from what stands beside it
-    return {name: value for name, value in entry.items() if value not in (None, {}, [], "") or name in ("allow", "auth")}
+    return {
+        name: value
+        for name, value in entry.items()
+        if value not in (None, {}, [], "") or name in ("allow", "auth")
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Node", "KeyPath", "children", "descend", "end_of_line", "indent_of", "line_start", "spliced", "wrapped"]
+__all__ = [
+    "KeyPath",
+    "Node",
+    "children",
+    "descend",
+    "end_of_line",
+    "indent_of",
+    "line_start",
+    "spliced",
+    "wrapped",
+]
 
 KeyPath = tuple[str | int, ...]
 """Keys of mappings and positions in lists, from the top."""

@@ -1,4 +1,4 @@
-"""What looks like a secret. Guesses err on the safe side: a false alarm costs one variable, a miss a token."""
+"""What looks like a secret. Guesses err on the safe side: a false alarm costs a variable, a miss a token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _WORDS = frozenset(
         *("token", "tokens"),
     )
 )
-_PLAIN_VALUES = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", "oauth", "basic", "bearer"})
+_PLAIN_VALUES = frozenset(
+    {"true", "false", "yes", "no", "on", "off", "none", "null", "oauth", "basic", "bearer"}
+)
 KNOWN = re.compile(
     r"(?:gh[pousr]_|github_pat_|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|glpat-|npm_|pypi-|hf_|AKIA|ASIA|AIza"
     r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.=/+]{8,}"

@@ -68,7 +68,10 @@ def candidates(program: Program, file: Path, machine: Machine, vault: Vault) -> 
         ConfigError: it cannot be read, or what stands where this program keeps its servers are none.
     """
     document = read_document(file)
-    return [_candidate(program, file, name, raw, document, vault) for name, raw in _raw(program, file, document, machine)]
+    return [
+        _candidate(program, file, name, raw, document, vault)
+        for name, raw in _raw(program, file, document, machine)
+    ]
 
 
 def _raw(program: Program, file: Path, document: dict[str, Any], machine: Machine) -> list[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,11 @@ class InexpressibleError(ValueError):
 
 def inward(carried: Carried, program: Program, file: Path) -> None:
     """Rewrites every reference in an entry, with a note where that says less than before."""
-    carried.raw = _each(carried.raw, lambda text: _inward(text, carried, program, file))
+
+    def change(text: str) -> str:
+        return _inward(text, carried, program, file)
+
+    carried.raw = _each(carried.raw, change)
 
 
 def outward(text: str, syntax: Syntax) -> str:
@@ -101,7 +105,7 @@ def _input(name: str, carried: Carried) -> str:
     return f"${{{variable}}}"
 
 
-def _each(value: Any, change: Any) -> Any:
+def _each(value: Any, change: Callable[[str], str]) -> Any:
     match value:
         case str():
             return change(value)

@@ -7,7 +7,7 @@ from mooring.config.hosts.machine import project, user
 from mooring.config.hosts.program import Program
 from mooring.config.hosts.writable import WRITABLE
 from mooring.core.near import nearest
-from mooring.errors import MooringError
+from mooring.errors import ConfigError
 
 __all__ = ["ANY", "PROGRAMS", "program"]
 
@@ -63,7 +63,9 @@ _READ_ONLY = (
         roots=(("registry",),),
         adapt=adapt.docker,
     ),
-    Program(name="evva", title="evva", sites=(project(".evva/settings.json"), user("{home}/.evva/settings.json"))),
+    Program(
+        name="evva", title="evva", sites=(project(".evva/settings.json"), user("{home}/.evva/settings.json"))
+    ),
     Program(
         name="assistant4",
         title="assistant4",
@@ -109,10 +111,10 @@ def program(name: str) -> Program:
     """The program that goes by `name`.
 
     Raises:
-        MooringError: there is none; with the nearest names.
+        ConfigError: there is none; with the nearest names.
     """
     if name in PROGRAMS:
         return PROGRAMS[name]
     near = nearest(name, list(PROGRAMS))
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known are: {', '.join(PROGRAMS)}."
-    raise MooringError(f"{name!r} is no program whose files mooring knows. {hint}")
+    raise ConfigError(f"{name!r} is no program whose files mooring knows. {hint}")

@@ -281,4 +281,3 @@ WRITABLE = (
         out=Outbound(site={"user": _LMSTUDIO}),
     ),
 )
-
