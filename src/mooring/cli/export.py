@@ -160,7 +160,7 @@ def _step(server: ServerConfig, program: Program, out: Outbound, target: Target,
     except UnfitError as reason:
         return Step(name=server.name, action="skip", reason=str(reason))
     there = at(target.data, (*out.root, server.name))
-    made = {"entry": entry, "notes": tuple(notes)}
+    made: dict[str, Any] = {"entry": entry, "notes": tuple(notes)}
     if there is None:
         return Step(name=server.name, action="add", **made)
     if there == entry:

@@ -11,7 +11,7 @@ from typing import Any
 import tomlkit
 from tomlkit.items import InlineTable
 
-from mooring.config.spans import KeyPath, wrapped
+from mooring.config.spans import KeyPath, is_mapping, wrapped
 
 __all__ = ["drop", "put"]
 
@@ -36,8 +36,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
     """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
     tables = _tables(text)
     own = [table for table in tables if table.key[: len(path)] == path]
-    is_table = isinstance(value, dict)
-    if not is_table or (not own and _stands_inline(text, path)):
+    if not is_mapping(value) or (not own and _stands_inline(text, path)):
         return _put_inline(text, path, value)
     block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
     lines = text.splitlines(keepends=True)

@@ -19,6 +19,7 @@ from mooring.config.spans import (
     descend,
     end_of_line,
     indent_of,
+    is_mapping,
     line_start,
     spliced,
     wrapped,
@@ -142,8 +143,7 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 
 def _replace(text: str, parent: Node, node: Node, key: str, value: object) -> str:
-    is_scalar = not isinstance(value, dict | list)
-    if is_scalar or (node.flow and node.inner is not None) or parent.flow:
+    if not is_mapping(value) or (node.flow and node.inner is not None) or parent.flow:
         # JSON is YAML, and keeps what stands around it on the line
         return spliced(text, [(node.start, node.end, json.dumps(value, ensure_ascii=False))])
     start, end = _own_lines(text, node)

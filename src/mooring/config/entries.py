@@ -81,6 +81,8 @@ def canonical_entry(fields: Mapping[str, Any]) -> dict[str, Any]:
     entry = {name: _plain(getattr(given, name)) for name in names if name in fields}
     if entry.get("transport") in ("stdio", "http"):
         del entry["transport"]  # follows from what stands beside it
+    if entry.get("disabled") is False:
+        del entry["disabled"]
     return {
         name: value
         for name, value in entry.items()

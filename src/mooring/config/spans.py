@@ -12,6 +12,7 @@ __all__ = [
     "descend",
     "end_of_line",
     "indent_of",
+    "is_mapping",
     "line_start",
     "spliced",
     "wrapped",
@@ -64,6 +65,10 @@ def wrapped(value: object, path: KeyPath) -> object:
     for key in reversed(path):
         value = {key: value} if isinstance(key, str) else [value]
     return value
+
+
+def is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def line_start(text: str, at: int) -> int:
