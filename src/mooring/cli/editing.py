@@ -17,10 +17,10 @@ from mooring.config.files import save
 from mooring.config.load import FoundFile, file_for, found_files
 from mooring.core.near import nearest
 from mooring.core.suspect import masked, masked_text
-from mooring.core.text import clean_line
+from mooring.core.text import clean
 from mooring.errors import UnknownServer
 
-__all__ = ["Target", "diff_lines", "entry_document", "holder", "open_file", "open_target", "wrote"]
+__all__ = ["Target", "diff_lines", "entry_document", "holder", "open_file", "open_target", "painted", "wrote"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,25 @@ def holder(options: Options, scope: Literal["project", "user"] | None, name: str
     raise UnknownServer(name, nearest(name, known), hint=where)
 
 
-def diff_lines(path: Path, before: str | None, after: str, data: Sequence[Any], out: Output) -> list[str]:
-    """What changes in a file, with everything that looks like a secret masked and colour on terminals."""
-    old = masked_text(before or "", list(data)).splitlines()
-    new = masked_text(after, list(data)).splitlines()
+def diff_lines(target: Target, after: str, data: Sequence[Any]) -> list[str]:
+    """What changes in a file, with everything masked that looks like a secret.
+
+    `data` is what was written there now, besides what is there already.
+    """
+    values = [target.data, *data]
+    old = masked_text(target.before or "", values).splitlines()
+    new = masked_text(after, values).splitlines()
+    source = "/dev/null" if target.before is None else str(target.path)
+    return [
+        clean(line) for line in difflib.unified_diff(old, new, source, str(target.path), n=2, lineterm="")
+    ]
+
+
+def painted(diff: Sequence[str], out: Output) -> list[str]:
+    """The lines of a difference, in colour on terminals."""
     styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
-    lines = list(difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm=""))
-    heads = [out.paint(line, "bold") for line in lines[:2]]
-    return [*heads, *(out.paint(clean_line(line), styles.get(line[:1], "plain")) for line in lines[2:])]
+    heads = [out.paint(line, "bold") for line in diff[:2]]
+    return [*heads, *(out.paint(line, styles.get(line[:1], "plain")) for line in diff[2:])]
 
 
 def entry_document(name: str, entry: Mapping[str, Any], target: Target) -> dict[str, Any]:

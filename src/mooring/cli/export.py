@@ -46,7 +46,7 @@ class Step:
 
     name: str
     action: Action
-    reason: str = ""
+    reason: str | None = None
     entry: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines
+    from mooring.cli.editing import diff_lines, painted
     from mooring.cli.moving import finish, server_lines
     from mooring.config.hosts.table import program
     from mooring.core.suspect import masked
@@ -76,12 +76,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     steps = [_step(server, one, one.out, target, args) for server in _servers(args, options, out)]
     changes = [_put(step, one.out) for step in steps if step.action != "skip"]
     text = target.changed(changes) if changes else None
-    data = [target.data, [step.entry for step in steps]]
-    diff = diff_lines(target.path, target.before, text, data, out) if text is not None else []
+    diff = [] if text is None else diff_lines(target, text, [step.entry for step in steps])
     if not options.json:
         for step in steps:
-            out.lines(server_lines(step.action, step.name, one.title, step.reason, step.notes, out))
-        out.lines(["", *diff])
+            out.lines(server_lines(step.action, step.name, one.title, step.reason or "", step.notes, out))
+        out.lines(["", *painted(diff, out)] if diff else [])
     code, written = await finish(target, text, f"Write to {target.path}?", args, out)
     if options.json:
         keys = ("name", "action", "reason", "notes", "entry")

@@ -65,7 +65,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, open_target
+    from mooring.cli.editing import diff_lines, open_target, painted
     from mooring.cli.moving import finish
 
     target = open_target(options, args.scope)
@@ -73,10 +73,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     moves = _moves(args, options, target, sources)
     text = _text(target, moves)
     coming = [move for move in moves if move.action != "skip"]
-    data = [target.data, [dict(move.candidate.entry or {}) for move in coming]]
-    diff = diff_lines(target.path, target.before, text, data, out) if coming else []
+    diff = diff_lines(target, text, [move.candidate.entry for move in coming]) if coming else []
     if not options.json:
-        out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *diff])
+        out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
     question = f"Write {_count(coming)} into {target.path}?"
     code, written = await finish(target, text if coming else None, question, args, out)
     if options.json:

@@ -54,7 +54,9 @@ def drop(text: str, path: KeyPath) -> str:
     """`text` without what stands at `path`. KeyError when nothing does."""
     own = [table for table in _tables(text) if table.key[: len(path)] == path]
     if own:
-        return "".join(_cut(text.splitlines(keepends=True), own))
+        rest = "".join(_cut(text.splitlines(keepends=True), own))
+        # A file of nothing at all looks like an accident.
+        return rest if rest.strip() else tomlkit.dumps({str(path[0]): wrapped({}, path[1:-1])})
     document: Any = tomlkit.parse(text)
     container = document
     for key in path[:-1]:
