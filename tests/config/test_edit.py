@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.config import load
@@ -110,6 +110,7 @@ def added(file: str, text: str, name: str, entry: dict[str, Any]) -> str:
     return edited(text, [put_entry(data, name, entry, own=False)], file=Path(file))
 
 
+@settings(max_examples=60)
 @given(file=st.sampled_from(sorted(FILES)), name=names, entry=entries)
 def test_what_is_added_is_read_back_and_removing_it_leaves_the_file_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, file: str, name: str, entry: dict[str, Any]
@@ -128,6 +129,7 @@ def test_what_is_added_is_read_back_and_removing_it_leaves_the_file_as_it_was(
     assert edited(after, [Drop(path=place.path)], file=Path(file)) == before
 
 
+@settings(max_examples=40)
 @given(
     file=st.sampled_from(sorted(FILES)),
     steps=st.lists(

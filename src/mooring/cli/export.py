@@ -138,7 +138,7 @@ def _servers(args: Namespace, options: Options, out: Output) -> list[ServerConfi
         out.note(f"{project} is not seen from there; give --config {project} to have its servers.")
     program, *rest = _myself()
     words = [word for file in files for word in ("--config", str(file))]
-    return [ServerConfig(name="mooring", command=program, args=[*rest, "serve", "--stdio", *words])]
+    return [ServerConfig(name="mooring", command=program, args=(*rest, "serve", "--stdio", *words))]
 
 
 def _myself() -> list[str]:
