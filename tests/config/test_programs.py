@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (files and output stand here as they are)
 """Other programs' files, written by hand from what each documents, with the traps that each has."""
 
 from __future__ import annotations
@@ -611,7 +612,8 @@ def test_two_secrets_of_one_name_get_two_variables(tmp_path: Path) -> None:
 def test_a_secret_among_arguments_or_in_an_address_is_replaced(tmp_path: Path) -> None:
     text = f'{{"mcpServers": {{"a": {{"command": "a", "args": ["--api-key", "{SECRET}", "--token={SECRET}x", "keep"]}}, "b": {{"url": "https://x.example.com/mcp?api_key={SECRET}&v=1"}}}}}}'
     found = read(tmp_path, "cursor", "mcp.json", text)
-    assert found["a"].entry and found["b"].entry
+    assert found["a"].entry
+    assert found["b"].entry
     assert found["a"].entry["args"] == ["--api-key", "${A_API_KEY}", "--token=${A_TOKEN}", "keep"]
     assert found["b"].entry["url"] == "https://x.example.com/mcp?api_key=${B_API_KEY}&v=1"
 

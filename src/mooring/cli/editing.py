@@ -17,10 +17,20 @@ from mooring.config.files import save
 from mooring.config.load import FoundFile, file_for, found_files
 from mooring.core.near import nearest
 from mooring.core.suspect import masked, masked_text
-from mooring.core.text import clean
+from mooring.core.text import clean, clean_line
 from mooring.errors import UnknownServer
 
-__all__ = ["Target", "diff_lines", "entry_document", "holder", "open_file", "open_target", "painted", "wrote"]
+__all__ = [
+    "Target",
+    "diff_lines",
+    "entry_document",
+    "holder",
+    "open_file",
+    "open_target",
+    "painted",
+    "short",
+    "wrote",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +113,14 @@ def entry_document(name: str, entry: Mapping[str, Any], target: Target) -> dict[
 
 def wrote(what: str, target: Target, backup: Path | None, out: Output) -> None:
     """Say on standard error what was done to which file, and where the text before is."""
-    kept = f" The file as it was: {backup}" if backup else " The file is new."
-    out.note(f"{what} {target.path}.{kept}")
+    kept = f" The text before: {short(backup)}" if backup else " The file is new."
+    out.note(f"{what} {short(target.path)}.{kept}")
+
+
+def short(path: Path) -> str:
+    """A path as people write it, from their home on."""
+    home, text = str(Path.home()), clean_line(str(path))
+    return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text
 
 
 def open_file(path: Path) -> Target:

@@ -64,7 +64,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, painted
+    from mooring.cli.editing import diff_lines, painted, short
     from mooring.cli.moving import finish, server_lines
     from mooring.config.hosts.table import program
     from mooring.core.suspect import masked
@@ -81,7 +81,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         for step in steps:
             out.lines(server_lines(step.action, step.name, one.title, step.reason or "", step.notes, out))
         out.lines(["", *painted(diff, out)] if diff else [])
-    code, written = await finish(target, text, f"Write to {target.path}?", args, out)
+    code, written = await finish(target, text, f"Write to {short(target.path)}?", args, out)
     if options.json:
         keys = ("name", "action", "reason", "notes", "entry")
         servers = [{key: masked(getattr(step, key)) for key in keys} for step in steps]

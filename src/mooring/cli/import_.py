@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 from mooring.cli.switching import add_scope
-from mooring.core.text import clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, open_target, painted
+    from mooring.cli.editing import diff_lines, open_target, painted, short
     from mooring.cli.moving import finish
 
     target = open_target(options, args.scope)
@@ -76,7 +75,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     diff = diff_lines(target, text, [move.candidate.entry for move in coming]) if coming else []
     if not options.json:
         out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
-    question = f"Write {_count(coming)} into {target.path}?"
+    question = f"Write {_count(coming)} into {short(target.path)}?"
     code, written = await finish(target, text if coming else None, question, args, out)
     if options.json:
         out.document(
@@ -148,6 +147,7 @@ def _text(target: Target, moves: list[Move]) -> str:
 
 
 def _found_lines(sources: list[Source], out: Output) -> list[str]:
+    from mooring.cli.editing import short
     from mooring.cli.layout import GAP, table, wrap
     from mooring.cli.progress import plural
 
@@ -157,7 +157,7 @@ def _found_lines(sources: list[Source], out: Output) -> list[str]:
         [
             source.program.title,
             plural(len(source.found), "server") if not source.error else "?",
-            _short(source.file),
+            short(source.file),
         ]
         for source in sources
     ]
@@ -206,9 +206,3 @@ def _count(moves: list[Move]) -> str:
     from mooring.cli.progress import plural
 
     return plural(len(moves), "server")
-
-
-def _short(path: Path) -> str:
-    home = str(Path.home())
-    text = str(path)
-    return clean_line(f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text)

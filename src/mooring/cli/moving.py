@@ -43,13 +43,13 @@ async def finish(
     """
     from mooring.cli.app import DONE, NEEDS_LOGIN
     from mooring.cli.asking import asked
-    from mooring.cli.editing import wrote
+    from mooring.cli.editing import short, wrote
 
     if text is None:
         out.note("There is nothing to write.")
         return DONE, False
     if args.dry_run:
-        out.note(f"Nothing was written to {target.path}: this was a dry run.")
+        out.note(f"Nothing was written to {short(target.path)}: this was a dry run.")
         return DONE, False
     if not args.yes and not await asked(question, "Nothing was written.", out):
         return NEEDS_LOGIN, False
