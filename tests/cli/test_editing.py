@@ -216,7 +216,7 @@ def test_the_users_file_is_made_where_there_is_no_other(piped, tmp_path) -> None
     done = piped("add", "a", "--no-probe", "--", "a")
     file = tmp_path / "config" / "mooring" / "config.yaml"
     assert file.read_text() == "servers:\n  a:\n    command: a\n"
-    assert f"Added a to {file}. The file is new." in done.stderr
+    assert "Added a to ~/config/mooring/config.yaml. The file is new." in done.stderr
 
 
 def test_the_scope_chooses_the_file(piped, project, tmp_path) -> None:

@@ -618,6 +618,14 @@ def test_a_secret_among_arguments_or_in_an_address_is_replaced(tmp_path: Path) -
     assert found["b"].entry["url"] == "https://x.example.com/mcp?api_key=${B_API_KEY}&v=1"
 
 
+def test_nothing_comes_to_life_that_was_mere_text_elsewhere(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {"url": "https://x.example.com", "headers": {"A": "${cmd:evil} ${file:~/.ssh/id}"}}}}'
+    found = read(tmp_path, "cursor", "mcp.json", text)["a"]
+    assert found.entry
+    assert found.entry["headers"]["A"] == "$${cmd:evil} $${file:~/.ssh/id}"
+    assert "${cmd:…} is mere text to Cursor, and here" in found.notes
+
+
 def test_an_unknown_program_gets_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'cursor'"):
         program("curser")

@@ -60,7 +60,7 @@ def edited(text: str, changes: Sequence[Put | Drop], *, file: Path) -> str:
     editor: Any = import_module(_EDITORS[kind])
     is_yaml = kind in (".yaml", ".yml")
     blank = all(not line.strip() or (is_yaml and line.lstrip().startswith("#")) for line in text.splitlines())
-    meant = {} if blank else _copied(parse_document(text, file))
+    meant: Any = {} if blank else _copied(parse_document(text, file))
     dos = "\r\n" in text and text.count("\r\n") == text.count("\n")
     new = text.replace("\r\n", "\n") if dos else text
     if blank and editor.__name__.endswith("json"):

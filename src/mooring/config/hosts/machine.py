@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from mooring.config.load import folders_up
 
 __all__ = ["Machine", "Site", "SiteScope", "managed", "project", "user"]
 
@@ -46,12 +48,6 @@ class Machine:
         }
         return {"home": str(self.home), "config": config, "support": support, "shared": shared, **homes}
 
-    def folders(self) -> Iterator[Path]:
-        """The working directory and its parents up to the repository root; outside one, itself alone."""
-        folders = [self.cwd, *self.cwd.parents]
-        root = next((index for index, folder in enumerate(folders) if os.path.exists(folder / ".git")), 0)
-        return iter(folders[: root + 1])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
@@ -68,7 +64,7 @@ class Site:
             return None
         if self.scope != "project":
             return Path(self.template.format(**machine.places))
-        found = (folder / self.template for folder in machine.folders())
+        found = (folder / self.template for folder in folders_up(machine.cwd))
         return next((path for path in found if os.path.isfile(path)), machine.cwd / self.template)
 
 

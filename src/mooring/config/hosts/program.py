@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mooring.config.hosts.machine import Site
+from mooring.core.expand import Kind
 
 __all__ = ["Adapt", "Carried", "Outbound", "Program", "Syntax", "UnfitError"]
 
@@ -78,6 +79,8 @@ class Program:
     bare: bool = False
     """The whole file may be the mapping of servers."""
     syntax: Syntax = "shell"
+    looks_up: frozenset[Kind] = frozenset({"env"})
+    """What else than variables its `${…}` can name. Anything else is text: it must not come to life here."""
     adapt: Adapt | None = None
     timeout: tuple[Literal["call_timeout", "connect_timeout"], Unit] | None = None
     """What its bare `timeout` means."""

@@ -16,6 +16,7 @@ from mooring.config.hosts.machine import Machine, SiteScope
 from mooring.config.hosts.program import Carried, Program, UnfitError
 from mooring.config.hosts.references import inward
 from mooring.config.hosts.scrub import Vault
+from mooring.config.load import folders_up
 from mooring.core.config import ServerConfig
 from mooring.core.durations import number
 from mooring.core.problems import InvalidEntryError
@@ -78,7 +79,7 @@ def _raw(program: Program, file: Path, document: dict[str, Any], machine: Machin
     roots = list(program.roots)
     if program.per_folder is not None:
         first, last = program.per_folder
-        roots = [*((first, str(folder), last) for folder in machine.folders()), *roots]
+        roots = [*((first, str(folder), last) for folder in folders_up(machine.cwd)), *roots]
     places = [place for root in roots if (place := at(document, root)) is not None]
     if not places:
         places = [place for shape in SHAPES if (place := at(document, shape)) is not None]

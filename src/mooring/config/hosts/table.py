@@ -34,6 +34,7 @@ _READ_ONLY = (
         name="mcpproxy",
         title="mcpproxy",
         sites=(user("{home}/.mcpproxy/mcp_config.json"),),
+        looks_up=frozenset({"env", "keyring"}),
         adapt=adapt.mcpproxy,
         drops=frozenset(
             (
@@ -84,6 +85,7 @@ _READ_ONLY = (
         title="nexo",
         sites=(project("config/mcp.yaml"),),
         roots=(("mcp", "servers"),),
+        looks_up=frozenset({"env", "file"}),
         drops=frozenset({"context_passthrough", "initialize_timeout", "sampling"}),
     ),
     Program(
@@ -103,7 +105,7 @@ _READ_ONLY = (
 
 PROGRAMS = {one.name: one for one in (*WRITABLE, *_READ_ONLY)}
 
-ANY = Program(name="file", title="a file", bare=True)
+ANY = Program(name="file", title="a file", bare=True, looks_up=frozenset({"env", "file", "keyring"}))
 """A file of nobody in particular, in one of the shapes that many write."""
 
 
