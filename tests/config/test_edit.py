@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import stat
 from pathlib import Path
@@ -153,6 +154,32 @@ def test_any_sequence_of_edits_keeps_what_it_does_not_name(
     assert comments(text) == outer or comments(text) == comments(FILES[file])
 
 
+gaps = st.sampled_from(["", " ", "\n", "\n  ", "\t", " // §\n", " /* § */ ", "\n/* §\n § */\n"])
+
+
+@settings(max_examples=100)
+@given(around=st.lists(gaps, min_size=1, max_size=17), count=st.integers(0, 3), trailing=st.booleans())
+def test_json_laid_out_in_any_way_keeps_all_its_comments(
+    around: list[str], count: int, trailing: bool
+) -> None:
+    blank = itertools.cycle(around)
+
+    def laid_out(members: dict[str, str]) -> str:
+        items = [f'"{key}"{next(blank)}:{next(blank)}{value}{next(blank)}' for key, value in members.items()]
+        end = f",{next(blank)}" if trailing and items else ""
+        return f"{{{next(blank)}{f',{next(blank)}'.join(items)}{end}}}"
+
+    servers = laid_out({f"s{n}": laid_out({"command": '"x"'}) for n in range(count)})
+    text = next(blank) + laid_out({"mcpServers": servers, "z": "1"})
+    file = Path("x.json")
+    after = added("x.json", text, "new", {"command": "n"})
+    back = edited(after, [Drop(path=("mcpServers", "new"))], file=file)
+    assert after.count("§") == back.count("§") == text.count("§")
+    for number in range(count):
+        edited(text, [Put(path=("mcpServers", f"s{number}", "disabled"), value=True)], file=file)
+        edited(text, [Drop(path=("mcpServers", f"s{number}"))], file=file)
+
+
 @pytest.mark.parametrize("file", sorted(FILES))
 def test_a_server_is_switched_off_and_on_in_place(tmp_path: Path, file: str) -> None:
     path = tmp_path / file
@@ -182,6 +209,13 @@ def test_the_word_that_the_entry_uses_is_the_one_that_changes() -> None:
 def test_a_new_file_is_made_of_nothing(name: str) -> None:
     text = edited("", [Put(path=("servers", "a"), value={"command": "a"})], file=Path(name))
     assert parse_document(text, Path(name)) == {"servers": {"a": {"command": "a"}}}
+
+
+def test_a_place_with_nothing_in_it_is_used() -> None:
+    text = "mcp:\n  servers:\n  # none yet\n"
+    assert added("x.yaml", text, "a", {"command": "a"}) == (
+        "mcp:\n  servers:\n    a:\n      command: a\n  # none yet\n"
+    )
 
 
 def test_a_file_of_comments_alone_is_filled() -> None:

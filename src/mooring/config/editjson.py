@@ -82,9 +82,10 @@ def flow_insert(text: str, node: Node, key: str | int, value: object, unit: str)
     last = members[-1]
     comma, tail = _after(text, last.end)
     if "\n" not in text[node.start : members[0].at]:
-        glue = "" if comma is None else ","
-        member = f" {label}{_compact(value)}{glue}"
-        return [(tail, tail, member)] if comma is not None else [(last.end, last.end, f",{member}")]
+        member = f"{label}{_compact(value)}"
+        if comma is None:
+            return [(last.end, last.end, f", {member}")]
+        return [(comma + 1, comma + 1, f" {member},")]
     indent = indent_of(text, members[0].at)
     member = f"\n{indent}{label}{_render(value, indent, unit)}"
     if comma is not None:
@@ -120,12 +121,12 @@ def flow_drop(text: str, parent: Node, node: Node) -> Edits:
     start, end = line_start(text, node.at), end_of_line(text, tail)
     if not (text[start : node.at] + text[tail:end]).strip() and end < len(text):
         return [*edits, (start, end + 1, "")]
+    begin, end = node.at, node.end if comma is None else comma + 1
     if place + 1 < len(members):
-        return [(node.at, members[place + 1].at, "")]
-    begin = node.at
-    if before_comma is not None and not text[before_comma + 1 : begin].strip():
+        end += len(text[end:]) - len(text[end:].lstrip(" \t"))
+    elif before_comma is not None and not text[before_comma + 1 : begin].strip():
         begin = before_comma + 1
-    return [*edits, (begin, tail if comma is not None else node.end, "")]
+    return [*edits, (begin, end, "")]
 
 
 def _after(text: str, end: int) -> tuple[int | None, int]:

@@ -50,9 +50,11 @@ def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, o
         own: Whether the file is mooring's alone.
     """
     there = find(data, name)
-    shape = next(
-        (shape for shape in SHAPES if at(data, shape) is not None), ("servers" if own else "mcpServers",)
-    )
+    written = [shape for shape in SHAPES if at(data, shape) is not None]
+    named = [
+        shape for shape in SHAPES if shape[-1] in _mapping(at(data, shape[:-1]))
+    ]  # but with nothing in it
+    shape = next(iter([*written, *named]), ("servers" if own else "mcpServers",))
     if there is not None:
         shape = tuple(str(key) for key in there.path[:-1])
     spelled = dict(entry) if own else _spelled(shape, entry)
@@ -88,6 +90,10 @@ def canonical_entry(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in entry.items()
         if value not in (None, {}, [], "") or name in ("allow", "auth")
     }
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:
