@@ -25,6 +25,7 @@ COMMANDS = {
     "approve": "Accept what a server changed",
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
+    "watch": "The servers, live",
     "doctor": "What is wrong and what to do next",
     "demo": "See the main job done on bundled servers",
 }
