@@ -104,8 +104,8 @@ def svg(session: Sequence[tuple[str, list[list[pyte.screens.Char]]]]) -> str:
     width, height = round(COLUMNS * CHAR + 2 * MARGIN), row * LINE + 2 * MARGIN
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" xml:space="preserve" role="img" '
-            'aria-label="A terminal session with mooring">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            'xml:space="preserve" role="img" aria-label="A terminal session with mooring">',
             "<style>text{font:14px ui-monospace,Menlo,Consolas,monospace;white-space:pre}"
             ".b{font-weight:bold}g{opacity:0;animation:show .1s linear forwards}"
             "@keyframes show{to{opacity:1}}"
