@@ -24,7 +24,7 @@ from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.local import LocalTools, Progress, Provider
@@ -201,6 +201,10 @@ class Host:
         return stream
 
     # --- calls ----------------------------------------------------------------------------------
+
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model of the session that everybody shares sees now; see `Session.tools`."""
+        return self._shared.tools()
 
     def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
         """A view for one conversation."""

@@ -1,0 +1,243 @@
+"""What the adapters share: tools compiled for a dialect, and calls from any loop or thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+from mooring.core.catalog import Catalog
+from mooring.core.deferral import Namespace, deferrable, namespaces
+from mooring.core.discovery import DISCOVERY
+from mooring.core.schema import Compiled, Dialect, SetAside, compile
+from mooring.core.types import Result, Tool
+from mooring.core.untrusted import clean
+
+log = logging.getLogger("mooring.adapters")
+
+T = TypeVar("T")
+
+KEPT = 20_000
+"""Compiled schemas that are kept. One schema can take hundreds of milliseconds to compile."""
+
+_OWN = {tool.name: tool for tool in DISCOVERY}
+
+
+class Source(Protocol):
+    """A `Host` or a `Session`."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None, /) -> Coroutine[Any, Any, Result]: ...
+
+
+class SyncSource(Protocol):
+    """A `SyncHost` or a `SyncSession`."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None, /) -> Result: ...
+
+
+AnySource = Source | SyncSource
+
+
+@contextmanager
+def extra(name: str) -> Generator[None]:
+    """Runs imports of a framework; one that is missing is told together with what to install."""
+    try:
+        yield
+    except ImportError as problem:
+        raise ImportError(
+            f'mooring.adapters.{name} needs a package that is not installed ({problem}): '
+            f'pip install "mooring[{name.replace("_", "-")}]"'
+        ) from problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One tool as a framework gets it."""
+
+    tool: Tool
+    compiled: Compiled
+    deferred: bool = False
+    """Whether the provider should load it only when its own search finds it."""
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The arguments in the dialect: a copy, since frameworks write into what they are given."""
+        return deepcopy(dict(self.compiled.schema))
+
+    def description(self, limit: int = 4_000) -> str:
+        """What the server says of the tool, fit to be shown; never empty, since some providers refuse that."""
+        return clean(self.tool.description or self.tool.title or self.name, limit) or self.name
+
+
+class Bridge:
+    """The tools of one source in one dialect, to be listed and called from any loop or thread."""
+
+    def __init__(self, source: AnySource, dialect: Dialect) -> None:
+        self._source = source
+        self._dialect: Dialect = dialect
+        self.blocking = not inspect.iscoroutinefunction(source.call)
+        """Whether the source is for threads: its verbs wait instead of being awaited."""
+        self._home = None if self.blocking else _running()
+
+    def offers(self, *, deferred: bool = False) -> list[Offer]:
+        """The tools that the model sees now, without those whose schema cannot be offered.
+
+        Args:
+            deferred: All tools of the catalog instead; those that the session does not show are marked.
+        """
+        return self._compiled(self._listed(deferred))
+
+    def namespaces(self) -> tuple[list[tuple[Namespace, list[Offer]]], list[Offer]]:
+        """All tools of the catalog by namespace, and those that belong to none."""
+        left = {offer.name: offer for offer in self.offers(deferred=True)}
+        loaded = {name for name, offer in left.items() if not offer.deferred}
+        found: list[tuple[Namespace, list[Offer]]] = []
+        for space in namespaces(self._source.catalog, loaded):
+            members = [left.pop(entry.tool.name) for entry in space.tools if entry.tool.name in left]
+            if members:
+                found.append((space, members))
+        return found, list(left.values())
+
+    async def fresh_offers(self, *, deferred: bool = False) -> list[Offer]:
+        """The same, compiled off the loop: for frameworks that ask again before each turn."""
+        listed = await self._reach(self._look(deferred), partial(self._listed, deferred))
+        if all((id(tool.input_schema), self._dialect) in _kept for tool, _ in listed):
+            return self._compiled(listed)
+        return await asyncio.to_thread(self._compiled, listed)
+
+    async def call(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
+        """The outcome of one call with the arguments that the model gave for `compiled`."""
+        return await self._reach(
+            self._call(name, arguments, compiled), partial(self._call_blocking, name, arguments, compiled)
+        )
+
+    def call_now(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
+        """The same from a thread that cannot await.
+
+        Raises:
+            RuntimeError: this thread runs the loop of the host, which would wait for itself.
+        """
+        if self.blocking:
+            return self._call_blocking(name, arguments, compiled)
+        if self._home is None or self._home is _running():
+            raise RuntimeError(
+                "a tool of a Host was called without await on the thread of its event loop: run the agent "
+                "in a thread (`await asyncio.to_thread(agent.run, …)`), or use SyncHost"
+            )
+        future = asyncio.run_coroutine_threadsafe(self._call(name, arguments, compiled), self._alive())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _reach(self, work: Coroutine[Any, Any, T], blocking: Callable[[], T]) -> T:
+        """Do `work` on the loop of the host, whichever loop this is; for a blocking source, in a thread."""
+        if self.blocking:
+            work.close()
+            return await asyncio.to_thread(blocking)
+        if self._home is None or self._home is _running():
+            return await work
+        try:
+            home = self._alive()
+        except RuntimeError:
+            work.close()
+            raise
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+
+    def _alive(self) -> asyncio.AbstractEventLoop:
+        assert self._home is not None
+        if not self._home.is_running():
+            raise RuntimeError("the event loop of the host has ended; make the tools where the host runs")
+        return self._home
+
+    async def _look(self, deferred: bool) -> list[tuple[Tool, bool]]:
+        return self._listed(deferred)
+
+    def _listed(self, deferred: bool) -> list[tuple[Tool, bool]]:
+        shown = self._source.tools()
+        if not deferred:
+            return [(tool, False) for tool in shown]
+        loaded = {tool.name for tool in shown}
+        return [(entry.tool, entry.defer_loading) for entry in deferrable(self._source.catalog, loaded)]
+
+    def _compiled(self, listed: Sequence[tuple[Tool, bool]]) -> list[Offer]:
+        offers: list[Offer] = []
+        for tool, later in listed:
+            if (compiled := _compile(tool, self._dialect)) is not None:
+                offers.append(Offer(tool=tool, compiled=compiled, deferred=later))
+        return offers
+
+    async def _call(self, name: str, arguments: Any, compiled: Compiled | None) -> Result:
+        return await cast("Source", self._source).call(name, self._back(name, arguments, compiled))
+
+    def _call_blocking(self, name: str, arguments: Any, compiled: Compiled | None) -> Result:
+        return cast("SyncSource", self._source).call(name, self._back(name, arguments, compiled))
+
+    def _back(self, name: str, arguments: Any, compiled: Compiled | None) -> Any:
+        """What the server wants for what the model gave. What is no object is left to the session to refuse."""
+        if not isinstance(arguments, Mapping):
+            return arguments
+        given = cast("Mapping[str, Any]", arguments)
+        if compiled is None:
+            tool = _OWN.get(name) or self._source.catalog.tools.get(name)
+            compiled = _compile(tool, self._dialect) if tool is not None else None
+        return compiled.back(given) if compiled is not None else given
+
+
+def parsed(text: str) -> Any:
+    """Arguments that a model wrote as text. What is no JSON stays text, which the session refuses."""
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+
+
+_kept: dict[tuple[int, Dialect], tuple[Mapping[str, Any], Compiled | None]] = {}
+"""By the identity of a schema, which the entry keeps alive: catalogs use tools again that did not change."""
+
+
+def _compile(tool: Tool, dialect: Dialect) -> Compiled | None:
+    """The tool's schema in the dialect; None, and a warning the first time, when it cannot be offered."""
+    schema = tool.input_schema
+    key = (id(schema), dialect)
+    known = _kept.get(key)
+    if known is not None:
+        return known[1]
+    compiled: Compiled | None = None
+    try:
+        compiled = compile(schema, dialect)
+    except SetAside as problem:
+        log.warning("tool %r is not offered to the model: %s", tool.name, problem.reason)
+    while len(_kept) >= KEPT:
+        _kept.pop(next(iter(_kept)), None)
+    _kept[key] = (schema, compiled)
+    return compiled
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
