@@ -12,6 +12,7 @@ from examples.scripted import Script
 from mooring import Host, HostConfig, SyncHost
 from mooring.core.schema import Dialect
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -118,15 +119,22 @@ class Contract:
         assert json.loads(script.shown[0].text[script.shown[0].text.index("{") :]) == wanted
 
     async def test_a_tool_that_comes_is_seen(self, host: Host) -> None:
-        if self.lives:
-            script = await self.play(host, ("grow", {"name": "late"}), ("late", {}))
-            assert "mcp_lab_late" not in script.turns[0]
-            assert "mcp_lab_late" in script.turns[1]
-            assert "called late" in script.shown[1].text
-        else:
+        if not self.lives:
             await self.play(host, ("grow", {"name": "late"}))
             await host.refresh()
             assert "mcp_lab_late" in (await self.play(host)).turns[0]
+            return
+
+        async def settle() -> str:
+            await until(lambda: "mcp_lab_late" in host.catalog.tools)
+            return "settled"
+
+        async with Host(lab(), local=[settle]) as host:
+            assert await host.ready(20)
+            script = Script([("mcp_lab_grow", {"name": "late"}), ("settle", {}), ("mcp_lab_late", {})])
+            await self.converse(host, script)
+        assert ["mcp_lab_late" in turn for turn in script.turns] == [False, False, True, True]
+        assert "called late" in script.shown[2].text
 
     async def test_a_tool_that_is_selected_can_be_called(self) -> None:
         if not self.lives:

@@ -80,7 +80,8 @@ def _output(name: str, arguments: dict[str, Any], result: Result) -> ToolOutput:
             # Its blocks keep base64, not bytes.
             ImageBlock(image=piece.data.encode(), image_mimetype=piece.mime_type)
             if piece.mime_type
-            else TextBlock(text=piece.text)
+            # The agent does not tell its model of `is_error`.
+            else TextBlock(text=f"Error: {piece.text}" if result.is_error else piece.text)
             for piece in pieces(result)
         ],
         raw_input=arguments,

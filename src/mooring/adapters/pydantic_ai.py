@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from mooring.adapters._bridge import AnySource, Bridge, Offer, extra
@@ -73,12 +74,11 @@ class _Toolset(AbstractToolset[Any]):
         return ToolReturn(return_value=_value(result), metadata={"structured_content": result.structured})
 
 
+@dataclass(kw_only=True)
 class _Tool(ToolsetTool[Any]):
     """A tool that remembers what the model was shown."""
 
-    def __init__(self, *, offer: Offer, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.offer = offer
+    offer: Offer
 
 
 def _definition(offer: Offer) -> ToolDefinition:
