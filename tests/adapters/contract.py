@@ -53,6 +53,8 @@ def lab(discovery: Any = "never") -> HostConfig:
 class Contract:
     """Subclasses run a script through their framework."""
 
+    needs: ClassVar[str | None] = None
+    """The package without which the tests are skipped."""
     dialect: ClassVar[Dialect] = "plain"
     marks_errors: ClassVar[bool] = True
     """Whether the framework has a mark for failed calls; otherwise the text says it."""
@@ -69,6 +71,11 @@ class Contract:
         await self.converse(source, script)
         assert len(script.turns) == len(calls) + 1
         return script
+
+    @pytest.fixture(autouse=True)
+    def installed(self) -> None:
+        if self.needs is not None:
+            pytest.importorskip(self.needs, reason=f"{self.needs} is not installed; see make test-adapters")
 
     @pytest.fixture
     async def host(self) -> Any:

@@ -18,12 +18,28 @@ AGENTS = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "harbour.
 OURS = {"mooring", "harbour", "scripted"}
 
 
+def imported(path: Path) -> set[str]:
+    """Modules that an example imports, itself or through its scripted model."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    models = [name.partition(".")[2] for name in names if name.startswith("scripted.")]
+    return names.union(*(imported(EXAMPLES / "scripted" / f"{model}.py") for model in models))
+
+
 def missing(path: Path) -> list[str]:
-    """Packages that an example imports and that are not installed."""
-    tree = ast.parse(path.read_text())
-    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    tops = {name.partition(".")[0] for name in names} - OURS
-    return sorted(name for name in tops if find_spec(name) is None)
+    """Packages that an example needs and that are not installed."""
+    return sorted(n for n in imported(path) if n.partition(".")[0] not in OURS and not installed(n))
+
+
+def installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # one of the packages that it is in
+        return False
 
 
 @pytest.mark.parametrize("path", AGENTS, ids=lambda path: path.stem)

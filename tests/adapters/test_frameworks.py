@@ -14,18 +14,18 @@ from tests.adapters.contract import Contract
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
 
 
-def framework(module: str, *names: str) -> Any:
-    """The scripted model and the adapter of a framework, if it is installed."""
-    pytest.importorskip(module, reason=f"{module} is not installed; see make test-adapters")
-    return [import_module(f"examples.scripted.{names[0]}"), import_module(f"mooring.adapters.{names[-1]}")]
+def framework(name: str) -> Any:
+    """The scripted model and the adapter of a framework."""
+    return import_module(f"examples.scripted.{name}"), import_module(f"mooring.adapters.{name}")
 
 
 class TestOpenAIAgents(Contract):
+    needs = "agents"
     dialect = "openai"
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("agents", "openai_agents")
+        scripted, adapter = framework("openai_agents")
         from agents import Agent, RunConfig, Runner
 
         agent = Agent(name="a", model=scripted.ScriptedModel(script), mcp_servers=[adapter.live(source)])
@@ -34,10 +34,11 @@ class TestOpenAIAgents(Contract):
 
 
 class TestOpenAIAgentsFunctionTools(TestOpenAIAgents):
+    needs = "agents"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("agents", "openai_agents")
+        scripted, adapter = framework("openai_agents")
         from agents import Agent, RunConfig, Runner
 
         agent = Agent(name="a", model=scripted.ScriptedModel(script), tools=adapter.tools(source))
@@ -45,8 +46,10 @@ class TestOpenAIAgentsFunctionTools(TestOpenAIAgents):
 
 
 class TestPydanticAI(Contract):
+    needs = "pydantic_ai"
+
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("pydantic_ai", "pydantic_ai")
+        scripted, adapter = framework("pydantic_ai")
         from pydantic_ai import Agent
 
         agent = Agent(scripted.scripted_model(script), toolsets=[adapter.tools(source)])
@@ -54,10 +57,11 @@ class TestPydanticAI(Contract):
 
 
 class TestGoogleADK(Contract):
+    needs = "google.adk"
     dialect = "gemini"
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("google.adk", "google_adk")
+        scripted, adapter = framework("google_adk")
         from google.adk.agents import LlmAgent
         from google.adk.runners import InMemoryRunner
 
@@ -67,8 +71,10 @@ class TestGoogleADK(Contract):
 
 
 class TestLangChain(Contract):
+    needs = "langchain"
+
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("langchain", "langchain")
+        scripted, adapter = framework("langchain")
         from langchain.agents import create_agent
 
         agent = create_agent(scripted.ScriptedModel(script=script), [], middleware=[adapter.live(source)])
@@ -77,10 +83,11 @@ class TestLangChain(Contract):
 
 
 class TestLangChainTools(Contract):
+    needs = "langchain"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("langchain", "langchain")
+        scripted, adapter = framework("langchain")
         from langchain.agents import create_agent
 
         agent = create_agent(scripted.ScriptedModel(script=script), adapter.tools(source))
@@ -88,10 +95,11 @@ class TestLangChainTools(Contract):
 
 
 class TestLangChainWithoutAwait(Contract):
+    needs = "langchain"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("langchain", "langchain")
+        scripted, adapter = framework("langchain")
         from langchain.agents import create_agent
 
         agent = create_agent(scripted.ScriptedModel(script=script), adapter.tools(source))
@@ -99,10 +107,11 @@ class TestLangChainWithoutAwait(Contract):
 
 
 class TestLlamaIndex(Contract):
+    needs = "llama_index.core"
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("llama_index.core", "llama_index")
+        scripted, adapter = framework("llama_index")
         from llama_index.core.agent.workflow import FunctionAgent
 
         agent = FunctionAgent(
@@ -112,11 +121,12 @@ class TestLlamaIndex(Contract):
 
 
 class TestLlamaIndexTools(Contract):
+    needs = "llama_index.core"
     lives = False
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("llama_index.core", "llama_index")
+        scripted, adapter = framework("llama_index")
         from llama_index.core.agent.workflow import FunctionAgent
 
         agent = FunctionAgent(llm=scripted.ScriptedModel(script=script), tools=adapter.tools(source))
@@ -124,10 +134,11 @@ class TestLlamaIndexTools(Contract):
 
 
 class TestAgentFramework(Contract):
+    needs = "agent_framework"
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("agent_framework", "agent_framework")
+        scripted, adapter = framework("agent_framework")
         from agent_framework import Agent
 
         agent = Agent(client=scripted.ScriptedClient(script), context_providers=[adapter.live(source)])
@@ -135,19 +146,22 @@ class TestAgentFramework(Contract):
 
 
 class TestAgentFrameworkTools(Contract):
+    needs = "agent_framework"
     lives = False
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("agent_framework", "agent_framework")
+        scripted, adapter = framework("agent_framework")
         from agent_framework import Agent
 
         await Agent(client=scripted.ScriptedClient(script), tools=adapter.tools(source)).run("go")
 
 
 class TestStrands(Contract):
+    needs = "strands"
+
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("strands", "strands")
+        scripted, adapter = framework("strands")
         from strands import Agent
 
         agent = Agent(
@@ -157,10 +171,11 @@ class TestStrands(Contract):
 
 
 class TestStrandsWithoutAwait(Contract):
+    needs = "strands"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("strands", "strands")
+        scripted, adapter = framework("strands")
         from strands import Agent
 
         agent = Agent(model=scripted.ScriptedModel(script), tools=adapter.tools(source), callback_handler=None)
@@ -168,11 +183,12 @@ class TestStrandsWithoutAwait(Contract):
 
 
 class TestSmolagents(Contract):
+    needs = "smolagents"
     lives = False
     images = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("smolagents", "smolagents")
+        scripted, adapter = framework("smolagents")
         from smolagents import ToolCallingAgent
 
         agent = ToolCallingAgent(
@@ -182,18 +198,20 @@ class TestSmolagents(Contract):
 
 
 class TestLLM(Contract):
+    needs = "llm"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("llm", "llm")
+        scripted, adapter = framework("llm")
         model = scripted.ScriptedAsyncModel(script)
         assert await model.chain("go", tools=adapter.tools(source)).text() == script.answer
 
 
 class TestLLMWithoutAwait(Contract):
+    needs = "llm"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        scripted, adapter = framework("llm", "llm")
+        scripted, adapter = framework("llm")
         chain = scripted.ScriptedModel(script).chain("go", tools=adapter.tools(source))
         assert await asyncio.to_thread(chain.text) == script.answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -21,10 +22,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
 async def settled(answers: Any) -> Any:
     """With a host for threads the answers are there; with others they are awaited."""
     return await answers if inspect.isawaitable(answers) else answers
-
-
-def installed(module: str) -> Any:
-    return pytest.importorskip(module, reason=f"{module} is not installed; see make test-adapters")
 
 
 class TestResponsesAsJson(Contract):
@@ -105,11 +102,12 @@ class TestGenerateContentAsJson(Contract):
 
 
 class TestResponsesWithTheSdk(Contract):
+    needs = "openai"
     dialect = "openai"
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        sdk = installed("openai")
+        sdk = import_module("openai")
         with provider(partial(http.responses, script)) as url:
             async with sdk.AsyncOpenAI(base_url=url, api_key="none") as client:
                 items: list[Any] = [{"role": "user", "content": "go"}]
@@ -124,10 +122,11 @@ class TestResponsesWithTheSdk(Contract):
 
 
 class TestMessagesWithTheSdk(Contract):
+    needs = "anthropic"
     dialect = "anthropic"
 
     async def converse(self, source: Any, script: Script) -> None:
-        sdk = installed("anthropic")
+        sdk = import_module("anthropic")
         with provider(partial(http.messages, script)) as url:
             async with sdk.AsyncAnthropic(base_url=url, api_key="none") as client:
                 said: list[Any] = [{"role": "user", "content": "go"}]
@@ -144,15 +143,29 @@ class TestMessagesWithTheSdk(Contract):
         assert reply.content[0].text == script.answer
 
 
+def remembering(script: Script) -> Any:
+    """The runner may send only what is new and leave the thread to the service."""
+    thread: list[Any] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if thread[:1] == request["messages"][:1]:
+            thread.clear()
+        thread.extend(request["messages"])
+        return http.messages(script, {**request, "messages": thread})
+
+    return answer
+
+
 class TestAnthropicRunner(Contract):
+    needs = "anthropic"
     dialect = "anthropic"
     lives = False
 
     async def converse(self, source: Any, script: Script) -> None:
-        sdk = installed("anthropic")
+        sdk = import_module("anthropic")
         if isinstance(source, SyncHost):
             return await asyncio.to_thread(self.wait, sdk, source, script)
-        with provider(partial(http.messages, script)) as url:
+        with provider(remembering(script)) as url:
             async with sdk.AsyncAnthropic(base_url=url, api_key="none") as client:
                 runner = client.beta.messages.tool_runner(
                     model="m",
@@ -163,7 +176,7 @@ class TestAnthropicRunner(Contract):
                 assert (await runner.until_done()).content[0].text == script.answer
 
     def wait(self, sdk: Any, source: SyncHost, script: Script) -> None:
-        with provider(partial(http.messages, script)) as url, sdk.Anthropic(base_url=url, api_key="n") as client:
+        with provider(remembering(script)) as url, sdk.Anthropic(base_url=url, api_key="n") as client:
             runner = client.beta.messages.tool_runner(
                 model="m",
                 max_tokens=9,
@@ -174,10 +187,11 @@ class TestAnthropicRunner(Contract):
 
 
 class TestGenerateContentWithTheSdk(Contract):
+    needs = "google.genai"
     dialect = "gemini"
 
     async def converse(self, source: Any, script: Script) -> None:
-        sdk = installed("google.genai")
+        sdk = import_module("google.genai")
         with provider(partial(http.generate_content, script)) as url:
             client = sdk.Client(api_key="none", http_options={"base_url": url})
             contents: list[Any] = [{"role": "user", "parts": [{"text": "go"}]}]
@@ -228,7 +242,8 @@ async def test_the_chat_api_has_no_deferred_tools() -> None:
 async def test_the_definitions_are_what_the_sdks_declare() -> None:
     from pydantic import TypeAdapter
 
-    responses, messages = installed("openai.types.responses"), installed("anthropic.types.beta")
+    responses = pytest.importorskip("openai.types.responses", reason="openai is not installed")
+    messages = pytest.importorskip("anthropic.types.beta", reason="anthropic is not installed")
     deferred = await shown_later("always", lambda session: openai.tools(session, deferred=True))
     for tool in deferred:
         TypeAdapter(responses.ToolParam).validate_python(tool)

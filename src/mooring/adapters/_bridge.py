@@ -145,7 +145,8 @@ class Bridge:
                 "a tool of a Host was called without await on the thread of its event loop: run the agent "
                 "in a thread (`await asyncio.to_thread(agent.run, …)`), or use SyncHost"
             )
-        future = asyncio.run_coroutine_threadsafe(self._call(name, arguments, compiled), self._alive())
+        home = self._alive()
+        future = asyncio.run_coroutine_threadsafe(self._call(name, arguments, compiled), home)
         try:
             return future.result()
         except BaseException:
