@@ -18,7 +18,7 @@ async def main() -> None:
         contents = [types.Content(role="user", parts=[types.Part(text=QUESTION)])]
         while True:
             config = types.GenerateContentConfig.model_validate({"tools": google_genai.tools(session)})
-            # reply = await Client().aio.models.generate_content(model="gemini-3", contents=contents, config=config)
+            # reply = await Client().aio.models.generate_content(model=…, contents=contents, config=config)
             reply = scripted(plan, contents, config)
             parts = await google_genai.results(session, reply)
             if not parts:
@@ -31,7 +31,9 @@ async def main() -> None:
 def scripted(plan, contents, config) -> types.GenerateContentResponse:
     """What the service would answer."""
     request = {
-        "contents": [content.model_dump(by_alias=True, exclude_none=True, mode="json") for content in contents],
+        "contents": [
+            content.model_dump(by_alias=True, exclude_none=True, mode="json") for content in contents
+        ],
         "tools": [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in config.tools],
     }
     return types.GenerateContentResponse.model_validate(http.generate_content(plan, request))

@@ -15,9 +15,14 @@ class ScriptedClient(FunctionInvocationLayer[Any], BaseChatClient[Any]):
         super().__init__()
         self.script = script
 
-    async def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **_: Any) -> ChatResponse:
+    async def _inner_get_response(
+        self, *, messages: Any, stream: bool, options: Any, **_: Any
+    ) -> ChatResponse:
         answers = [
-            content for message in messages for content in message.contents if content.type == "function_result"
+            content
+            for message in messages
+            for content in message.contents
+            if content.type == "function_result"
         ]
         self.script.shown = [_shown(answer) for answer in answers]
         call = self.script.turn(tool.name for tool in options.get("tools") or ())

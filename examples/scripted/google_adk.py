@@ -35,7 +35,9 @@ class ScriptedModel(BaseLlm):
         ]
         call = script.turn(declared)
         part = (
-            types.Part.from_function_call(name=call[0], args=call[1]) if call else types.Part(text=script.answer)
+            types.Part.from_function_call(name=call[0], args=call[1])
+            if call
+            else types.Part(text=script.answer)
         )
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 

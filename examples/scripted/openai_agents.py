@@ -18,7 +18,9 @@ class ScriptedModel(Model):
 
     async def get_response(self, system_instructions: Any, input: Any, model_settings: Any, tools: Any,  # noqa: A002
                            *_: Any, **__: Any) -> ModelResponse:  # fmt: skip
-        answers = [item for item in input if isinstance(item, dict) and item.get("type") == "function_call_output"]
+        answers = [
+            item for item in input if isinstance(item, dict) and item.get("type") == "function_call_output"
+        ]
         self.script.shown = [_shown(answer["output"]) for answer in answers]
         call = self.script.turn(tool.name for tool in tools)
         output: Any

@@ -28,7 +28,10 @@ class ScriptedModel(Model):
         self, messages: Any, tool_specs: Any = None, *_: Any, **__: Any
     ) -> AsyncGenerator[Any, None]:
         answers = [
-            block["toolResult"] for message in messages for block in message["content"] if "toolResult" in block
+            block["toolResult"]
+            for message in messages
+            for block in message["content"]
+            if "toolResult" in block
         ]
         self.script.shown = [_shown(answer) for answer in answers]
         call = self.script.turn(spec["name"] for spec in tool_specs or ())

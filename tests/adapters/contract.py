@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import pytest
@@ -24,7 +26,15 @@ PICTURE = {
         {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
     ]
 }
-AWKWARD = {"config": "a", "run_manager": "b", "ctx": "c", "input": "d", "name": "e", "args": [1], "context": "f"}
+AWKWARD = {
+    "config": "a",
+    "run_manager": "b",
+    "ctx": "c",
+    "input": "d",
+    "name": "e",
+    "args": [1],
+    "context": "f",
+}
 MIRROR = {
     "name": "mirror",
     "description": "Says what it was given",
@@ -50,6 +60,27 @@ def lab(discovery: Any = "never") -> HostConfig:
     return HostConfig(servers=(server,), discovery=discovery)
 
 
+def installed(name: str) -> bool:
+    """Whether a module can be imported."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # one of the packages that it is in
+        return False
+
+
+async def settled(answers: Any) -> Any:
+    """With a host for threads the answers are there; with others they are awaited."""
+    return await answers if inspect.isawaitable(answers) else answers
+
+
+async def shown_later(discovery: Any, make: Any) -> Any:
+    async with Host(lab(discovery)) as host:
+        assert await host.ready(20)
+        session = host.session("chat")
+        await session.call("tools_select", {"tools": ["mcp_lab_echo"]})
+        return make(session)
+
+
 class Contract:
     """Subclasses run a script through their framework."""
 
@@ -73,7 +104,7 @@ class Contract:
         return script
 
     @pytest.fixture(autouse=True)
-    def installed(self) -> None:
+    def framework_is_there(self) -> None:
         if self.needs is not None:
             pytest.importorskip(self.needs, reason=f"{self.needs} is not installed; see make test-adapters")
 
@@ -100,7 +131,9 @@ class Contract:
         assert [shown.text.strip().rpartition("\n")[2] for shown in script.shown] == ["hello"]
         assert not script.shown[0].is_error
 
-    @pytest.mark.parametrize(("tool", "said"), [("fail", "it did not work"), ("refuse", "refused on purpose")])
+    @pytest.mark.parametrize(
+        ("tool", "said"), [("fail", "it did not work"), ("refuse", "refused on purpose")]
+    )
     async def test_a_failure_is_shown_and_the_run_goes_on(self, host: Host, tool: str, said: str) -> None:
         script = await self.play(host, (tool, {}), ("echo", {"text": "on we go"}))
         failed, fine = script.shown[0], script.shown[-1]
@@ -149,7 +182,9 @@ class Contract:
         async with Host(lab("always")) as host:
             assert await host.ready(20)
             session = host.session("chat")
-            script = Script([("tools_select", {"tools": ["mcp_lab_echo"]}), ("mcp_lab_echo", {"text": "found"})])
+            script = Script(
+                [("tools_select", {"tools": ["mcp_lab_echo"]}), ("mcp_lab_echo", {"text": "found"})]
+            )
             await self.converse(session, script)
             assert script.turns[0] == ["tools_groups", "tools_search", "tools_select"]
             assert "mcp_lab_echo" in script.turns[1]

@@ -1,11 +1,7 @@
-"""Adapters for model APIs without an agent loop: as plain JSON, and through the providers' own SDKs."""
+"""Adapters for model APIs without an agent loop, as plain JSON: no package is needed."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,15 +9,9 @@ import pytest
 from examples.scripted import Script, http
 from mooring import Host, SyncHost
 from mooring.adapters import anthropic, google_genai, openai
-from tests.adapters.contract import NAMES, Contract, lab
-from tests.adapters.loopback import provider
+from tests.adapters.contract import NAMES, Contract, lab, settled, shown_later
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
-
-
-async def settled(answers: Any) -> Any:
-    """With a host for threads the answers are there; with others they are awaited."""
-    return await answers if inspect.isawaitable(answers) else answers
+pytestmark = pytest.mark.anyio
 
 
 class TestResponsesAsJson(Contract):
@@ -101,119 +91,6 @@ class TestGenerateContentAsJson(Contract):
         return {**answer, "parts": parts}
 
 
-class TestResponsesWithTheSdk(Contract):
-    needs = "openai"
-    dialect = "openai"
-    marks_errors = False
-
-    async def converse(self, source: Any, script: Script) -> None:
-        sdk = import_module("openai")
-        with provider(partial(http.responses, script)) as url:
-            async with sdk.AsyncOpenAI(base_url=url, api_key="none") as client:
-                items: list[Any] = [{"role": "user", "content": "go"}]
-                while True:
-                    tools = openai.tools(source)
-                    reply = await client.responses.create(model="m", input=items, tools=tools)
-                    answers = await settled(openai.results(source, reply))
-                    items += [*reply.output, *answers]
-                    if not answers:
-                        break
-        assert reply.output_text == script.answer
-
-
-class TestMessagesWithTheSdk(Contract):
-    needs = "anthropic"
-    dialect = "anthropic"
-
-    async def converse(self, source: Any, script: Script) -> None:
-        sdk = import_module("anthropic")
-        with provider(partial(http.messages, script)) as url:
-            async with sdk.AsyncAnthropic(base_url=url, api_key="none") as client:
-                said: list[Any] = [{"role": "user", "content": "go"}]
-                while True:
-                    tools = anthropic.tools(source)
-                    reply = await client.messages.create(model="m", max_tokens=9, messages=said, tools=tools)
-                    answers = await settled(anthropic.results(source, reply))
-                    said += [
-                        {"role": "assistant", "content": reply.content},
-                        {"role": "user", "content": answers},
-                    ]
-                    if not answers:
-                        break
-        assert reply.content[0].text == script.answer
-
-
-def remembering(script: Script) -> Any:
-    """The runner may send only what is new and leave the thread to the service."""
-    thread: list[Any] = []
-
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        if thread[:1] == request["messages"][:1]:
-            thread.clear()
-        thread.extend(request["messages"])
-        return http.messages(script, {**request, "messages": thread})
-
-    return answer
-
-
-class TestAnthropicRunner(Contract):
-    needs = "anthropic"
-    dialect = "anthropic"
-    lives = False
-
-    async def converse(self, source: Any, script: Script) -> None:
-        sdk = import_module("anthropic")
-        if isinstance(source, SyncHost):
-            return await asyncio.to_thread(self.wait, sdk, source, script)
-        with provider(remembering(script)) as url:
-            async with sdk.AsyncAnthropic(base_url=url, api_key="none") as client:
-                runner = client.beta.messages.tool_runner(
-                    model="m",
-                    max_tokens=9,
-                    messages=[{"role": "user", "content": "go"}],
-                    tools=anthropic.runner_tools(source),
-                )
-                assert (await runner.until_done()).content[0].text == script.answer
-
-    def wait(self, sdk: Any, source: SyncHost, script: Script) -> None:
-        with provider(remembering(script)) as url, sdk.Anthropic(base_url=url, api_key="n") as client:
-            runner = client.beta.messages.tool_runner(
-                model="m",
-                max_tokens=9,
-                messages=[{"role": "user", "content": "go"}],
-                tools=anthropic.runner_tools(source),
-            )
-            assert runner.until_done().content[0].text == script.answer
-
-
-class TestGenerateContentWithTheSdk(Contract):
-    needs = "google.genai"
-    dialect = "gemini"
-
-    async def converse(self, source: Any, script: Script) -> None:
-        sdk = import_module("google.genai")
-        with provider(partial(http.generate_content, script)) as url:
-            client = sdk.Client(api_key="none", http_options={"base_url": url})
-            contents: list[Any] = [{"role": "user", "parts": [{"text": "go"}]}]
-            while True:
-                response = await client.aio.models.generate_content(
-                    model="m", contents=contents, config={"tools": google_genai.tools(source)}
-                )
-                answers = await settled(google_genai.results(source, response))
-                contents += [response.candidates[0].content, {"role": "user", "parts": answers}]
-                if not answers:
-                    break
-        assert response.text == script.answer
-
-
-async def shown_later(discovery: Any, make: Any) -> Any:
-    async with Host(lab(discovery)) as host:
-        assert await host.ready(20)
-        session = host.session("chat")
-        await session.call("tools_select", {"tools": ["mcp_lab_echo"]})
-        return make(session)
-
-
 async def test_deferred_tools_of_anthropic_are_found_by_its_own_search() -> None:
     tools = await shown_later("always", lambda session: anthropic.tools(session, deferred=True))
     assert tools[0] == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
@@ -237,18 +114,6 @@ async def test_nothing_is_deferred_of_a_catalog_that_is_shown_whole() -> None:
 async def test_the_chat_api_has_no_deferred_tools() -> None:
     with pytest.raises(ValueError, match="no tool search"):
         await shown_later("never", lambda session: openai.tools(session, api="chat", deferred=True))
-
-
-async def test_the_definitions_are_what_the_sdks_declare() -> None:
-    from pydantic import TypeAdapter
-
-    responses = pytest.importorskip("openai.types.responses", reason="openai is not installed")
-    messages = pytest.importorskip("anthropic.types.beta", reason="anthropic is not installed")
-    deferred = await shown_later("always", lambda session: openai.tools(session, deferred=True))
-    for tool in deferred:
-        TypeAdapter(responses.ToolParam).validate_python(tool)
-    for tool in await shown_later("always", lambda session: anthropic.tools(session, deferred=True)):
-        TypeAdapter(messages.BetaToolUnionParam).validate_python(tool)
 
 
 async def test_what_is_no_json_is_answered_and_not_sent() -> None:

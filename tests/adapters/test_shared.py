@@ -1,4 +1,4 @@
-"""What the adapters share: results in pieces, compiled schemas that are kept, calls across loops and threads."""
+"""What the adapters share: results in pieces, schemas compiled once, calls across loops and threads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mooring import Host, LocalTools, Result, Tool
 from mooring.adapters import _bridge
 from mooring.adapters._bridge import Bridge
 from mooring.adapters._render import IMAGES, fields, pieces, text
+from mooring.core import schema as schemas
 from mooring.core.types import Block
 from tests.adapters.contract import lab
 
@@ -79,7 +80,9 @@ blocks = st.one_of(
 
 
 @given(st.lists(blocks, max_size=5), st.booleans(), st.none() | st.integers())
-def test_every_result_has_pieces_that_hold_together(found: list[Any], is_error: bool, structured: Any) -> None:
+def test_every_result_has_pieces_that_hold_together(
+    found: list[Any], is_error: bool, structured: Any
+) -> None:
     shown = pieces(result(*found, is_error=is_error, structured=structured))
     assert shown
     for piece in shown:
@@ -104,8 +107,8 @@ def offered(schema: dict[str, Any]) -> Any:
 
 def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    real = _bridge.compile
-    monkeypatch.setattr(_bridge, "compile", lambda *given: compiled.append(given) or real(*given))
+    real = schemas.compile
+    monkeypatch.setattr(schemas, "compile", lambda *given: compiled.append(given) or real(*given))
     shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
     first, again = Bridge(shelf, "plain").offers(), Bridge(shelf, "plain").offers()
     assert len(compiled) == 1
@@ -121,11 +124,13 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_bridge._kept) == 3
 
 
-async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: list[Any] = []
-    real = _bridge.compile
+    real = schemas.compile
     monkeypatch.setattr(
-        _bridge, "compile", lambda *given: threads.append(threading.current_thread()) or real(*given)
+        schemas, "compile", lambda *given: threads.append(threading.current_thread()) or real(*given)
     )
     assert await Bridge(offered({"type": "object"}), "plain").fresh_offers()
     assert threads
@@ -242,5 +247,3 @@ async def test_a_missing_sdk_is_told_where_it_is_needed(monkeypatch: pytest.Monk
     async with Host() as host:
         with pytest.raises(ImportError, match=r"mooring\[anthropic\]"):
             anthropic.runner_tools(host)
-
-

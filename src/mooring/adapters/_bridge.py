@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
+from mooring.core import schema as schemas
 from mooring.core.catalog import Catalog
 from mooring.core.deferral import Namespace, deferrable, namespaces
 from mooring.core.discovery import DISCOVERY
-from mooring.core.schema import Compiled, Dialect, SetAside, compile
+from mooring.core.schema import Compiled, Dialect, SetAside
 from mooring.core.types import Result, Tool
 from mooring.core.untrusted import clean
 
@@ -38,7 +39,9 @@ class Source(Protocol):
 
     def tools(self) -> tuple[Tool, ...]: ...
 
-    def call(self, name: str, arguments: Mapping[str, Any] | None = None, /) -> Coroutine[Any, Any, Result]: ...
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, /
+    ) -> Coroutine[Any, Any, Result]: ...
 
 
 class SyncSource(Protocol):
@@ -62,7 +65,7 @@ def extra(name: str) -> Generator[None]:
         yield
     except ImportError as problem:
         raise ImportError(
-            f'mooring.adapters.{name} needs a package that is not installed ({problem}): '
+            f"mooring.adapters.{name} needs a package that is not installed ({problem}): "
             f'pip install "mooring[{name.replace("_", "-")}]"'
         ) from problem
 
@@ -86,7 +89,7 @@ class Offer:
         return deepcopy(dict(self.compiled.schema))
 
     def description(self, limit: int = 4_000) -> str:
-        """What the server says of the tool, fit to be shown; never empty, since some providers refuse that."""
+        """What the server says of the tool, fit to be shown. Never empty: some providers refuse that."""
         return clean(self.tool.description or self.tool.title or self.name, limit) or self.name
 
 
@@ -197,7 +200,7 @@ class Bridge:
         return cast("SyncSource", self._source).call(name, self._back(name, arguments, compiled))
 
     def _back(self, name: str, arguments: Any, compiled: Compiled | None) -> Any:
-        """What the server wants for what the model gave. What is no object is left to the session to refuse."""
+        """What the server wants for what the model gave. What is no object is refused by the session."""
         if not isinstance(arguments, Mapping):
             return arguments
         given = cast("Mapping[str, Any]", arguments)
@@ -228,7 +231,7 @@ def _compile(tool: Tool, dialect: Dialect) -> Compiled | None:
         return known[1]
     compiled: Compiled | None = None
     try:
-        compiled = compile(schema, dialect)
+        compiled = schemas.compile(schema, dialect)
     except SetAside as problem:
         log.warning("tool %r is not offered to the model: %s", tool.name, problem.reason)
     while len(_kept) >= KEPT:

@@ -41,7 +41,9 @@ def pieces(result: Result, images: Collection[str] = IMAGES) -> list[Piece]:
         return found
     if result.structured is not None:
         return [Piece(text=json.dumps(result.structured, ensure_ascii=False))]
-    return [Piece(text="The tool failed and gave no reason." if result.is_error else "Done; there is no output.")]
+    return [
+        Piece(text="The tool failed and gave no reason." if result.is_error else "Done; there is no output.")
+    ]
 
 
 def text(result: Result) -> str:

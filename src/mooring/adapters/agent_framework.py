@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """Microsoft Agent Framework.
 
-    Agent(client=client, tools=agent_framework.tools(session))                   # those of this moment
-    Agent(client=client, context_providers=[agent_framework.live(session)])      # asks for them before each run
+Agent(client=client, tools=agent_framework.tools(session))                   # those of this moment
+Agent(client=client, context_providers=[agent_framework.live(session)])      # asks for them before each run
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def tools(source: AnySource) -> list[FunctionTool]:
 
 
 def live(source: AnySource) -> ContextProvider:
-    """The tools of each run, for `Agent(context_providers=[…])`; what a call reveals joins in the same run."""
+    """The tools of each run, for `Agent(context_providers=[…])`; what a call reveals joins in that run."""
     return _Provider(Bridge(source, "plain"))
 
 

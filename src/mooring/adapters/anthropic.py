@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 """Anthropic's Messages API: tools as JSON, the answers to a message, and tools for the SDK's tool runner.
 
     message = await client.messages.create(model=…, messages=messages, tools=anthropic.tools(session), …)
@@ -11,6 +10,7 @@ Only `runner_tools` needs the package.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from importlib import import_module
 from typing import Any, overload
 
 from mooring.adapters._answers import Answer, Call, answers, member
@@ -62,14 +62,13 @@ def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
     Those of a `SyncHost` or a `SyncSession` are for the `Anthropic` client, others for `AsyncAnthropic`.
     """
     with extra("anthropic"):
-        from anthropic import beta_async_tool, beta_tool
-        from anthropic.lib.tools import ToolError
+        sdk: Any = import_module("anthropic.lib.tools")
 
     bridge = Bridge(source, "anthropic")
 
     def content(result: Result) -> Any:
         if result.is_error:
-            raise ToolError(_content(result))
+            raise sdk.ToolError(_content(result))
         return _content(result)
 
     def made(offer: Offer) -> Any:
@@ -80,7 +79,7 @@ def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
             return content(bridge.call_now(offer.name, arguments, offer.compiled))
 
         later: dict[str, Any] = {"defer_loading": True} if offer.deferred else {}
-        wrap: Any = beta_tool if bridge.blocking else beta_async_tool
+        wrap: Any = sdk.beta_tool if bridge.blocking else sdk.beta_async_tool
         return wrap(
             now if bridge.blocking else awaited,
             name=offer.name,

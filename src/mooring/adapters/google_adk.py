@@ -1,7 +1,7 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """Google's Agent Development Kit: a toolset, asked for its tools before each turn.
 
-    LlmAgent(name=…, model=…, tools=[google_adk.tools(session)])
+LlmAgent(name=…, model=…, tools=[google_adk.tools(session)])
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """LangChain and LangGraph.
 
-    create_agent(model, langchain.tools(session))                      # those of this moment
-    create_agent(model, [], middleware=[langchain.live(session)])      # asks for them before each turn
+create_agent(model, langchain.tools(session))                      # those of this moment
+create_agent(model, [], middleware=[langchain.live(session)])      # asks for them before each turn
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """LlamaIndex.
 
-    FunctionAgent(llm=llm, tools=llama_index.tools(session))             # those of this moment
-    FunctionAgent(llm=llm, tool_retriever=llama_index.live(session))     # asks for them before each turn
+FunctionAgent(llm=llm, tools=llama_index.tools(session))             # those of this moment
+FunctionAgent(llm=llm, tool_retriever=llama_index.live(session))     # asks for them before each turn
 """
 
 from __future__ import annotations

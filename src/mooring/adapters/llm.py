@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """Simon Willison's llm.
 
-    with SyncHost.from_config() as host:
-        print(llm.get_model("…").chain("…", tools=adapter.tools(host)).text())
+with SyncHost.from_config() as host:
+    print(llm.get_model("…").chain("…", tools=adapter.tools(host)).text())
 """
 
 from __future__ import annotations
@@ -54,5 +54,7 @@ def _output(result: Result) -> ToolOutput:
     shown = pieces(result)
     return ToolOutput(
         output="\n".join(piece.text for piece in shown if not piece.mime_type),
-        attachments=[Attachment(type=piece.mime_type, content=piece.raw) for piece in shown if piece.mime_type],
+        attachments=[
+            Attachment(type=piece.mime_type, content=piece.raw) for piece in shown if piece.mime_type
+        ],
     )

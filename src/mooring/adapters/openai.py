@@ -1,7 +1,7 @@
 """OpenAI's Responses and Chat APIs: tools as JSON, and the answers to the calls in a reply. Needs no package.
 
-    reply = await client.responses.create(model=…, input=items, tools=openai.tools(session))
-    items += [*reply.output, *await openai.results(session, reply)]
+reply = await client.responses.create(model=…, input=items, tools=openai.tools(session))
+items += [*reply.output, *await openai.results(session, reply)]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """OpenAI's Agents SDK.
 
-    Agent(name=…, mcp_servers=[openai_agents.live(session)])   # asks for the tools before each turn
-    Agent(name=…, tools=openai_agents.tools(session))          # those of this moment
+Agent(name=…, mcp_servers=[openai_agents.live(session)])   # asks for the tools before each turn
+Agent(name=…, tools=openai_agents.tools(session))          # those of this moment
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Server(MCPServer):
 
     async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[McpTool]:
         return [
-            McpTool(name=offer.name, description=offer.description(_DESCRIPTION), inputSchema=offer.schema)
+            McpTool(name=offer.name, description=offer.description(_DESCRIPTION), input_schema=offer.schema)
             for offer in await self._bridge.fresh_offers()
         ]
 
@@ -99,8 +99,8 @@ class _Server(MCPServer):
         result = await self._bridge.call(tool_name, arguments or {})
         return CallToolResult(
             content=[_content(result, piece) for piece in pieces(result)],
-            structuredContent=result.structured if isinstance(result.structured, dict) else None,
-            isError=result.is_error,
+            structured_content=result.structured if isinstance(result.structured, dict) else None,
+            is_error=result.is_error,
         )
 
     async def list_prompts(self) -> ListPromptsResult:
@@ -112,5 +112,5 @@ class _Server(MCPServer):
 
 def _content(result: Result, piece: Piece) -> TextContent | ImageContent:
     if piece.mime_type:
-        return ImageContent(type="image", data=piece.data, mimeType=piece.mime_type)
+        return ImageContent(type="image", data=piece.data, mime_type=piece.mime_type)
     return TextContent(type="text", text=f"Error: {piece.text}" if result.is_error else piece.text)

@@ -1,7 +1,7 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """pydantic-ai: a toolset, asked for its tools before each request.
 
-    Agent(model, toolsets=[pydantic_ai.tools(session)])
+Agent(model, toolsets=[pydantic_ai.tools(session)])
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """smolagents. Its agents do not await: use a `SyncHost`, or run the agent in a thread.
 
-    with SyncHost.from_config() as host:
-        ToolCallingAgent(model=model, tools=smolagents.tools(host)).run("…")
+with SyncHost.from_config() as host:
+    ToolCallingAgent(model=model, tools=smolagents.tools(host)).run("…")
 """
 
 from __future__ import annotations

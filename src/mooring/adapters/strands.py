@@ -1,8 +1,8 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic
 """Strands Agents.
 
-    Agent(model=model, tools=strands.tools(session))       # those of this moment
-    Agent(model=model, hooks=[strands.live(session)])      # asks for them before each turn
+Agent(model=model, tools=strands.tools(session))       # those of this moment
+Agent(model=model, hooks=[strands.live(session)])      # asks for them before each turn
 """
 
 from __future__ import annotations
