@@ -27,7 +27,7 @@ def scripted_model(script: Script) -> FunctionModel:
             for part in message.parts
             if isinstance(part, ToolReturnPart)
         ]
-        call = script.turn(tool.name for tool in info.function_tools if not tool.defer_loading)
+        call = script.turn(tool.name for tool in info.function_tools)
         return ModelResponse(parts=[ToolCallPart(*call) if call else TextPart(script.answer)])
 
     return FunctionModel(respond)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from examples.scripted import Script
-from tests.adapters.contract import Contract, installed
+from mooring import Host
+from tests.adapters.contract import NAMES, Contract, installed, lab, shown_later
 
 FRAMEWORKS = (
     "agents",
@@ -47,6 +48,15 @@ class TestOpenAIAgents(Contract):
         assert done.final_output == script.answer
 
 
+async def test_deferred_tools_of_the_agents_sdk_are_marked_for_its_search() -> None:
+    pytest.importorskip("agents", reason="agents is not installed; see make test-adapters")
+    _, adapter = framework("openai_agents")
+    *found, search = await shown_later("always", lambda session: adapter.tools(session, deferred=True))
+    assert type(search).__name__ == "ToolSearchTool"
+    assert sorted(tool.name for tool in found) == NAMES
+    assert [tool.name for tool in found if not tool.defer_loading] == ["mcp_lab_echo"]
+
+
 class TestOpenAIAgentsFunctionTools(TestOpenAIAgents):
     needs = "agents"
     lives = False
@@ -68,6 +78,20 @@ class TestPydanticAI(Contract):
 
         agent = Agent(scripted.scripted_model(script), toolsets=[adapter.tools(source)])
         assert (await agent.run("go")).output == script.answer
+
+
+async def test_deferred_tools_are_found_by_the_search_of_pydantic_ai() -> None:
+    pytest.importorskip("pydantic_ai", reason="pydantic_ai is not installed; see make test-adapters")
+    scripted, adapter = framework("pydantic_ai")
+    from pydantic_ai import Agent
+
+    async with Host(lab("always")) as host:
+        assert await host.ready(20)
+        script = Script([("search_tools", {"queries": ["echo"]}), ("mcp_lab_echo", {"text": "found"})])
+        agent = Agent(scripted.scripted_model(script), toolsets=[adapter.tools(host, deferred=True)])
+        await agent.run("go")
+        assert script.turns[:2] == [[], ["mcp_lab_echo"]]
+        assert script.shown[-1].text == "found"
 
 
 class TestGoogleADK(Contract):

@@ -155,6 +155,8 @@ async def test_a_host_is_called_from_another_loop() -> None:
         bridge = Bridge(host, "plain")
 
         def elsewhere() -> list[str]:
+            assert next(offer.name for offer in bridge.offers()) == "mcp_lab_drop"
+
             async def both() -> list[str]:
                 names = [offer.name for offer in await bridge.fresh_offers()]
                 return [*names[:1], (await bridge.call("mcp_lab_echo", {"text": "far"})).text]

@@ -109,7 +109,9 @@ class Bridge:
         Args:
             deferred: All tools of the catalog instead; those that the session does not show are marked.
         """
-        return self._compiled(self._listed(deferred))
+        if self.blocking or self._at_home():
+            return self._compiled(self._listed(deferred))
+        return self._compiled(self._wait(self._look, deferred))
 
     def namespaces(self) -> tuple[list[tuple[Namespace, list[Offer]]], list[Offer]]:
         """All tools of the catalog by namespace, and those that belong to none."""
@@ -143,13 +145,21 @@ class Bridge:
         """
         if self.blocking:
             return self._call_blocking(name, arguments, compiled)
-        if self._home is None or self._home is _running():
+        if self._at_home():
             raise RuntimeError(
                 "a tool of a Host was called without await on the thread of its event loop: run the agent "
                 "in a thread (`await asyncio.to_thread(agent.run, …)`), or use SyncHost"
             )
+        return self._wait(self._call, name, arguments, compiled)
+
+    def _at_home(self) -> bool:
+        """Whether this thread runs the loop of the host, as far as that is known."""
+        return self._home is None or self._home is _running()
+
+    def _wait(self, work: Callable[..., Coroutine[Any, Any, T]], *given: Any) -> T:
+        """Let the loop of the host do some work, from a thread that can wait for it."""
         home = self._alive()
-        future = asyncio.run_coroutine_threadsafe(self._call(name, arguments, compiled), home)
+        future = asyncio.run_coroutine_threadsafe(work(*given), home)
         try:
             return future.result()
         except BaseException:
@@ -161,7 +171,7 @@ class Bridge:
         if self.blocking:
             work.close()
             return await asyncio.to_thread(blocking)
-        if self._home is None or self._home is _running():
+        if self._at_home():
             return await work
         try:
             home = self._alive()

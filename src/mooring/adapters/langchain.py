@@ -94,8 +94,9 @@ class _Middleware(AgentMiddleware):
         return await handler(self._found(request))
 
     def _with(self, request: Any, offers: list[Offer]) -> Any:
-        self._shown = {offer.name: _tool(self._bridge, offer) for offer in offers}
-        return request.override(tools=[*request.tools, *self._shown.values()])
+        shown = {offer.name: _tool(self._bridge, offer) for offer in offers}
+        self._shown.update(shown)  # other conversations may still call what this one no longer sees
+        return request.override(tools=[*request.tools, *shown.values()])
 
     def _found(self, request: Any) -> Any:
         tool = self._shown.get(request.tool_call["name"])
