@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.abc
 
 from mooring.config import GetSecret, default_lookup, resolve
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
@@ -20,6 +19,7 @@ from mooring.core.near import nearest
 from mooring.core.types import ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, UnknownServer
 from mooring.local import Provider
+from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
@@ -66,12 +66,12 @@ class Fleet:
         self._withdraw = withdraw
         self._emit = emit
         self._pool: HttpPool | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._applying = anyio.Lock()
+        self._tasks: Tasks | None = None
+        self._applying = asyncio.Lock()
 
     # --- life -----------------------------------------------------------------------------------
 
-    async def start(self, config: HostConfig, tasks: anyio.abc.TaskGroup) -> None:
+    async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
         self._tasks = tasks
         for provider in self.providers.values():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,22 +15,24 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-import anyio.abc
 
-from mooring.config import GetSecret, found_files, load
-from mooring.config.lockfile import lock_path
-from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
+from mooring.config import FoundFile, GetSecret, found_files, load
+from mooring.config.lockfile import lock_path, speaks_of
+from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, ConfigRejected, Event, LoopLagged, ToolSetAside
+from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.errors import ConfigError, ToolChanged
+from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
+from mooring.follow import follow
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
+from mooring.shelf import Shelf
 from mooring.stream import EventStream
+from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 
 __all__ = ["Host", "RefreshReport"]
@@ -43,8 +45,6 @@ ARRIVAL = 60.0
 
 PULSE, LAG = 1.0, 0.5
 """How often the loop is felt, and from how many seconds on a lag is told."""
-MERGE_WITHIN = 0.02
-"""Seconds within which a change of the catalog is told to those who do not look at it."""
 
 
 class Host:
@@ -72,7 +72,7 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._pins = Pins(self._memory(None), self._set_aside)
+        self._pins = Pins(self._memory(()), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
@@ -82,12 +82,15 @@ class Host:
             emit=self.emit,
         )
         self._on_tools_changed = on_tools_changed
-        self._snapshots: dict[str, Snapshot] = {}
-        self._catalog = Catalog()
-        self._index: tuple[Catalog, Index] | None = None
-        self._stale = False
+        self._shelf = Shelf(
+            own=frozenset({self._local.name}),
+            style=lambda: self.style,
+            config=lambda: self.config,
+            servers=self._fleet.configs,
+            announce=self._announce,
+        )
         self._streams: set[EventStream] = set()
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._closed = False
         self._shared = Session(self)
         self._clock = SessionClock()
@@ -108,7 +111,7 @@ class Host:
         host = cls(load(files, cwd=here), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
-        host._pins = Pins(host._memory(lock_path(found, here or Path.cwd())), host._set_aside)
+        host._pins = Pins(host._memory(found, here or Path.cwd()), host._set_aside)
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -119,8 +122,7 @@ class Host:
             raise RuntimeError("a Host is used once; make another one")
         for warning in self.config.warnings:
             log.warning("%s", warning)
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        self._tasks = Tasks()
         try:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
@@ -139,12 +141,11 @@ class Host:
     ) -> None:
         assert self._tasks is not None
         # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        self._tasks.cancel_scope.shield = True
-        try:
-            await self.close()
-        finally:
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.close()
+            finally:
+                await self._tasks.end()
 
     async def close(self) -> None:
         """End every server and everything they started. Idempotent; never raises for a server."""
@@ -170,18 +171,12 @@ class Host:
     @property
     def catalog(self) -> Catalog:
         """Everything that can be called now: an immutable value; the next change makes another one."""
-        self._merge()
-        return self._catalog
+        return self._shelf.catalog
 
     @property
     def index(self) -> Index:
         """The search index of the catalog: made when first needed, then kept up with its changes."""
-        catalog = self.catalog
-        if self._index is None:
-            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
-        elif self._index[0] is not catalog:
-            self._index = (catalog, self._index[1].updated(catalog))
-        return self._index[1]
+        return self._shelf.index
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The tools that fit `query`, the best first, each with its score and the reasons for it."""
@@ -271,7 +266,7 @@ class Host:
         self._running()
         old, self.config = self.config, config
         steps = await self._fleet.apply(old, config)
-        self._changed()
+        self._shelf.changed()
         self.emit(
             ConfigApplied(
                 started=tuple(server.name for server in steps.start),
@@ -289,8 +284,7 @@ class Host:
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
-        self._snapshots[snapshot.server] = self._pins.judge(snapshot)
-        self._changed()
+        self._shelf.put(self._pins.judge(snapshot))
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
@@ -320,18 +314,22 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _memory(self, found: Path | None) -> Memory:
+    def _memory(self, files: Sequence[FoundFile], cwd: Path | None = None) -> Memory:
         if self._lock is False:
             return Memory(cache=False)
-        return memory_at(found if self._lock is True else Path(self._lock))
+        beside = None if cwd is None else lock_path(files, cwd)
+        place = beside if self._lock is True else Path(self._lock)
+        return memory_at(place, own=speaks_of(files, "user"))
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""
         snapshot = self._pins.known(server)
         if snapshot is not None:
-            self._snapshots[server.name] = snapshot
-            self._changed()
+            self._shelf.put(snapshot)
         return snapshot
+
+    def _withdraw(self, name: str) -> None:
+        self._shelf.drop(name)
 
     def _set_aside(self, tool: str) -> None:
         self.emit(ToolSetAside(tool=tool))
@@ -343,74 +341,28 @@ class Host:
     async def _feel_the_pulse(self) -> None:
         """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
         while True:
-            asleep = anyio.current_time()
-            await anyio.sleep(PULSE)
-            if (late := anyio.current_time() - asleep - PULSE) > LAG:
+            asleep = time.monotonic()
+            await asyncio.sleep(PULSE)
+            if (late := time.monotonic() - asleep - PULSE) > LAG:
                 log.warning("the event loop was blocked for %.1f s", late)
                 self.emit(LoopLagged(seconds=late))
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
-        """Apply the configuration files whenever they change; a bad one changes nothing."""
-        from mooring.config.watch import changes  # few hosts follow their files
+        quiet = self.config.watch.debounce
+        await follow(self._files, quiet, reload=reload, apply=self._take_over, emit=self.emit)
 
-        try:
-            async for _ in changes(self._files, self.config.watch.debounce):
-                await self._take_over(reload)
-        except Exception as problem:  # without watching, the host goes on
-            log.warning("configuration files are not watched: %s", problem)
-            self.emit(ConfigRejected(problem=f"files are not watched: {problem}"))
-
-    async def _take_over(self, reload: Callable[[], HostConfig]) -> None:
-        try:
-            if gone := [str(file) for file in self._files if not file.is_file()]:
-                raise ConfigError("the file is gone", file=gone[0])
-            config = reload()
-        except (ConfigError, OSError) as problem:
-            log.warning("the last good configuration stays: %s", problem)
-            self.emit(ConfigRejected(problem=str(problem)))
-            return
+    async def _take_over(self, config: HostConfig) -> None:
         if config != self.config:
             await self.apply(config)
 
     def _configure(self, **changes: Any) -> None:
         self.config = replace(self.config, **changes)
 
-    def _withdraw(self, name: str) -> None:
-        self._snapshots.pop(name, None)
-        self._changed()
-
-    def _changed(self) -> None:
-        """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
-        if not self._stale:
-            self._stale = True
-            with suppress(RuntimeError):  # no loop yet
-                asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
-
-    def _merge(self) -> None:
-        if not self._stale:
-            return
-        self._stale = False
-        old = self._catalog
-        own = self._local.name
-        self._catalog = merge(
-            [snapshot for name, snapshot in self._snapshots.items() if name != own],
-            style=self.style,
-            filters={
-                name: Filter(allow=server.allow, deny=server.deny)
-                for name, server in self._fleet.configs.items()
-            },
-            static=[self._snapshots[own]] if own in self._snapshots else [],
-            description_prefix=self.config.description_prefix,
-            previous=old,
-        )
-        if change := diff(old, self._catalog):
-            self._announce(change)
-
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
             self.emit(
                 CatalogChanged(
-                    revision=self._catalog.revision,
+                    revision=self.catalog.revision,
                     added=change.added,
                     removed=change.removed,
                     changed=change.changed,

@@ -1,0 +1,88 @@
+"""What every provider offers now, merged into one catalog when somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
+from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.names import Style
+from mooring.core.search import Index
+from mooring.core.types import Snapshot
+
+MERGE_WITHIN = 0.02
+"""Seconds within which a change of the catalog is told to those who do not look at it."""
+
+
+class Shelf:
+    """The snapshots of one host, its catalog and the index of that: each made anew only when needed."""
+
+    def __init__(
+        self,
+        *,
+        own: frozenset[str],
+        style: Callable[[], Style],
+        config: Callable[[], HostConfig],
+        servers: Mapping[str, ServerConfig],
+        announce: Callable[[Diff], None],
+    ) -> None:
+        self._own = own
+        """Names of the providers whose tools win every clash of names."""
+        self._style, self._config, self._servers, self._announce = style, config, servers, announce
+        self._snapshots: dict[str, Snapshot] = {}
+        self._catalog = Catalog()
+        self._index: tuple[Catalog, Index] | None = None
+        self._stale = False
+
+    @property
+    def catalog(self) -> Catalog:
+        """Everything that can be called now."""
+        self._merge()
+        return self._catalog
+
+    @property
+    def index(self) -> Index:
+        """The search index of the catalog: made when first needed, then kept up with its changes."""
+        catalog = self.catalog
+        if self._index is None:
+            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
+        elif self._index[0] is not catalog:
+            self._index = (catalog, self._index[1].updated(catalog))
+        return self._index[1]
+
+    def put(self, snapshot: Snapshot) -> None:
+        """A provider offers this now."""
+        self._snapshots[snapshot.server] = snapshot
+        self.changed()
+
+    def drop(self, name: str) -> None:
+        """A provider is gone."""
+        self._snapshots.pop(name, None)
+        self.changed()
+
+    def changed(self) -> None:
+        """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
+        if not self._stale:
+            self._stale = True
+            with suppress(RuntimeError):  # no loop yet
+                asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
+
+    def _merge(self) -> None:
+        if not self._stale:
+            return
+        self._stale = False
+        old, config = self._catalog, self._config()
+        self._catalog = merge(
+            [snapshot for name, snapshot in self._snapshots.items() if name not in self._own],
+            style=self._style(),
+            filters={
+                name: Filter(allow=server.allow, deny=server.deny) for name, server in self._servers.items()
+            },
+            static=[snapshot for name, snapshot in self._snapshots.items() if name in self._own],
+            description_prefix=config.description_prefix,
+            previous=old,
+        )
+        if change := diff(old, self._catalog):
+            self._announce(change)
