@@ -1,32 +1,23 @@
-"""What the adapters share: tools compiled for a dialect, and calls from any loop or thread."""
+"""The way from a framework to a host or session: lists and calls, from any loop or thread."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
-import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from mooring.core import schema as schemas
+from mooring.adapters._offers import Offer, compiled_for, is_kept
 from mooring.core.catalog import Catalog
 from mooring.core.deferral import Namespace, deferrable, namespaces
 from mooring.core.discovery import DISCOVERY
-from mooring.core.schema import Compiled, Dialect, SetAside
+from mooring.core.schema import Compiled, Dialect
 from mooring.core.types import Result, Tool
-from mooring.core.untrusted import clean
-
-log = logging.getLogger("mooring.adapters")
 
 T = TypeVar("T")
-
-KEPT = 20_000
-"""Compiled schemas that are kept. One schema can take hundreds of milliseconds to compile."""
 
 _OWN = {tool.name: tool for tool in DISCOVERY}
 
@@ -70,29 +61,6 @@ def extra(name: str) -> Generator[None]:
         ) from problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """One tool as a framework gets it."""
-
-    tool: Tool
-    compiled: Compiled
-    deferred: bool = False
-    """Whether the provider should load it only when its own search finds it."""
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The arguments in the dialect: a copy, since frameworks write into what they are given."""
-        return deepcopy(dict(self.compiled.schema))
-
-    def description(self, limit: int = 4_000) -> str:
-        """What the server says of the tool, fit to be shown. Never empty: some providers refuse that."""
-        return clean(self.tool.description or self.tool.title or self.name, limit) or self.name
-
-
 class Bridge:
     """The tools of one source in one dialect, to be listed and called from any loop or thread."""
 
@@ -127,7 +95,7 @@ class Bridge:
     async def fresh_offers(self, *, deferred: bool = False) -> list[Offer]:
         """The same, compiled off the loop: for frameworks that ask again before each turn."""
         listed = await self._reach(self._look(deferred), partial(self._listed, deferred))
-        if all((id(tool.input_schema), self._dialect) in _kept for tool, _ in listed):
+        if all(is_kept(tool, self._dialect) for tool, _ in listed):
             return self._compiled(listed)
         return await asyncio.to_thread(self._compiled, listed)
 
@@ -199,7 +167,7 @@ class Bridge:
     def _compiled(self, listed: Sequence[tuple[Tool, bool]]) -> list[Offer]:
         offers: list[Offer] = []
         for tool, later in listed:
-            if (compiled := _compile(tool, self._dialect)) is not None:
+            if (compiled := compiled_for(tool, self._dialect)) is not None:
                 offers.append(Offer(tool=tool, compiled=compiled, deferred=later))
         return offers
 
@@ -216,7 +184,7 @@ class Bridge:
         given = cast("Mapping[str, Any]", arguments)
         if compiled is None:
             tool = _OWN.get(name) or self._source.catalog.tools.get(name)
-            compiled = _compile(tool, self._dialect) if tool is not None else None
+            compiled = compiled_for(tool, self._dialect) if tool is not None else None
         return compiled.back(given) if compiled is not None else given
 
 
@@ -226,28 +194,6 @@ def parsed(text: str) -> Any:
         return json.loads(text or "{}")
     except (ValueError, RecursionError):
         return text
-
-
-_kept: dict[tuple[int, Dialect], tuple[Mapping[str, Any], Compiled | None]] = {}
-"""By the identity of a schema, which the entry keeps alive: catalogs use tools again that did not change."""
-
-
-def _compile(tool: Tool, dialect: Dialect) -> Compiled | None:
-    """The tool's schema in the dialect; None, and a warning the first time, when it cannot be offered."""
-    schema = tool.input_schema
-    key = (id(schema), dialect)
-    known = _kept.get(key)
-    if known is not None:
-        return known[1]
-    compiled: Compiled | None = None
-    try:
-        compiled = schemas.compile(schema, dialect)
-    except SetAside as problem:
-        log.warning("tool %r is not offered to the model: %s", tool.name, problem.reason)
-    while len(_kept) >= KEPT:
-        _kept.pop(next(iter(_kept)), None)
-    _kept[key] = (schema, compiled)
-    return compiled
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

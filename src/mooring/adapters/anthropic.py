@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any, overload
 
 from mooring.adapters._answers import Answer, Call, answers, member
-from mooring.adapters._bridge import AnySource, Bridge, Offer, Source, SyncSource, extra
+from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource, extra
+from mooring.adapters._offers import Offer
 from mooring.adapters._render import pieces
 from mooring.core.types import Result
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, Offer, extra
+from mooring.adapters._bridge import AnySource, Bridge, extra
+from mooring.adapters._offers import Offer
 from mooring.adapters._render import pieces
 from mooring.core.types import Result
 

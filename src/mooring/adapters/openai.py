@@ -10,7 +10,8 @@ from collections.abc import Coroutine
 from typing import Any, Literal, overload
 
 from mooring.adapters._answers import Answer, Call, answers, member
-from mooring.adapters._bridge import AnySource, Bridge, Offer, Source, SyncSource, parsed
+from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource, parsed
+from mooring.adapters._offers import Offer
 from mooring.adapters._render import pieces, text
 from mooring.core.schema import Dialect
 from mooring.core.types import Result
