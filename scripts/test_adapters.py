@@ -33,11 +33,13 @@ class Set:
     requirements: tuple[str, ...]
     tests: str = ""
     """Which tests to run (`-k`); all when empty. Those of other frameworks skip themselves."""
+    types: bool = False
+    """Whether the adapters are also checked by pyright, which needs all frameworks."""
 
 
 SETS = {
     # Every extra; strands holds the MCP SDK at 2.1, and google-adk holds google-genai at 2.
-    "together": Set((".[all]", "openai", "google-genai")),
+    "together": Set((".[all]", "openai", "google-genai"), types=True),
     # The newest of what the set above holds back.
     "openai_agents": Set((".[openai-agents]",), "OpenAIAgents or openai_agents"),
     "google_genai": Set((".", "google-genai>=3"), "GenerateContent or google_genai"),
@@ -89,7 +91,14 @@ def run(name: str, wanted: Set) -> tuple[bool, str, float, float]:
     lines = done.stdout.strip().splitlines() or ["no output"]
     if done.returncode:
         print(done.stdout)
-    return done.returncode == 0, lines[-1].strip("= "), installed - started, time.monotonic() - installed
+    wrong = done.returncode or (wanted.types and check_types(python))
+    return not wrong, lines[-1].strip("= "), installed - started, time.monotonic() - installed
+
+
+def check_types(python: Path) -> int:
+    """The exit code of pyright for the adapters, with the frameworks in place."""
+    project = ["-p", str(ROOT / "scripts" / "adapters.pyright.json"), "--pythonpath", str(python)]
+    return subprocess.run([str(Path(sys.executable).parent / "pyright"), *project], cwd=ROOT).returncode
 
 
 def main(names: list[str]) -> int:
