@@ -24,7 +24,7 @@ from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
@@ -208,6 +208,10 @@ class Host:
         return stream
 
     # --- calls ----------------------------------------------------------------------------------
+
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model of the session that everybody shares sees now; see `Session.tools`."""
+        return self._shared.tools()
 
     def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
         """A view for one conversation."""

@@ -156,6 +156,9 @@ class SyncHost:
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._host.catalog))
 
+    def tools(self) -> tuple[Tool, ...]:
+        return self._do(_now(self._host.tools))
+
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
 
@@ -234,6 +237,10 @@ class SyncSession:
 
     def __exit__(self, *_: object) -> None:
         self._do(self._session.__aexit__(None, None, None))
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._do(_now(lambda: self._session.catalog))
 
     def tools(self) -> tuple[Tool, ...]:
         return self._do(_now(self._session.tools))
