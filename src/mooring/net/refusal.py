@@ -6,6 +6,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from mooring.core.oauth import read_challenge
 from mooring.errors import Outcome
 from mooring.net.message import INTERNAL_ERROR, Kind, WireError, decode
 from mooring.net.pool import TooLargeBody, whole_body
@@ -28,6 +29,10 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool) -> WireErr
     if status == 401:
         kind, outcome = "auth", "not sent"
         message = "it wants a login (HTTP 401)"
+    elif status == 403 and (asked := read_challenge(response.headers.get("WWW-Authenticate"))) is not None:
+        if asked.wants_more:
+            kind, outcome = "auth", "not sent"
+            message = f"it wants more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
     elif session and (status == 404 or (status == 400 and "session" in text.lower())):
         kind, outcome = "session", "not sent"
         message = f"it has forgotten the session (HTTP {status})"
