@@ -90,9 +90,9 @@ def read_auth(value: object) -> Mapping[str, Any] | None:
     if value is None:
         return None
     if isinstance(value, str):
-        given: dict[str, object] = {"type": value}
+        given: dict[str, Any] = {"type": value}
     elif isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
+        items = cast("Mapping[object, Any]", value).items()
         given = {_own_name(str(name)): item for name, item in items}
     else:
         raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")

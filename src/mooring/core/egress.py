@@ -49,9 +49,9 @@ def realm(address: str | IPv4Address | IPv6Address) -> Realm:
             return "loopback"
         if plain in _LOCAL_NAT64:
             return "reserved"
-        inner = [realm(carried) for carried in _carried(plain)]
-        if inner:
-            return next((found for found in inner if found != "public"), "public")
+        if carried := _carried(plain):
+            first, last = realm(carried[0]), realm(carried[-1])
+            return last if first == "public" else first
     if plain.is_loopback:
         return "loopback"
     if plain.is_link_local:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from mooring.core.egress import RefusedError
 from mooring.core.oauth import AuthServer, scopes_in
+from mooring.core.types import EMPTY
 from mooring.core.values import Value
 
 __all__ = [
@@ -27,9 +28,11 @@ __all__ = [
     "client_form",
     "grant_from_json",
     "grant_to_json",
+    "known_client",
     "read_callback",
     "read_client",
     "read_tokens",
+    "refusal_in",
     "registration",
     "s256",
 ]
@@ -175,7 +178,7 @@ def read_client(raw: object) -> Client:
     Raises:
         RefusedError: there is none.
     """
-    fields = cast("Mapping[str, Any]", raw) if isinstance(raw, dict) else {}
+    fields = _fields(raw)
     client_id, secret = fields.get("client_id"), fields.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
         raise RefusedError("the authorization server registered us without telling our id")
@@ -214,7 +217,7 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
     Raises:
         RefusedError: there is no usable token in it.
     """
-    fields = cast("Mapping[str, Any]", raw) if isinstance(raw, dict) else {}
+    fields = _fields(raw)
     access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
     if not isinstance(access, str) or not _HEADER_SAFE.fullmatch(access):
         raise RefusedError("the authorization server gave no usable access token")
@@ -234,7 +237,7 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 
 def refusal_in(raw: object) -> str:
     """The error code in a refusal: a word of the standard, never free text."""
-    fields = cast("Mapping[str, Any]", raw) if isinstance(raw, dict) else {}
+    fields = _fields(raw)
     return _word(fields.get("error"))
 
 
@@ -263,9 +266,8 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 
 def grant_from_json(raw: object) -> Grant | None:
     """The grant that was kept; None when it is damaged or of another version."""
-    fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-    inner = fields.get("secrets")
-    secrets = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    fields = _fields(raw)
+    secrets = _fields(fields.get("secrets"))
     needed = [fields.get(name) for name in ("issuer", "resource", "token_endpoint", "client_id", "secret_by")]
     access = secrets.get("access")
     if fields.get("version") != 1 or not all(isinstance(item, str) for item in (*needed, access)):
@@ -289,6 +291,10 @@ def grant_from_json(raw: object) -> Grant | None:
             scopes=scopes_in(fields.get("scopes")),
         ),
     )
+
+
+def _fields(raw: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", raw) if isinstance(raw, dict) else EMPTY
 
 
 def _life(value: object) -> float:

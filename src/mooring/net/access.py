@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -81,6 +82,9 @@ class Access:
         except WireError:
             if now >= tokens.expires_at:
                 raise
+        return self._token()
+
+    def _token(self) -> str | None:
         return self.grant.tokens.access if self.grant is not None else None
 
     async def another(self, status: int, header: str | None, sent: str | None) -> bool:
@@ -106,8 +110,7 @@ class Access:
             return False  # it has what is asked for: asking again would never end
         self.challenge = challenge
         if self.auth.type == "client_credentials":
-            sent = self.grant.tokens.access if self.grant else None
-            return await self._renew(sent)
+            return await self._renew(self._token())
         scopes = ", ".join(map(repr, challenge.scopes))
         self.wanted = f"it wants more rights than the login has: {scopes} (HTTP 403)"
         self.on_wanted(self.wanted)
@@ -159,7 +162,8 @@ class Access:
             return True  # another process was quicker
         async with self.visit() as visit:
             if self.auth.type == "client_credentials":
-                self.keep(await self._credentials(visit))
+                new = await self._credentials(visit)
+                self.satisfied()
             elif grant is not None and grant.tokens.refresh is not None:
                 form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh}
                 form["resource"] = grant.resource
@@ -171,10 +175,11 @@ class Access:
                     if denied.error in ("invalid_grant", "invalid_client"):
                         await self.forget()  # it will never be good again
                     raise
-                self.keep(_with(grant, tokens))
+                new = replace(grant, tokens=tokens)
             else:
                 return False
-        await to_thread.run_sync(self.store.save, self.grant)
+        self.keep(new)
+        await to_thread.run_sync(self.store.save, new)
         return True
 
     async def _credentials(self, visit: Visit) -> Grant:
@@ -230,7 +235,11 @@ class Access:
 
     def keep(self, grant: Grant) -> None:
         """This is the login from now on."""
-        self.grant, self._loaded, self.wanted, self.challenge = grant, True, None, None
+        self.grant, self._loaded = grant, True
+
+    def satisfied(self) -> None:
+        """Whatever was wanted was given."""
+        self.wanted = self.challenge = None
 
     def accepted(self) -> None:
         """The server has let us in; what more it wants stays wanted."""
@@ -312,12 +321,6 @@ def access_for(config: ServerConfig, target: Target, old: Access | None) -> Acce
     if old is not None and (old.url, old.auth) == (target.url, auth):
         return old
     return Access(config.name, target.url, auth)
-
-
-def _with(grant: Grant, tokens: Any) -> Grant:
-    from dataclasses import replace
-
-    return replace(grant, tokens=tokens)  # pyright: ignore[reportArgumentType] -- Value is a dataclass
 
 
 def _ignore(reason: str) -> None:

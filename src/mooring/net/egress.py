@@ -20,6 +20,8 @@ from mooring.net.pool import TooLargeBody, origin, proxy_for, whole_body
 TIMEOUT = 10.0
 MAX_BODY = 256 * 1024
 MAX_HOPS = 4
+_NOWHERE: frozenset[Realm] = frozenset()
+_NEVER: frozenset[Realm] = frozenset(("reserved",))
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -159,10 +161,11 @@ class Visit:
                 resolver = self._resolver or aiohttp.DefaultResolver()
                 found = await resolver.resolve(host, port, socket.AF_UNSPEC)
             except OSError:
-                return frozenset()
-            realms = {realm(answer["host"]) for answer in found}
-            where = realms.pop() if len(realms) == 1 else None
-        return frozenset() if where in (None, "public", "reserved") else frozenset({where})
+                return _NOWHERE
+            realms: set[Realm] = {realm(answer["host"]) for answer in found}
+        else:
+            realms = set() if where is None else {where}
+        return frozenset(realms) - _NEVER if len(realms) == 1 else _NOWHERE
 
 
 def _document(body: bytes) -> Any:

@@ -220,6 +220,7 @@ class Login:
             resource_metadata=found.resource_metadata,
         )
         access.keep(grant)
+        access.satisfied()
         async with access.store.locked():
             await to_thread.run_sync(access.store.save, grant)
 
