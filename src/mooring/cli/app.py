@@ -20,6 +20,8 @@ COMMANDS = {
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
+    "login": "Log in to a server",
+    "logout": "Forget a login",
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",

@@ -132,8 +132,10 @@ class Connection:
             ConfigError: the server is not one that can be logged in to.
             AuthNeeded: no login can be had, and why.
         """
-        access = await self._access()
-        login = await access.begin()
+        if self.owner.access is None:
+            with suppress(MooringError):
+                await self.owner.refresh()  # the server tells where to log in when it is asked
+        login = await self._access().begin()
         login.on_success, login.settle = self._logged_in, self.owner.refresh
         return login
 
@@ -143,15 +145,14 @@ class Connection:
         Raises:
             ConfigError: the server is not one that can be logged in to.
         """
-        done = await (await self._access()).logout()
+        done = await self._access().logout()
         if self.owner.live is not None:
             self.owner.live.channel.die("logged out")
         return done
 
-    async def _access(self) -> Access:
-        if self.owner.access is None:
-            with suppress(MooringError):
-                await self.owner.refresh()  # the server tells where to log in when it is asked
+    def _access(self) -> Access:
+        if self.owner.access is None and self.state != "disabled":
+            self.owner.introduce()
         if self.owner.access is not None:
             return self.owner.access
         if self.config.url is None:

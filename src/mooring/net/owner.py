@@ -107,6 +107,21 @@ class Owner:
         self._dirty = True
         self._wake.set()
 
+    def introduce(self) -> Target:
+        """Where to connect to; from here on `access` is the one for it.
+
+        Raises:
+            ConfigError: a secret is missing.
+        """
+        target = self._resolve(self.config)
+        if target.url is not None:
+            from mooring.net.access import access_for  # children want no login
+
+            self.access = access_for(self.config, target, self.access)
+            if self.access is not None:
+                self.access.on_wanted = self._tell_auth
+        return target
+
     async def connected(self, timeout: float) -> Live:
         """The live connection, waited for no longer than `timeout`.
 
@@ -250,13 +265,7 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
-        target = self._resolve(self.config)
-        if target.url is not None:
-            from mooring.net.access import access_for  # children want no login
-
-            self.access = access_for(self.config, target, self.access)
-            if self.access is not None:
-                self.access.on_wanted = self._tell_auth
+        target = self.introduce()
         self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
         with self._clock:
             left = list(wires(self.config))

@@ -67,7 +67,7 @@ class TokenStore:
             place, raw["secrets"] = "keyring", self._from_keyring()
         grant = grant_from_json(raw)
         if grant is None:
-            log.warning("the kept login %s is damaged and is ignored; log in again", self._path())
+            log.warning("the kept login %s is damaged, or gone from the keyring; log in again", self._path())
         else:
             self.place = place
         return grant
@@ -132,7 +132,7 @@ class TokenStore:
         try:
             _check_folder(path.parent)
             descriptor = os.open(path, _OPEN)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as problem:
             if path.is_symlink():
