@@ -142,6 +142,11 @@ def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResu
     if not host or (not bracketed and not _NAME.fullmatch(host)):
         raise RefusedError(f"{what} names no proper host")
     where = host_realm(host)
+    if where is not None and not bracketed and _NUMBER.fullmatch(host.rstrip(".").split(".")[-1]):
+        try:
+            ip_address(host)
+        except ValueError:
+            raise RefusedError(f"{what} names its host in a spelling that hides where it is") from None
     if where not in (None, "public", *allowed):
         raise RefusedError(f"{what} is on {host!r}, {describe(where)}, and the server itself is not")
     if parts.scheme == "http" and where != "loopback":

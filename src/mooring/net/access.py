@@ -47,6 +47,10 @@ class Access:
         self._renewing = asyncio.Lock()
         self._pending: Login | None = None
 
+    def look_again(self) -> None:
+        """Somebody may have logged in in another process since."""
+        self._loaded = self._loaded and self.grant is not None
+
     def visit(self) -> Visit:
         from mooring.net.egress import Visit
 
@@ -156,7 +160,8 @@ class Access:
     async def _renew_alone(self, stale: str | None) -> bool:
         from mooring.net.oauth import DeniedError, tokens_for
 
-        await self._load()
+        if self.store.place != "memory":
+            await self._load()
         grant = self.grant
         if grant is not None and grant.tokens.access != stale and time.time() < grant.tokens.renew_at:
             return True  # another process was quicker
@@ -319,6 +324,7 @@ def access_for(config: ServerConfig, target: Target, old: Access | None) -> Acce
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
     if old is not None and (old.url, old.auth) == (target.url, auth):
+        old.look_again()
         return old
     return Access(config.name, target.url, auth)
 

@@ -78,10 +78,10 @@ class TokenStore:
         self.place = "file"
         if self._to_keyring(json.dumps(document["secrets"])):
             self.place, document["secrets"] = "keyring", SERVICE
-        else:
-            _warn_once("tokens are kept in a file that only you can read; `mooring[keyring]` is safer")
         try:
             self._write(json.dumps(document).encode())
+            if self.place == "file":
+                _warn_once("tokens are kept in a file that only you can read; `mooring[keyring]` is safer")
         except (OSError, UnsafeStoreError) as problem:
             self.place = "memory"
             _warn_once(f"tokens are not kept for the next run: {problem}")
