@@ -175,7 +175,9 @@ def test_everything_wrong_with_an_entry_is_told_at_once() -> None:
 def test_no_repr_shows_a_value_of_env_headers_query_or_auth() -> None:
     one = server(env={"TOKEN": SECRET}, args=["--token", SECRET])
     two = remote(
-        url=f"https://h/p?key={SECRET}", headers={"Authorization": SECRET}, auth={"client_id": "x", "client_secret": SECRET}
+        url=f"https://h/p?key={SECRET}",
+        headers={"Authorization": SECRET},
+        auth={"client_id": "x", "client_secret": SECRET},
     )
     target = Target(
         command=SECRET,

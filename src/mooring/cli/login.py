@@ -103,23 +103,24 @@ async def _with_paste(login: Login, timeout: float | None, out: Output) -> None:
 async def _pasted(login: Login, out: Output) -> None:
     from anyio import to_thread
 
-    while not login.over:
-        # Not by way of `sys.stdin`, whose lock would outlive an interrupted wait.
-        line = await to_thread.run_sync(_line, sys.stdin.fileno(), abandon_on_cancel=True)
-        if not line:
-            return  # nobody is there to paste; the browser may still come back by itself
-        try:
-            await login.complete(line)
-        except AuthNeeded as problem:
-            if not login.over:
-                out.error(str(problem))
-
-
-def _line(descriptor: int) -> str:
     data = b""
-    while not data.endswith(b"\n") and len(data) < _LONGEST:
-        piece = os.read(descriptor, 4096)
+    while not login.over and len(data) < _LONGEST:
+        line, end, rest = data.partition(b"\n")
+        if end:
+            data = rest
+            await _try(login, line.decode("utf-8", "replace"), out)
+            continue
+        # Not by way of `sys.stdin`, whose lock would outlive an interrupted wait.
+        piece = await to_thread.run_sync(os.read, sys.stdin.fileno(), 4096, abandon_on_cancel=True)
         if not piece:
-            break
+            return  # nobody is there to paste; the browser may still come back by itself
         data += piece
-    return data.decode("utf-8", "replace")
+
+
+async def _try(login: Login, line: str, out: Output) -> None:
+    try:
+        if line.strip():
+            await login.complete(line)
+    except AuthNeeded as problem:
+        if not login.over:
+            out.error(str(problem))
