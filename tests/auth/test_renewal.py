@@ -46,6 +46,23 @@ async def test_O5_a_restart_with_a_token_that_has_run_out_is_silent(
         assert kept()["expires_at"] > time.time() + 3000
 
 
+async def test_a_login_in_another_process_is_seen_by_a_host_that_runs(hosting: Any) -> None:
+    async with AuthLab() as auth:
+        async with hosting(auth.config()) as host:
+            await log_in(host)
+        auth.revoke_all()
+        auth.refresh.clear()
+        async with hosting(auth.config()) as running:
+            assert running.status()[0].state == "needs-auth"
+            assert (await running.call("mcp_web_echo", {"text": "x"})).is_error
+            asked = len(auth.seen_tokens)
+            assert (await running.call("mcp_web_echo", {"text": "x"})).is_error
+            assert len(auth.seen_tokens) == asked
+            async with hosting(auth.config()) as other:
+                await log_in(other)
+            assert (await running.call("mcp_web_echo", {"text": "x"})).text == "x"
+
+
 async def test_a_token_that_is_good_is_used_without_any_question(hosting: Any) -> None:
     async with AuthLab() as auth:
         async with hosting(auth.config()) as host:

@@ -333,6 +333,7 @@ def test_auth_is_read_under_the_names_that_others_use(given_auth: object, expect
         ({"type": "client_credentials", "client_id": "x"}, "needs 'client_id' and 'client_secret'"),
         ({"issuer": "http://as.example"}, "without TLS"),
         ({"client_metadata_url": "ftp://x"}, "https"),
+        ({"client_metadata_url": "https://app.example/"}, "with a path"),
         ({"callback_port": 0}, "at least 1"),
         ({"scopes": ["a b"]}, "each one word"),
         (5, "mapping of settings or a text"),

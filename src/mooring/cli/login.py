@@ -42,7 +42,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     async with open_host(options, out, servers=[args.server], idle=True) as host:
         login = await host.login(args.server)
-        out.note(f"{args.server} is logged in to at {login.host}.")
+        out.note(f"The login page of {args.server} is on {login.host}.")
         if args.no_browser or not await _opened(login.url):
             sys.stderr.write(f"Open this address in a browser:\n\n{clean(login.url)}\n\n")
             await _with_paste(login, options.timeout, out)

@@ -41,14 +41,16 @@ def _type(value: object) -> Literal["oauth", "client_credentials", "none"]:
     return one_of("oauth", "client_credentials", "none")(_TYPES.get(word, word))
 
 
-def _address(what: str) -> Callable[[object], str]:
+def _address(what: str, *, path: bool = False) -> Callable[[object], str]:
     def read(value: object) -> str:
         text = some_text(value)
         if not references(text):
             try:
-                check_url(text, "it", allowed=("loopback", "private"))
+                parts = check_url(text, "it", allowed=("loopback", "private"))
             except RefusedError as problem:
                 raise ValueError(f"must be {what}: {problem}") from None
+            if path and parts.path in ("", "/"):
+                raise ValueError(f"must be {what} with a path")
         return text
 
     return read
@@ -65,7 +67,7 @@ class AuthConfig(Settings):
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
     """The authorization server to which the client belongs: no other one is told its secret."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
-    client_metadata_url: str | None = setting(optional(_address("an https address")), default=None)
+    client_metadata_url: str | None = setting(optional(_address("an https address", path=True)), default=None)
     """Where the application publishes its client metadata document."""
     callback_port: int | None = setting(optional(within(whole, least=1, most=65535)), default=None)
     """For a client whose registration allows one redirect address only."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mooring.net.login import Login
     from mooring.net.oauth import Found
 
-PROBE = 5.0
-"""Seconds in which a server that wants a login may tell where to get one, before that is left open."""
+PROBE = 2.0
+"""Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
 
 
 class Access:
@@ -49,7 +49,11 @@ class Access:
 
     def look_again(self) -> None:
         """Somebody may have logged in in another process since."""
-        self._loaded = self._loaded and self.grant is not None
+        self._loaded = self._loaded and not self.news()
+
+    def news(self) -> bool:
+        """Whether a login was kept by somebody else since we looked."""
+        return self._loaded and self.store.changed()
 
     def visit(self) -> Visit:
         from mooring.net.egress import Visit
@@ -278,7 +282,7 @@ class Access:
         if self.auth.type == "client_credentials":
             how, said, self.wanted = said or "its client credentials are refused", None, None
         middle = f" ({said})" if said and self.wanted else ""
-        return AuthNeeded(f"{self.server!r} {problem}{middle}; {how}", server=self.server)
+        return AuthNeeded(f"{self.server!r}: {problem}{middle}; {how}", server=self.server)
 
     async def begin(self) -> Login:
         """The login under way, or a new one.

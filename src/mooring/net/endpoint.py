@@ -13,7 +13,7 @@ import aiohttp
 
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
-from mooring.net.refusal import SHOWN, refusal
+from mooring.net.refusal import SHOWN, challenge_in, refusal
 from mooring.net.sse import SseEvent, SseParser, TooLarge
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class Endpoint:
             return
         token = await self._access.bearer()
         async with self._open(method, body, headers, token) as response:
-            challenge = response.headers.get("WWW-Authenticate")
-            if not await self._access.another(response.status, challenge, token):
+            if not await self._access.another(response.status, challenge_in(response), token):
                 yield response
                 return
         token = await self._access.bearer()

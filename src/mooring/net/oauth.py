@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from mooring.core.authconfig import AuthConfig
-from mooring.core.egress import RefusedError, check_url
+from mooring.core.egress import RefusedError, check_url, host_realm
 from mooring.core.grants import (
     Client,
     Grant,
@@ -65,6 +66,9 @@ async def discover(visit: Visit, auth: AuthConfig, challenge: Challenge | None, 
         RefusedError: there is one that must not be used.
         UnreachableError: one of them gave no answer.
     """
+    parts = urlsplit(visit.server_url)
+    if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
+        raise RefusedError("its own address is without TLS: a token could be read on its way")
     told = (challenge.resource_metadata if challenge else None) or hint
     protected = await _protected(visit, told)
     if protected is None:

@@ -162,8 +162,9 @@ class Owner:
 
     def _may_try(self) -> bool:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
-        stuck = isinstance(self.problem, AuthNeeded | Permanent)
-        return not stuck and self.restarts.rest(time.monotonic()) == 0
+        if isinstance(self.problem, AuthNeeded):
+            return self.access is not None and self.access.news()
+        return not isinstance(self.problem, Permanent) and self.restarts.rest(time.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()

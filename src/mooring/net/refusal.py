@@ -29,7 +29,7 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool) -> WireErr
     if status == 401:
         kind, outcome = "auth", "not sent"
         message = "it wants a login (HTTP 401)"
-    elif status == 403 and (asked := read_challenge(response.headers.get("WWW-Authenticate"))) is not None:
+    elif status == 403 and (asked := read_challenge(challenge_in(response))) is not None:
         if asked.wants_more:
             kind, outcome = "auth", "not sent"
             message = f"it wants more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
@@ -47,8 +47,13 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool) -> WireErr
         data=error[2] if error else None,
         status=status,
         retry_after=_seconds(response.headers.get("Retry-After")),
-        challenge=response.headers.get("WWW-Authenticate"),
+        challenge=challenge_in(response),
     )
+
+
+def challenge_in(response: aiohttp.ClientResponse) -> str | None:
+    """What the response says of the ways to get in; several headers count as one."""
+    return ", ".join(response.headers.getall("WWW-Authenticate", [])) or None
 
 
 async def content_fault(response: aiohttp.ClientResponse, kind: str) -> WireError:

@@ -50,6 +50,7 @@ class TokenStore:
         self._key = f"{readable}-{unique}"
         self.place: Place = "memory"
         """Where the login was last found or put."""
+        self._stamp = 0
 
     # --- what is kept ---------------------------------------------------------------------------
 
@@ -59,6 +60,7 @@ class TokenStore:
         Raises:
             UnsafeStoreError: somebody else could have put it there.
         """
+        self._stamp = self._now()
         raw = self._read()
         if raw is None:
             return None
@@ -85,6 +87,17 @@ class TokenStore:
         except (OSError, UnsafeStoreError) as problem:
             self.place = "memory"
             _warn_once(f"tokens are not kept for the next run: {problem}")
+        self._stamp = self._now()
+
+    def changed(self) -> bool:
+        """Whether somebody else has kept something since we looked."""
+        return self._now() not in (0, self._stamp)
+
+    def _now(self) -> int:
+        try:
+            return self._path().lstat().st_mtime_ns
+        except OSError:
+            return 0
 
     def delete(self) -> None:
         """Forget the login."""
