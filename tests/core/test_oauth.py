@@ -10,20 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.authconfig import AuthConfig, read_auth
+from mooring.core.authorize import OtherLoginError, authorization_url, read_callback, s256
 from mooring.core.egress import RefusedError
 from mooring.core.grants import (
     Client,
     Grant,
-    OtherLoginError,
     Tokens,
-    authorization_url,
     client_form,
     grant_from_json,
     grant_to_json,
-    read_callback,
     read_client,
     read_tokens,
-    s256,
 )
 from mooring.core.oauth import (
     AuthServer,

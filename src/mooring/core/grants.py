@@ -1,18 +1,16 @@
-"""What a login is made of: the address to open, the answer that comes back, and the tokens.
+"""What a login gives: who we are to the authorization server, the tokens, and what is kept of both.
 
-Pure: time and randomness come in as values.
+Pure: time comes in as a value.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote
 
 from mooring.core.egress import RefusedError
 from mooring.core.oauth import AuthServer, scopes_in
@@ -22,19 +20,16 @@ from mooring.core.values import Value
 __all__ = [
     "Client",
     "Grant",
-    "OtherLoginError",
     "Tokens",
-    "authorization_url",
     "client_form",
     "grant_from_json",
     "grant_to_json",
     "known_client",
-    "read_callback",
     "read_client",
     "read_tokens",
     "refusal_in",
     "registration",
-    "s256",
+    "word",
 ]
 
 EARLY = 60.0
@@ -42,10 +37,6 @@ EARLY = 60.0
 _LONGEST_LIFE = 10 * 365 * 86_400.0
 _HEADER_SAFE = re.compile(r"[!-~]{1,65536}")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
-
-class OtherLoginError(RefusedError):
-    """An answer that belongs to no login under way: the one under way goes on waiting."""
 
 
 class Client(Value):
@@ -84,79 +75,6 @@ class Grant(Value):
     revocation_endpoint: str | None = None
     resource_metadata: str | None = None
     """Where the server's metadata was found when its 401 said so."""
-
-
-def s256(verifier: str) -> str:
-    """The challenge for a verifier (RFC 7636)."""
-    digest = hashlib.sha256(verifier.encode("ascii")).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-def authorization_url(
-    server: AuthServer,
-    *,
-    client_id: str,
-    redirect_uri: str,
-    resource: str,
-    scopes: Sequence[str],
-    state: str,
-    verifier: str,
-) -> str:
-    """The address that a person opens to log in.
-
-    Raises:
-        RefusedError: the authorization server cannot do it safely, or at all.
-    """
-    if server.authorization_endpoint is None:
-        raise RefusedError("the authorization server has no page to log in at")
-    if not server.s256:
-        raise RefusedError(
-            "the authorization server does not say that it checks PKCE with S256; without it, a stolen code "
-            "is a stolen login"
-        )
-    query = {
-        "response_type": "code",
-        "client_id": client_id,
-        "redirect_uri": redirect_uri,
-        "state": state,
-        "code_challenge": s256(verifier),
-        "code_challenge_method": "S256",
-        "resource": resource,
-    }
-    if scopes:
-        query["scope"] = " ".join(scopes)
-    page = server.authorization_endpoint
-    return f"{page}{'&' if '?' in page else '?'}{urlencode(query, quote_via=quote, safe='')}"
-
-
-def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer) -> str:
-    """The code in the address to which the browser was sent back.
-
-    Raises:
-        OtherLoginError: it is no answer to this login.
-        RefusedError: it is, and the answer is no.
-    """
-    try:
-        here, home = urlsplit(url), urlsplit(redirect_uri)
-        pairs = parse_qsl(here.query, keep_blank_values=True, max_num_fields=32)
-    except ValueError:
-        raise OtherLoginError("that is no address") from None
-    fields = dict(pairs)
-    if (here.scheme, here.netloc, here.path) != (home.scheme, home.netloc, home.path):
-        raise OtherLoginError(f"the address must begin with {redirect_uri}")
-    if len(fields) != len(pairs) or not hmac.compare_digest(fields.get("state", "").encode(), state.encode()):
-        raise OtherLoginError("the address belongs to another login")
-    issuer = fields.get("iss")
-    if issuer is None and server.names_itself:
-        raise RefusedError("the answer does not say which authorization server it is from")
-    if issuer is not None and issuer != server.issuer:
-        raise RefusedError("the answer is from another authorization server than was asked")
-    if error := fields.get("error"):
-        raise RefusedError(f"the authorization server said no: {_word(error)}")
-    code = fields.get("code")
-    if not code:
-        raise RefusedError("the answer holds no code")
-    return code
 
 
 def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
@@ -238,7 +156,7 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 def refusal_in(raw: object) -> str:
     """The error code in a refusal: a word of the standard, never free text."""
     fields = _fields(raw)
-    return _word(fields.get("error"))
+    return word(fields.get("error"))
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
@@ -315,5 +233,6 @@ def _optional(fields: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
+    """An error code of the standard; anything else is not shown."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else "an error without a known name"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from mooring.core.authconfig import AuthConfig
 from mooring.core.config import ServerConfig, Target
 from mooring.core.egress import RefusedError
-from mooring.core.grants import Grant, known_client
+from mooring.core.grants import Grant
 from mooring.core.oauth import Challenge, read_challenge
 from mooring.errors import AuthNeeded
 from mooring.net.message import WireError
@@ -27,11 +26,14 @@ if TYPE_CHECKING:
 PROBE = 2.0
 """Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
 
+LAST_WORDS = 3.0
+"""Seconds that a renewal which is under way has to end, when the host is closed."""
+
 
 class Access:
     """The credentials for one server. Requests that hold a good token never wait for each other here."""
 
-    def __init__(self, server: str, url: str, auth: AuthConfig, *, resolver: Any = None) -> None:
+    def __init__(self, server: str, url: str, auth: AuthConfig, *, on_wanted: Callable[[str], None]) -> None:
         self.server = server
         self.url = url
         self.auth = auth
@@ -40,11 +42,10 @@ class Access:
         self.challenge: Challenge | None = None
         self.store = TokenStore(url, auth.client_id)
         self.grant: Grant | None = None
-        self.on_wanted: Callable[[str], None] = _ignore
-        """Told when a connected server wants more rights than the login has."""
-        self._resolver = resolver
+        self._on_wanted = on_wanted
         self._loaded = False
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[bool] | None = None
+        self._beginning = asyncio.Lock()
         self._pending: Login | None = None
 
     def look_again(self) -> None:
@@ -58,15 +59,15 @@ class Access:
     def visit(self) -> Visit:
         from mooring.net.egress import Visit
 
-        return Visit(self.url, resolver=self._resolver)
+        return Visit(self.url)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown, longest first."""
-        if self.grant is None:
-            return ()
-        tokens, client = self.grant.tokens, self.grant.client
-        known = (tokens.access, tokens.refresh, client.client_secret, self.auth.client_secret)
-        return tuple(sorted({text for text in known if text}, key=len, reverse=True))
+        known = {self.auth.client_secret}
+        if self.grant is not None:
+            tokens = self.grant.tokens
+            known |= {tokens.access, tokens.refresh, self.grant.client.client_secret}
+        return tuple(sorted((text for text in known if text), key=len, reverse=True))
 
     # --- for requests ---------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Access:
         if self.grant is None:
             return None
         tokens, now = self.grant.tokens, time.time()
-        if now < tokens.renew_at or (now < tokens.expires_at and self._renewing.locked()):
+        if now < tokens.renew_at or (now < tokens.expires_at and self._renewal is not None):
             return tokens.access
         if not self._renewable():
             return tokens.access  # the server's 401 decides
@@ -121,7 +122,7 @@ class Access:
             return await self._renew(self._token())
         scopes = ", ".join(map(repr, challenge.scopes))
         self.wanted = f"it wants more rights than the login has: {scopes} (HTTP 403)"
-        self.on_wanted(self.wanted)
+        self._on_wanted(self.wanted)
         return False
 
     # --- renewal --------------------------------------------------------------------------------
@@ -141,76 +142,61 @@ class Access:
         return refresh is not None or self.auth.type == "client_credentials"
 
     async def _renew(self, stale: str | None) -> bool:
-        """Whether there is a token other than `stale` now. However many ask, in however many processes, one
-        request is made."""
-        from mooring.net.egress import UnreachableError
-
-        async with self._renewing:
+        """Whether there is a token other than `stale` now. However many ask, one request is made; whoever
+        asks may go away, but a refresh token that was used up must be followed by the next one."""
+        if self._renewal is None:
             if self.grant is not None and self.grant.tokens.access != stale:
                 return True
             if not self._renewable():
                 return False
-            try:
-                async with self.store.locked():
-                    return await self._renew_alone(stale)
-            except UnreachableError as problem:
-                raise WireError(
-                    f"its login cannot be renewed now: {problem}", kind="refused", outcome="not sent"
-                ) from None
-            except RefusedError as problem:
-                self.wanted = str(problem)
-                return False
+            self._renewal = asyncio.create_task(self._renew_once(stale))
+            self._renewal.add_done_callback(self._renewed)
+        return await asyncio.shield(self._renewal)
 
-    async def _renew_alone(self, stale: str | None) -> bool:
-        from mooring.net.oauth import DeniedError, tokens_for
+    def _renewed(self, task: asyncio.Task[bool]) -> None:
+        self._renewal = None
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits any more
 
-        if self.store.place != "memory":
-            await self._load()
-        grant = self.grant
-        if grant is not None and grant.tokens.access != stale and time.time() < grant.tokens.renew_at:
-            return True  # another process was quicker
+    async def _renew_once(self, stale: str | None) -> bool:
+        from mooring.net.egress import UnreachableError
+
+        try:
+            async with self.store.locked():
+                if self.store.place != "memory":
+                    await self._load()
+                grant = self.grant
+                if grant is not None and grant.tokens.access != stale and time.time() < grant.tokens.renew_at:
+                    return True  # another process was quicker
+                new = await self._new_grant(grant)
+                if new is not None:
+                    self.keep(new)
+                    await to_thread.run_sync(self.store.save, new)
+                return new is not None
+        except UnreachableError as problem:
+            text = f"its login cannot be renewed now: {problem}"
+            raise WireError(text, kind="refused", outcome="not sent") from None
+        except RefusedError as problem:
+            self.wanted = str(problem)
+            return False
+
+    async def _new_grant(self, grant: Grant | None) -> Grant | None:
+        from mooring.net.oauth import DeniedError, by_credentials, refreshed
+
         async with self.visit() as visit:
             if self.auth.type == "client_credentials":
-                new = await self._credentials(visit)
+                found = await self.found(visit)
+                new = await by_credentials(visit, self.auth, found, self.scopes(found))
                 self.satisfied()
-            elif grant is not None and grant.tokens.refresh is not None:
-                form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh}
-                form["resource"] = grant.resource
-                try:
-                    tokens = await tokens_for(
-                        visit, grant.token_endpoint, grant.client, form, old=grant.tokens
-                    )
-                except DeniedError as denied:
-                    if denied.error in ("invalid_grant", "invalid_client"):
-                        await self.forget()  # it will never be good again
-                    raise
-                new = replace(grant, tokens=tokens)
-            else:
-                return False
-        self.keep(new)
-        await to_thread.run_sync(self.store.save, new)
-        return True
-
-    async def _credentials(self, visit: Visit) -> Grant:
-        """A grant that needs nobody: the client speaks for itself."""
-        from mooring.net.oauth import tokens_for
-
-        found = await self.found(visit)
-        scopes = self.scopes(found)
-        client = known_client(self.auth.client_id or "", self.auth.client_secret, found.server)
-        form = {"grant_type": "client_credentials", "resource": found.protected.resource}
-        if scopes:
-            form["scope"] = " ".join(scopes)
-        tokens = await tokens_for(visit, found.server.token_endpoint, client, form, asked=scopes)
-        return Grant(
-            issuer=found.server.issuer,
-            resource=found.protected.resource,
-            client=client,
-            tokens=tokens,
-            token_endpoint=found.server.token_endpoint,
-            revocation_endpoint=found.server.revocation_endpoint,
-            resource_metadata=found.resource_metadata,
-        )
+                return new
+            if grant is None or grant.tokens.refresh is None:
+                return None
+            try:
+                return await refreshed(visit, grant)
+            except DeniedError as denied:
+                if denied.error in ("invalid_grant", "invalid_client"):
+                    await self.forget()  # it will never be good again
+                raise
 
     async def found(self, visit: Visit) -> Found:
         """Where one logs in, checked against where one logged in before.
@@ -259,7 +245,7 @@ class Access:
         self.grant = None
         await to_thread.run_sync(self.store.delete)
 
-    async def explain(self, problem: WireError) -> AuthNeeded:
+    async def explain(self, problem: str) -> AuthNeeded:
         """Why the server does not let us in, and what to do; `wanted` tells whether a login would help."""
         from mooring.net.egress import UnreachableError
         from mooring.net.oauth import NoOAuthError
@@ -276,9 +262,9 @@ class Access:
             how = f"its OAuth login cannot be used: {refused}"
         except (UnreachableError, TimeoutError, WireError) as fault:
             how = f"{how} (where to is not known yet: {fault or 'no answer in time'})"
-            self.wanted = str(problem)
+            self.wanted = problem
         else:
-            self.wanted = str(problem)
+            self.wanted = problem
         if self.auth.type == "client_credentials":
             how, said, self.wanted = said or "its client credentials are refused", None, None
         middle = f" ({said})" if said and self.wanted else ""
@@ -292,9 +278,14 @@ class Access:
         """
         from mooring.net.login import begin
 
-        if self._pending is None or self._pending.over:
+        async with self._beginning:
+            old, wanted = self._pending, self.challenge.scopes if self.challenge else ()
+            if old is not None and not old.over and set(wanted) <= set(old.scopes):
+                return old
+            if old is not None:
+                await old.close()
             self._pending = await begin(self)
-        return self._pending
+            return self._pending
 
     async def logout(self) -> bool | None:
         """Forget the login, here and at the authorization server: whether that one did; None where it cannot
@@ -302,7 +293,7 @@ class Access:
         from mooring.net.egress import UnreachableError
         from mooring.net.oauth import revoke
 
-        async with self._renewing, self.store.locked():
+        async with self.store.locked():
             try:
                 await self._load()
             except WireError:
@@ -318,20 +309,21 @@ class Access:
             return False
 
     async def close(self) -> None:
+        if self._renewal is not None:
+            await asyncio.wait({self._renewal}, timeout=LAST_WORDS)
         if self._pending is not None:
             await self._pending.close()
 
 
-def access_for(config: ServerConfig, target: Target, old: Access | None) -> Access | None:
-    """The access of a server that may want a login: one over HTTP, without credentials in its headers."""
+def access_for(
+    config: ServerConfig, target: Target, old: Access | None, on_wanted: Callable[[str], None]
+) -> Access | None:
+    """The access of a server that may want a login: one over HTTP, without credentials in its headers.
+    `on_wanted` is told when it wants more rights than the login has."""
     auth = AuthConfig(**target.auth)
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
     if old is not None and (old.url, old.auth) == (target.url, auth):
         old.look_again()
         return old
-    return Access(config.name, target.url, auth)
-
-
-def _ignore(reason: str) -> None:
-    pass
+    return Access(config.name, target.url, auth, on_wanted=on_wanted)

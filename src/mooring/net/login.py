@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.core.authorize import OtherLoginError, authorization_url, check_fit, read_callback
 from mooring.core.egress import RefusedError, check_url
-from mooring.core.grants import Grant, OtherLoginError, authorization_url, read_callback
 from mooring.errors import AuthNeeded
 from mooring.net.egress import UnreachableError
 from mooring.net.message import WireError
-from mooring.net.oauth import Found, NoOAuthError, client_for, tokens_for
+from mooring.net.oauth import Found, client_for, tokens_for
 
 if TYPE_CHECKING:
     from mooring.core.grants import Client
@@ -210,15 +210,7 @@ class Login:
         async with access.visit() as visit:
             endpoint = found.server.token_endpoint
             tokens = await tokens_for(visit, endpoint, self._client, form, asked=self.scopes)
-        grant = Grant(
-            issuer=found.server.issuer,
-            resource=found.protected.resource,
-            client=self._client,
-            tokens=tokens,
-            token_endpoint=found.server.token_endpoint,
-            revocation_endpoint=found.server.revocation_endpoint,
-            resource_metadata=found.resource_metadata,
-        )
+        grant = found.grant(self._client, tokens)
         access.keep(grant)
         access.satisfied()
         async with access.store.locked():
@@ -256,8 +248,7 @@ async def begin(access: Access) -> Login:
     try:
         async with access.visit() as visit:
             found = await access.found(visit)
-            if not found.server.s256 or found.server.authorization_endpoint is None:
-                _unfit(found)
+            check_fit(found.server)  # before we are registered there
             scopes = access.scopes(found)
             client = await client_for(visit, access.auth, found.server, callback.origin + PATH, scopes)
             login = Login(access, found, client, callback)
@@ -265,17 +256,10 @@ async def begin(access: Access) -> Login:
             return login
     except BaseException as problem:
         await callback.close()
-        if isinstance(problem, RefusedError | UnreachableError | NoOAuthError | WireError):
+        if isinstance(problem, RefusedError | UnreachableError | WireError):
             text = f"{access.server!r} cannot be logged in to: {problem}"
             raise AuthNeeded(text, server=access.server) from None
         raise
-
-
-def _unfit(found: Found) -> None:
-    """Refuse before we are registered there."""
-    authorization_url(
-        found.server, client_id="", redirect_uri="", resource="", scopes=(), state="", verifier=""
-    )
 
 
 async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | None) -> str:

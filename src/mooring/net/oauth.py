@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,7 +39,7 @@ from mooring.core.values import Value
 from mooring.net.egress import UnreachableError, Visit
 
 
-class NoOAuthError(Exception):
+class NoOAuthError(RefusedError):
     """The server says nothing of an authorization server."""
 
 
@@ -56,6 +57,18 @@ class Found(Value):
     protected: Protected
     server: AuthServer
     resource_metadata: str | None = None
+
+    def grant(self, client: Client, tokens: Tokens) -> Grant:
+        """What is kept of a login here."""
+        return Grant(
+            issuer=self.server.issuer,
+            resource=self.protected.resource,
+            client=client,
+            tokens=tokens,
+            token_endpoint=self.server.token_endpoint,
+            revocation_endpoint=self.server.revocation_endpoint,
+            resource_metadata=self.resource_metadata,
+        )
 
 
 async def discover(visit: Visit, auth: AuthConfig, challenge: Challenge | None, hint: str | None) -> Found:
@@ -160,6 +173,24 @@ async def tokens_for(
     if status != 200:
         raise _denied("the authorization server gave no token", status, raw)
     return read_tokens(raw, time.time(), asked=asked, old=old)
+
+
+async def refreshed(visit: Visit, grant: Grant) -> Grant:
+    """The grant with new tokens; raises as `tokens_for` does."""
+    form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh or ""}
+    form["resource"] = grant.resource
+    tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)
+    return replace(grant, tokens=tokens)
+
+
+async def by_credentials(visit: Visit, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
+    """A grant that needs nobody: the client speaks for itself; raises as `tokens_for` does."""
+    client = known_client(auth.client_id or "", auth.client_secret, found.server)
+    form = {"grant_type": "client_credentials", "resource": found.protected.resource}
+    if scopes:
+        form["scope"] = " ".join(scopes)
+    tokens = await tokens_for(visit, found.server.token_endpoint, client, form, asked=scopes)
+    return found.grant(client, tokens)
 
 
 async def revoke(visit: Visit, grant: Grant) -> bool | None:

@@ -108,18 +108,12 @@ class Owner:
         self._wake.set()
 
     def introduce(self) -> Target:
-        """Where to connect to; from here on `access` is the one for it.
-
-        Raises:
-            ConfigError: a secret is missing.
-        """
+        """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
         target = self._resolve(self.config)
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
-            self.access = access_for(self.config, target, self.access)
-            if self.access is not None:
-                self.access.on_wanted = self._tell_auth
+            self.access = access_for(self.config, target, self.access, self._tell_auth)
         return target
 
     async def connected(self, timeout: float) -> Live:
@@ -214,11 +208,9 @@ class Owner:
             self._failures = self._failures + 1 if rested else max(self._failures, 1)
             fault = leaf(group)
             problem = explain(fault, self.config, self._last_words)
-            if isinstance(problem, AuthNeeded) and isinstance(fault, WireError) and self.access is not None:
-                problem = await self.access.explain(fault)
+            if isinstance(problem, AuthNeeded) and self.access is not None:
+                problem = await self.access.explain(str(fault))
             self._fail(problem, backoff(self._failures, random.random()))
-            if isinstance(problem, AuthNeeded):
-                self._tell_auth(str(problem))
             return
         finally:
             self.live = self.connected_at = self.freshness = None
@@ -407,3 +399,5 @@ class Owner:
             reason = str(problem) if problem else None
             log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
+            if state == "needs-auth":
+                self._tell_auth(reason or "")
