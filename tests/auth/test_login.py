@@ -346,3 +346,22 @@ async def test_a_login_that_is_left_open_ends_with_the_host(hosting: Any, leaves
         async with hosting(auth.config()) as host:
             login = await host.login("web")
         assert login.over
+
+
+async def test_logins_that_begin_together_are_one(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        begun = await asyncio.gather(*(host.login("web") for _ in range(5)))
+        assert len({login.url for login in begun}) == 1
+        assert auth.count("/register") == 1
+
+
+async def test_a_login_under_way_gives_way_to_one_that_asks_for_more(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        auth.needs |= {"echo": "read", "sleep": "write"}
+        await host.call("mcp_web_echo", {"text": "x"})
+        first = await host.login("web")
+        await host.call("mcp_web_sleep", {"seconds": 0})
+        second = await host.login("web")
+        assert first.over
+        assert "write" in second.scopes

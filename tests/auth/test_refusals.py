@@ -11,8 +11,11 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from mooring import AuthNeeded
+from mooring.core.authconfig import AuthConfig
 from mooring.core.egress import RefusedError, realm
+from mooring.core.oauth import Challenge
 from mooring.net.egress import UnreachableError, Visit
+from mooring.net.oauth import discover
 from tests.auth.test_login import CLIENT, log_in
 from tests.core.test_egress import INTERNAL_HOSTS
 from tests.lab.oauth import METADATA, PROTECTED, AuthLab, browse
@@ -114,6 +117,21 @@ async def test_TH07_only_the_network_that_the_server_is_in_is_allowed() -> None:
             assert visit.allowed == allowed
     async with Watched("https://unknown.example/mcp", Names()) as visit:
         assert visit.allowed == set()
+
+
+async def test_a_server_without_tls_gets_no_token_wherever_its_metadata_is() -> None:
+    told = Challenge(resource_metadata="https://as.example/metadata")
+    async with Watched("http://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
+        with pytest.raises(RefusedError, match="its own address is without TLS"):
+            await discover(visit, AuthConfig(), told, None)
+        assert visit.passed == []
+
+
+async def test_a_server_that_is_its_own_issuer_is_not_another_one_that_was_configured(hosting: Any) -> None:
+    async with AuthLab(protected=None, hint=False, at_home=True) as auth:
+        async with hosting(auth.config(auth={"issuer": auth.issuer})) as host:
+            with pytest.raises(AuthNeeded, match="not the configured issuer"):
+                await host.login("web")
 
 
 INTERNAL = "https://169.254.169.254/latest"

@@ -109,6 +109,17 @@ async def test_a_revoked_login_that_cannot_be_renewed_is_needs_auth(era: str, ho
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
 
 
+async def test_a_listing_that_is_refused_shows_that_the_login_is_gone(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        auth.revoke_all()
+        auth.refresh.clear()
+        report = await host.refresh("web")
+        assert not report["web"].ok
+        assert "wants a login" in (report["web"].error or "")
+        await until(lambda: host.status()[0].state == "needs-auth")
+
+
 async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(hosting: Any) -> None:
     async with AuthLab() as auth, hosting(auth.config()) as host:
         await log_in(host)
@@ -366,3 +377,22 @@ async def test_TH19_no_secret_of_a_login_is_ever_shown(hosting: Any, caplog: Any
 class _Any(list[str]):
     def __contains__(self, _: object) -> bool:
         return True
+
+
+async def test_a_caller_that_goes_away_in_mid_refresh_does_not_cost_the_login(
+    hosting: Any, kept: Any, run_out: Change
+) -> None:
+    async with AuthLab(token_delay=0.3) as auth:
+        async with hosting(auth.config()) as host:
+            await log_in(host)
+            auth.revoke_all()
+            result = await host.call("mcp_web_echo", {"text": "x"}, timeout=0.1)
+            assert result.is_error
+            await until(lambda: kept()["secrets"]["access"] in auth.tokens)
+            assert kept()["secrets"]["refresh"] in auth.refresh
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+            assert auth.refreshes() == 1
+            auth.revoke_all()
+            await host.call("mcp_web_echo", {"text": "x"}, timeout=0.1)
+        # The host was closed while it renewed: what was given is kept all the same.
+        assert kept()["secrets"]["refresh"] in auth.refresh

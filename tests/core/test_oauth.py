@@ -31,6 +31,7 @@ from mooring.core.oauth import (
     read_challenge,
     read_resource,
 )
+from tests.core.test_egress import HOSTILE_URLS, INTERNAL_HOSTS
 
 ISSUER = "https://as.example/tenant"
 DOCUMENT = {
@@ -127,6 +128,17 @@ def test_TH11_an_authorization_server_must_call_itself_exactly_as_it_was_told(is
 def test_TH07_every_address_in_the_metadata_is_checked(name: str) -> None:
     for url in ("https://169.254.169.254/x", "http://as.example/x", "javascript:alert(1)"):
         with pytest.raises(RefusedError, match=name.replace("_", " ")):
+            read_auth_server({**DOCUMENT, name: url}, {ISSUER}, ())
+
+
+@pytest.mark.parametrize(
+    "name", ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
+)
+def test_TH10_no_hostile_address_passes_in_any_field(name: str) -> None:
+    hostile = [*filter(None, HOSTILE_URLS), *(f"https://{host}/x" for host in INTERNAL_HOSTS)]
+    assert len(hostile) > 100
+    for url in hostile:
+        with pytest.raises(RefusedError):
             read_auth_server({**DOCUMENT, name: url}, {ISSUER}, ())
 
 

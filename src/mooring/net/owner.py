@@ -363,6 +363,8 @@ class Owner:
                 self.publish(self.snapshot)
             except WireError as fault:
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+                if fault.kind == "auth" and fault.status != 403:
+                    live.channel.die(str(fault))  # connecting anew tells what it is now
         if live.channel.death is not None:
             self._refreshers += asked  # they are told with all the others
             return

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import stat
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
@@ -161,6 +160,8 @@ class TokenStore:
         return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
 
     def _write(self, data: bytes) -> None:
+        import tempfile  # slow to import, and most starts write nothing
+
         path = self._path()
         _own_folder(path.parent)
         if path.is_symlink():
