@@ -252,12 +252,12 @@ async def test_more_rights_are_asked_for_when_a_call_needs_them(hosting: Any) ->
         assert isinstance(result.error, AuthNeeded)
         assert "files:write" in result.text
         assert host.status()[0].state == "connected"
-        assert "mcp_web_authenticate" in names(host)
-        assert "mcp_web_sleep" in names(host)
+        assert names(host) == {"mcp_web_authenticate", "mcp_web_echo", "mcp_web_sleep"}
         login = await log_in(host)
         assert set(login.scopes) == {"mcp", "files:write"}
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         await until(lambda: "mcp_web_authenticate" not in host.catalog.tools)
+        assert auth.lab.methods().count("server/discover") == 1  # the connection was never given up
 
 
 async def test_rights_that_the_login_already_has_are_not_asked_for_again(hosting: Any) -> None:

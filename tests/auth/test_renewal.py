@@ -156,11 +156,13 @@ async def test_an_authorization_server_that_is_down_costs_no_login(
 async def test_sixteen_calls_run_side_by_side_through_a_login(hosting: Any) -> None:
     async with AuthLab(lab=HttpLab(era="modern")) as auth, hosting(auth.config()) as host:
         await log_in(host)
-        started = time.monotonic()
-        results = await asyncio.gather(*(host.call("mcp_web_sleep", {"seconds": 0.3}) for _ in range(16)))
-        took = time.monotonic() - started
-        assert not any(result.is_error for result in results)
-        assert took < 0.6
+        took: list[float] = []
+        while not took or (min(took) >= 0.6 and len(took) < 5):  # one after the other they take 4.8 s
+            started = time.monotonic()
+            results = await asyncio.gather(*(host.call("mcp_web_sleep", {"seconds": 0.3}) for _ in range(16)))
+            took.append(time.monotonic() - started)
+            assert not any(result.is_error for result in results)
+        assert min(took) < 0.6
 
 
 CHILD = """
@@ -170,7 +172,7 @@ from mooring import Host, ServerConfig
 async def main():
     async with Host([ServerConfig(name="web", url=sys.argv[1])]) as host:
         await host.ready(20)
-        print(host.status()[0].state)
+        print(host.status()[0].state, "mcp" in sys.modules)
 
 asyncio.run(main())
 """
@@ -190,7 +192,7 @@ async def test_two_processes_that_renew_at_once_ask_once(hosting: Any, run_out: 
         ]
         async with asyncio.timeout(30):
             said = [(await child.communicate())[0].decode().strip() for child in children]
-        assert said == ["connected", "connected"]
+        assert said == ["connected False", "connected False"]  # and the SDK was not even imported
         assert auth.refreshes() == 1
 
 
