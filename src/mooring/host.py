@@ -22,11 +22,13 @@ from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
+from mooring.keeper import Keeper, directory, home_at, without
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
@@ -69,6 +71,8 @@ class Host:
         on_auth: OnAuth | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
+        home: str | os.PathLike[str] | bool | None = True,
+        artifacts: str | os.PathLike[str] | None = None,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -86,6 +90,12 @@ class Host:
             emit=self.emit,
             on_auth=on_auth,
         )
+        self.keeper = Keeper(
+            home=partial(home_at, home),
+            artifacts=lambda: directory(artifacts or self.config.artifacts),
+            redact=partial(without, self._fleet.secrets),
+        )
+        self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name}),
@@ -133,6 +143,7 @@ class Host:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
+            self._tasks.start_soon(self.keeper.tidy)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -158,6 +169,7 @@ class Host:
         self._closed = True
         await self._fleet.stop()
         self._pins.close()
+        await self.keeper.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -215,9 +227,12 @@ class Host:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
-        return await self._shared.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        return await self._shared.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
         """Seconds that a round trip to `server` takes.
@@ -301,6 +316,10 @@ class Host:
     def provider(self, name: str) -> Provider:
         """Whoever runs the tools of `name`."""
         return self._fleet.provider(name)
+
+    def rules(self, server: str) -> Rules:
+        """What holds for the calls of a server."""
+        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
