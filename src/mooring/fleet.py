@@ -16,13 +16,14 @@ from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, p
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
-from mooring.core.types import ServerStatus, Snapshot
+from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, UnknownServer
 from mooring.local import Provider
 from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.login import OnAuth
     from mooring.net.pool import HttpPool
 
 log = logging.getLogger("mooring.host")
@@ -49,7 +50,9 @@ class Fleet:
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
+        on_auth: OnAuth | None = None,
     ) -> None:
+        self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
@@ -203,6 +206,11 @@ class Fleet:
             prompts=len(known.prompts),
         )
 
+    def logins(self) -> Mapping[str, Tool]:
+        """The tool `authenticate` of each server that a login would help."""
+        found = {name: connection.login_tool for name, connection in self.connections.items()}
+        return {name: tool for name, tool in found.items() if tool is not None}
+
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
         for connection in list(self.connections.values()):
@@ -299,6 +307,7 @@ class Fleet:
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
+            on_auth=self._on_auth,
         )
         self.connections[server.name] = connection
         self._tasks.start_soon(connection.run)

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -20,7 +20,7 @@ from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
@@ -36,6 +36,9 @@ from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
+
+if TYPE_CHECKING:
+    from mooring.net.login import Login, OnAuth
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -65,6 +68,7 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        on_auth: OnAuth | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -84,6 +88,7 @@ class Host:
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
+            on_auth=on_auth,
         )
         self.keeper = Keeper(
             home=partial(home_at, home),
@@ -97,6 +102,7 @@ class Host:
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            logins=self._fleet.logins,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
@@ -240,6 +246,24 @@ class Host:
         """
         return await self._fleet.connection(server).ping(timeout)
 
+    async def login(self, server: str) -> Login:
+        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+            AuthNeeded: no login can be had, and why.
+        """
+        return await self._fleet.connection(server).login()
+
+    async def logout(self, server: str) -> bool | None:
+        """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
+        where there was no login.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+        """
+        return await self._fleet.connection(server).logout()
+
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
         return await self._fleet.healthy()
@@ -307,6 +331,8 @@ class Host:
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
+        if isinstance(event, AuthNeeded):
+            self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
 

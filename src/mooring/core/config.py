@@ -75,9 +75,12 @@ def _headers(value: object) -> Mapping[str, str]:
     return checks.check_headers(_texts_by_name(value))
 
 
-def _auth(value: object) -> Mapping[str, Any] | str | None:
-    known = checks.check_auth(value)
-    return MappingProxyType(dict(known)) if isinstance(known, Mapping) else known
+def _auth(value: object) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    from mooring.core.authconfig import read_auth  # few servers have it
+
+    return read_auth(value)
 
 
 def _nothing() -> Mapping[str, str]:
@@ -131,6 +134,7 @@ class Target:
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
 
@@ -184,8 +188,8 @@ class ServerConfig(Settings):
     """Globs of tools that may be sent again when the outcome is unknown."""
     approve: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that need a yes."""
-    auth: Mapping[str, Any] | str | None = setting(_auth, default=None)
-    """Kept as written for the code that signs in."""
+    auth: Mapping[str, Any] | None = setting(_auth, default=None)
+    """How to log in: the given fields of `AuthConfig`."""
     description: str | None = setting(optional(some_text), default=None)
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
@@ -262,6 +266,9 @@ class ServerConfig(Settings):
         yield from ((f"args[{i}]", text) for i, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
+        for name, text in (self.auth or {}).items():
+            if isinstance(text, str):
+                yield f"auth.{name}", text
 
 
 class ResourceCache(Settings):
