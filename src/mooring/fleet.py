@@ -61,8 +61,7 @@ class Fleet:
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
-            self._reserve(provider.name)
-            self.providers[provider.name] = provider
+            self.join(provider)
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -74,6 +73,15 @@ class Fleet:
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
+
+    def join(self, provider: Provider) -> None:
+        """Take in one more provider before the start.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        self._reserve(provider.name)
+        self.providers[provider.name] = provider
 
     # --- life -----------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Host:
         self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
         self._prompts = Prompts(self._fleet, lambda: self.catalog)
         self._builtin = Builtin(self._resources)
-        self._fleet.providers[self._builtin.name] = self._builtin
+        self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
         self.prompts, self.prompt = self._prompts.list, self._prompts.get
