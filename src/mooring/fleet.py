@@ -62,6 +62,8 @@ class Fleet:
         self.providers: dict[str, Provider] = {}
         for provider in providers:
             self.join(provider)
+        self.secrets: dict[str, tuple[str, ...]] = {}
+        """Values of references, by server: what no record may show."""
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -347,7 +349,9 @@ class Fleet:
         return connection
 
     def _target(self, server: ServerConfig) -> Target:
-        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        target = resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        self.secrets[server.name] = target.secrets
+        return target
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:

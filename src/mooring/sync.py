@@ -189,10 +189,13 @@ class SyncHost:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`. `on_progress` is a coroutine function and runs on the
         background loop."""
-        work = self._host.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        work = self._host.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
         return self._do(work)
 
     def resources(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
@@ -274,8 +277,11 @@ class SyncSession:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
-        work = self._session.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        work = self._session.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
         return self._do(work)
 
 
