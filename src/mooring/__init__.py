@@ -59,6 +59,7 @@ _HOMES = {
     "UnknownServer": "errors",
     "UnknownTool": "errors",
     "LocalTools": "local",
+    "Login": "net.login",
     "Provider": "local",
     "Host": "host",
     "RefreshReport": "fleet",
@@ -68,6 +69,7 @@ _HOMES = {
     "ResourceList": "resources",
     "Session": "session",
     "SyncHost": "sync",
+    "SyncLogin": "sync",
     "SyncSession": "sync",
 }
 
@@ -127,10 +129,12 @@ if TYPE_CHECKING:
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
+    from mooring.net.login import Login as Login
     from mooring.prompting import PromptList as PromptList
     from mooring.resources import ResourceList as ResourceList
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
+    from mooring.sync import SyncLogin as SyncLogin
     from mooring.sync import SyncSession as SyncSession
 
 

@@ -16,13 +16,14 @@ from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, p
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
-from mooring.core.types import ServerStatus, Snapshot
+from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, UnknownServer
 from mooring.local import Provider
 from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.login import OnAuth
     from mooring.net.passage import Relay
     from mooring.net.pool import HttpPool
     from mooring.net.questions import OnElicit, Questions
@@ -51,10 +52,12 @@ class Fleet:
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
+        on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],
         on_elicit: OnElicit | None,
         relay: Relay | None = None,
     ) -> None:
+        self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
@@ -63,8 +66,9 @@ class Fleet:
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
-            self._reserve(provider.name)
-            self.providers[provider.name] = provider
+            self.join(provider)
+        self.secrets: dict[str, tuple[str, ...]] = {}
+        """Values of references, by server: what no record may show."""
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -76,6 +80,15 @@ class Fleet:
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
+
+    def join(self, provider: Provider) -> None:
+        """Take in one more provider before the start.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        self._reserve(provider.name)
+        self.providers[provider.name] = provider
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -210,6 +223,11 @@ class Fleet:
             prompts=len(known.prompts),
         )
 
+    def logins(self) -> Mapping[str, Tool]:
+        """The tool `authenticate` of each server that a login would help."""
+        found = {name: connection.login_tool for name, connection in self.connections.items()}
+        return {name: tool for name, tool in found.items() if tool is not None}
+
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
         for connection in list(self.connections.values()):
@@ -333,6 +351,7 @@ class Fleet:
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
+            on_auth=self._on_auth,
             stale=self._stale,
             questions=self._questions,
         )
@@ -341,7 +360,9 @@ class Fleet:
         return connection
 
     def _target(self, server: ServerConfig) -> Target:
-        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        target = resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        self.secrets[server.name] = target.secrets
+        return target
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:

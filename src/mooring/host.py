@@ -21,13 +21,15 @@ from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
+from mooring.keeper import Keeper, directory, home_at, without
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.prompting import Prompts
@@ -39,6 +41,7 @@ from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 
 if TYPE_CHECKING:
+    from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
 
@@ -70,10 +73,13 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        on_auth: OnAuth | None = None,
         on_elicit: OnElicit | None = None,
         relay: Relay | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
+        home: str | os.PathLike[str] | bool | None = True,
+        artifacts: str | os.PathLike[str] | None = None,
     ) -> None:
         self.relay = relay
         """Whom servers speak to while they work for somebody else; given by a gateway."""
@@ -91,6 +97,7 @@ class Host:
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
+            on_auth=on_auth,
             stale=self._forget,
             on_elicit=on_elicit,
             relay=relay,
@@ -98,17 +105,24 @@ class Host:
         self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
         self._prompts = Prompts(self._fleet, lambda: self.catalog)
         self._builtin = Builtin(self._resources)
-        self._fleet.providers[self._builtin.name] = self._builtin
+        self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
         self.prompts, self.prompt = self._prompts.list, self._prompts.get
         self.complete = self._prompts.complete
+        self.keeper = Keeper(
+            home=partial(home_at, home),
+            artifacts=lambda: directory(artifacts or self.config.artifacts),
+            redact=partial(without, self._fleet.secrets),
+        )
+        self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            logins=self._fleet.logins,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
@@ -149,6 +163,7 @@ class Host:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
+            self._tasks.start_soon(self.keeper.tidy)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -174,6 +189,7 @@ class Host:
         self._closed = True
         await self._fleet.stop()
         self._pins.close()
+        await self.keeper.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -220,6 +236,10 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model of the session that everybody shares sees now; see `Session.tools`."""
+        return self._shared.tools()
+
     def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
         """A view for one conversation."""
         return Session(self, session_id, agent_id=agent_id)
@@ -232,9 +252,12 @@ class Host:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
-        return await self._shared.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        return await self._shared.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
         """Seconds that a round trip to `server` takes.
@@ -243,6 +266,24 @@ class Host:
             MooringError: there was none.
         """
         return await self._fleet.connection(server).ping(timeout)
+
+    async def login(self, server: str) -> Login:
+        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+            AuthNeeded: no login can be had, and why.
+        """
+        return await self._fleet.connection(server).login()
+
+    async def logout(self, server: str) -> bool | None:
+        """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
+        where there was no login.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+        """
+        return await self._fleet.connection(server).logout()
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
@@ -311,6 +352,10 @@ class Host:
         """Whoever runs the tools of `name`."""
         return self._fleet.provider(name)
 
+    def rules(self, server: str) -> Rules:
+        """What holds for the calls of a server."""
+        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
+
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
         self._shelf.put(self._pins.judge(snapshot))
@@ -322,6 +367,8 @@ class Host:
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
+        if isinstance(event, AuthNeeded):
+            self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
 

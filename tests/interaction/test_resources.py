@@ -298,14 +298,14 @@ async def test_the_tools_for_resources_appear_with_the_first_resource_and_go_wit
 
 
 async def test_no_server_can_take_the_names_of_these_tools() -> None:
-    greedy = lab_server("greedy", tools=["list_mcp_resources", "read_mcp_resource", "echo"])
+    greedy = lab_server("greedy", tools=["list_mcp_resources", "read_mcp_resource", "pid"])
     config = HostConfig(servers=(greedy, library_server(resources=MEMOS)), style="raw")
     async with Host(config) as host:
         await host.ready(10)
         assert {host.catalog.tools[name].server for name in ("list_mcp_resources", "read_mcp_resource")} == {
             "mooring"
         }
-        assert (await host.call("echo", {"text": "hi"})).text == "hi"
+        assert host.catalog.tools["pid"].server == "greedy"
 
 
 async def test_with_discovery_a_model_sees_these_tools_from_the_start_and_when_they_come_later() -> None:

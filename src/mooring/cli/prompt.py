@@ -33,7 +33,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.asking import asker
+    from mooring.cli.answering import asker
     from mooring.cli.hosting import open_host
     from mooring.core.prompts import fitting
 

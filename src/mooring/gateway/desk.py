@@ -168,7 +168,11 @@ class Desk:
         client = request.client
         with self._passing(request, server, name, asked):
             result = await client.session.call(
-                name, given, timeout=client.view.settings.call_timeout, on_progress=_progress(request)
+                name,
+                given,
+                timeout=client.view.settings.call_timeout,
+                on_progress=_progress(request),
+                budget=0,  # how much a model is shown is for the client to say
             )
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))

@@ -16,9 +16,11 @@ from mooring.core.events import Event
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.gateway import ProfileSettings
 from mooring.core.names import Style, assign, may_belong
+from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
 from mooring.core.types import Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.errors import MooringError, UnknownServer
+from mooring.keeper import Keeper
 from mooring.local import Provider
 from mooring.session import Session
 
@@ -85,6 +87,13 @@ class View:
     @property
     def ranker(self) -> Ranker | None:
         return self.host.ranker
+
+    @property
+    def keeper(self) -> Keeper:
+        return self.host.keeper
+
+    def rules(self, server: str) -> Rules:
+        return self.host.rules(server)
 
     def exposure(self) -> Exposure:
         return plan_exposure(self.catalog, self.settings.discovery, self.host.config.discovery_budget)
