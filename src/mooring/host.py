@@ -108,6 +108,7 @@ class Host:
         self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
+        self.check_resource = self._resources.check
         self.prompts, self.prompt = self._prompts.list, self._prompts.get
         self.complete = self._prompts.complete
         self.keeper = Keeper(

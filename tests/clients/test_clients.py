@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.reference, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
 PEERS = HERE.parents[1] / ".peers"
-NPM = ("@modelcontextprotocol/sdk@1", "@modelcontextprotocol/client@2", "@modelcontextprotocol/inspector-cli")
+SDKS = ("@modelcontextprotocol/sdk@1", "@modelcontextprotocol/client@2")
+INSPECTOR = ("@modelcontextprotocol/inspector",)
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +28,15 @@ def url() -> Iterator[str]:
         yield address
 
 
-def node() -> Path:
+def node(name: str, *packages: str) -> Path:
     """Packages of npm, installed once."""
-    folder = PEERS / "clients"
-    if not (folder / "node_modules" / ".bin" / "mcp-inspector-cli").exists():
+    folder = PEERS / name
+    if not (folder / "node_modules" / ".bin" / "node").exists():
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["npm", "init", "-y"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["npm", "install", "--no-audit", "--no-fund", *NPM, "node@22"], cwd=folder, check=True)
+        subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", *packages, "node@22"], cwd=folder, check=True
+        )
     return folder
 
 
@@ -70,7 +73,7 @@ def check(seen: dict[str, Any], *, told: bool = True) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_the_typescript_sdk(url: str, version: str) -> None:
-    folder = node()
+    folder = node("clients", *SDKS)
     binary = str(folder / "node_modules" / ".bin" / "node")
     check(run(binary, str(HERE / "typescript.mjs"), version, url, CLIENTS=str(folder)))
 
@@ -86,9 +89,8 @@ def test_fastmcp(url: str) -> None:
 
 
 def test_the_inspector(url: str) -> None:
-    folder = node()
-    binaries = folder / "node_modules" / ".bin"
-    words = [str(binaries / "node"), str(binaries / "mcp-inspector-cli"), url, "--transport", "http"]
+    binaries = node("inspector", *INSPECTOR) / "node_modules" / ".bin"
+    words = [str(binaries / "node"), str(binaries / "mcp-inspector"), "--cli", url, "--transport", "http"]
     listed = run(*words, "--method", "tools/list")
     assert "test_simple_text" in [tool["name"] for tool in listed["tools"]]
     called = run(*words, "--method", "tools/call", "--tool-name", "test_image_content")

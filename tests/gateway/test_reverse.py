@@ -171,6 +171,14 @@ async def test_resources_prompts_and_completion_go_through(serving: Any, modern:
         assert missing.error["code"] in ((-32602,) if modern else (-32602, -32002))
 
 
+async def test_what_the_operator_does_not_allow_to_be_read_is_not_read_for_a_client(serving: Any) -> None:
+    async with serving(fixture(), resource_uri_allowlist=["https"]) as here:
+        client = await here.caller()
+        reply = await client.ask("resources/read", {"uri": "test://static-text"})
+        assert reply.error["code"] == -32602
+        assert "resource_uri_allowlist" in reply.error["message"]
+
+
 async def test_nobody_is_asked_when_two_clients_share_a_pipe_and_nobody_can_tell_whose_question_it_is(
     serving: Any,
 ) -> None:

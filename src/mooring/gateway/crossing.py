@@ -92,6 +92,8 @@ class Crossing:
             MooringError: there is none.
             Refusal: this provider answers nothing but calls.
         """
+        if method == "resources/read":
+            await client.view.host.check_resource((server, about))
         timeout = client.view.settings.call_timeout
         answer = await self._connection(client, server, method).ask(
             method, params, about=about, timeout=timeout
@@ -124,6 +126,7 @@ class Crossing:
             raise no_resource(uri, client.era)
         if (server, uri) not in self._watched:
             try:
+                await client.view.host.check_resource((server, uri))
                 await self._connection(client, server, "resources/subscribe").watch(uri)
             except MooringError as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None

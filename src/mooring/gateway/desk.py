@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mooring.errors import MooringError, ServerError
+from mooring.errors import MooringError, PolicyDenied, ServerError
 from mooring.gateway.checks import check_parameters
 from mooring.gateway.client import LEVELS, Client, Exchange
 from mooring.gateway.crossing import Crossing
@@ -291,6 +291,8 @@ class Desk:
                 raw = await self._crossing.ask(client, server, request.method, params, about)
             except ServerError as problem:
                 raise refusal(problem, client.era) from None
+            except PolicyDenied as problem:
+                raise Refusal(INVALID_PARAMS, str(problem)) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
         return self._crossing.outgoing(client, server, about, raw)
