@@ -57,6 +57,7 @@ async def log_in(host: Host) -> None:
         await page.read()
     with suppress(AuthNeeded):  # it may have been given to another issuer meanwhile: then once more
         await login.done(20)
+    await host.refresh(NAME)
 
 
 async def call(host: Host, name: str, arguments: Mapping[str, Any]) -> Result:
@@ -94,7 +95,7 @@ async def main(url: str) -> int:
         await host.ready(20)
         for _ in range(LOGINS):
             [status] = host.status()
-            if status.state != "needs-auth":
+            if status.state == "connected" or "login" not in (status.error or ""):
                 break
             await log_in(host)
         [status] = host.status()
