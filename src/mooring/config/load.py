@@ -18,6 +18,7 @@ from mooring.config.formats import DEFAULTS, read_shape
 from mooring.core.checks import shown
 from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
 from mooring.core.expand import unknown
+from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
@@ -158,6 +159,9 @@ class _Merge:
         """The validated entry; None, with the reasons noted, when it is wrong."""
         self.notes += (_warning(source.file, name, note) for note in entry.notes)
         problems, server = tuple(entry.problems), None
+        if name == OWNER:
+            taken = f"the name {OWNER!r} is that of the host's own tools; choose another name"
+            problems = (*problems, Problem(field=None, message=taken))
         if not problems:
             try:
                 server = ServerConfig(**{**defaults, **entry.fields}, name=name, source=source)
