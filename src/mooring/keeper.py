@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from mooring.core.config import SMALLEST_BUDGET, Conformance
+from mooring.core.names import OWNER
 from mooring.core.reading import (
-    OWNER,
     READ,
     UNLIMITED,
     Piece,
