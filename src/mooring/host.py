@@ -27,9 +27,11 @@ from mooring.core.types import Result, ServerStatus, Snapshot
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
+from mooring.identity import OwnHeaders
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
+from mooring.sessions import Sessions
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
@@ -92,6 +94,9 @@ class Host:
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
+        self._sessions = Sessions(
+            self, self._fleet, self._shelf.offered, lambda one, two: self._pins.deviations(one, two)
+        )
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
@@ -125,6 +130,7 @@ class Host:
         self._tasks = Tasks()
         try:
             self._tasks.start_soon(self._feel_the_pulse)
+            self._tasks.start_soon(self._sessions.reap)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             await self._fleet.start(self.config, self._tasks)
@@ -184,7 +190,7 @@ class Host:
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
-        return self._fleet.status()
+        return self._sessions.status()
 
     def events(self) -> EventStream:
         """What happens from now on. Bounded: a slow reader loses the oldest and is told how many."""
@@ -197,9 +203,23 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
-        """A view for one conversation."""
-        return Session(self, session_id, agent_id=agent_id)
+    def session(
+        self,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+    ) -> Session:
+        """One conversation: the same one for the same id, until it is left or has been idle for long.
+
+        Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
+        which `headers` names headers (or a function that returns them): nobody else uses those.
+
+        Raises:
+            UnknownServer: `headers` names a server that is not there.
+            ConfigError: the id belongs to another agent, or to somebody with other headers.
+        """
+        return self._sessions.open(session_id, agent_id=agent_id, headers=headers)
 
     async def call(
         self,
@@ -255,6 +275,7 @@ class Host:
             UnknownServer: it is not there.
         """
         await self._fleet.remove(server)
+        await self._sessions.settle()
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
@@ -262,6 +283,7 @@ class Host:
         self._running()
         old, self.config = self.config, config
         steps = await self._fleet.apply(old, config)
+        await self._sessions.settle()
         self._shelf.changed()
         self.emit(
             ConfigApplied(
@@ -274,9 +296,13 @@ class Host:
 
     # --- for providers and sessions -------------------------------------------------------------
 
-    def provider(self, name: str) -> Provider:
-        """Whoever runs the tools of `name`."""
-        return self._fleet.provider(name)
+    def provider(self, name: str, session: Session | None = None) -> Provider:
+        """Whoever runs the tools of `name`, for a session or for everybody."""
+        return self._sessions.provider(name, session or self._shared)
+
+    async def leave(self, session: Session) -> None:
+        """End what belongs to one session alone."""
+        await self._sessions.end(session, "left")
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""

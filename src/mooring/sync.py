@@ -17,6 +17,7 @@ from mooring.core.search import Hit
 from mooring.core.types import Result, ServerStatus, Tool
 from mooring.fleet import RefreshReport
 from mooring.host import Host
+from mooring.identity import OwnHeaders
 from mooring.local import Progress
 from mooring.session import SHARED, Session
 
@@ -211,8 +212,16 @@ class SyncHost:
     def apply(self, config: HostConfig) -> Plan:
         return self._do(self._host.apply(config))
 
-    def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> SyncSession:
-        return SyncSession(self._host.session(session_id, agent_id=agent_id), self._do)
+    def session(
+        self,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+    ) -> SyncSession:
+        """See `Host.session`."""
+        made = self._do(_now(lambda: self._host.session(session_id, agent_id=agent_id, headers=headers)))
+        return SyncSession(made, self._do)
 
 
 class SyncSession:
@@ -227,6 +236,7 @@ class SyncSession:
         return self._session.id
 
     def __enter__(self) -> Self:
+        self._do(self._session.__aenter__())
         return self
 
     def __exit__(self, *_: object) -> None:

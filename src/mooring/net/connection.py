@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from mooring import clock
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
@@ -78,7 +78,7 @@ class Connection:
         return getattr(getattr(self.owner.live and self.owner.live.channel, "child", None), "pid", None)
 
     def status(self) -> ServerStatus:
-        owner, now = self.owner, time.monotonic()
+        owner, now = self.owner, clock.monotonic()
         up = owner.state == "connected"
         return ServerStatus(
             name=self.name,
@@ -116,7 +116,7 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there is no answer of the tool; `outcome` tells whether it may have run.
         """
-        started = time.monotonic()
+        started = clock.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
         raw = await self._guarded(
@@ -130,7 +130,7 @@ class Connection:
             meta=meta,
             again=idempotent,
         )
-        return wire.result(self.name, tool, raw, time.monotonic() - started)
+        return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:
         """Seconds that one round trip takes.
@@ -138,16 +138,16 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there was none.
         """
-        end = time.monotonic() + (self.config.call_limits(timeout)[0])
+        end = clock.monotonic() + (self.config.call_limits(timeout)[0])
         try:
             live = await self._live(end)
         except WireError as fault:
             raise call_error(fault, self.name, "ping", 0.0, None) from None
-        started = time.monotonic()
+        started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._guarded(method, {}, method, end)
-        return time.monotonic() - started
+        return clock.monotonic() - started
 
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
@@ -158,7 +158,7 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        return await self._guarded(method, params, about, time.monotonic() + limit, idle=idle)
+        return await self._guarded(method, params, about, clock.monotonic() + limit, idle=idle)
 
     # --- one request ----------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Connection:
         self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
     ) -> dict[str, Any]:
         """A request within the server's limits: the breaker, and a place among those under way."""
-        started = time.monotonic()
+        started = clock.monotonic()
         probe = self._admitted(about, started)
         told = False
         try:
@@ -179,7 +179,7 @@ class Connection:
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed = time.monotonic() - started
+                elapsed = clock.monotonic() - started
                 raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
             finally:
                 self._gate.leave()
@@ -229,7 +229,7 @@ class Connection:
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:
-            self._breaker.failed(time.monotonic())
+            self._breaker.failed(clock.monotonic())
         else:
             return False
         return True
@@ -248,7 +248,7 @@ class Connection:
         """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
         for last in (False, True):
             live = self.owner.live or await self._live(end)
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             try:
                 return await live.ask(
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
@@ -274,7 +274,7 @@ class Connection:
 
     async def _live(self, end: float) -> Live:
         try:
-            return await self.owner.connected(end - time.monotonic())
+            return await self.owner.connected(end - clock.monotonic())
         except AuthNeeded:
             raise
         except MooringError as problem:

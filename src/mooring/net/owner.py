@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from mooring import clock
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
@@ -134,6 +135,10 @@ class Owner:
         self._wake.set()
         await done
 
+    def privately(self, publish: Callable[[Snapshot], None]) -> None:
+        """From now on this is one conversation's own connection: its states are not the server's."""
+        self.publish, self._emit = publish, _unheard
+
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
@@ -142,7 +147,7 @@ class Owner:
     def _may_try(self) -> bool:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         stuck = isinstance(self.problem, AuthNeeded | Permanent)
-        return not stuck and self.restarts.rest(time.monotonic()) == 0
+        return not stuck and self.restarts.rest(clock.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()
@@ -184,7 +189,7 @@ class Owner:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
-        born = time.monotonic()
+        born = clock.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
@@ -197,7 +202,7 @@ class Owner:
         finally:
             self.live = self.connected_at = self.freshness = None
         # The first reconnect is not held back; a server that falls again and again is.
-        self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
+        self._failures = 0 if clock.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
         # Whoever has come since it fell waits for the next connection, not for the news of the fall.
@@ -207,7 +212,7 @@ class Owner:
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
         for a listing."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
@@ -228,7 +233,7 @@ class Owner:
     async def _rest(self) -> bool:
         """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
         with anyio.move_on_after(
-            math.inf if self.next_try is None else self.next_try - time.monotonic()
+            math.inf if self.next_try is None else self.next_try - clock.monotonic()
         ) as rest:
             await self._kick.wait()
         self.next_try = None
@@ -273,7 +278,7 @@ class Owner:
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
-            self.restarts.started(time.monotonic())
+            self.restarts.started(clock.monotonic())
         async with open_channel(kind, self.config, target, self._pool) as channel:
             try:
                 peer = await negotiate(
@@ -375,3 +380,7 @@ class Owner:
             reason = str(problem) if problem else None
             log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
+
+
+def _unheard(event: Event) -> None:
+    """Nobody is told."""
