@@ -1,4 +1,6 @@
-"""What a synchronous call costs over an awaited one, and how 32 threads fare: `python bench/sync_overhead.py`.
+"""What a synchronous call costs over an awaited one, and how 32 threads fare.
+
+Run it: `python bench/sync_overhead.py`.
 
 Exits with 1 when the median overhead is 0.5 ms or more, or when any thread got a wrong answer.
 """
@@ -63,18 +65,17 @@ def _crowd(host: SyncHost) -> tuple[float, int]:
 
 
 def main() -> int:
-    pairs: list[tuple[float, float]] = []
     with SyncHost([_server()], lock=False) as host:
         host.ready()
-        for _ in range(ROUNDS):  # in turns, so that a busy machine is fair to both
-            pairs.append((asyncio.run(_awaited(CALLS)) * 1000, _blocking(host, CALLS) * 1000))
+        # In turns, so that a busy machine is fair to both.
+        pairs = [(asyncio.run(_awaited(CALLS)) * 1000, _blocking(host, CALLS) * 1000) for _ in range(ROUNDS)]
         seconds, wrong = _crowd(host)
     overhead = median(blocking - awaited for awaited, blocking in pairs)
     print(f"awaited p50     {median(pair[0] for pair in pairs):.3f} ms")
     print(f"blocking p50    {median(pair[1] for pair in pairs):.3f} ms")
     print(f"overhead        {overhead:.3f} ms (limit {LIMIT} ms)")
     print(
-        f"{THREADS} x {EACH} calls  {seconds:.2f} s, {THREADS * EACH / seconds:.0f} calls/s, {wrong} wrong answers"
+        f"{THREADS} x {EACH} calls  {seconds:.2f} s, {THREADS * EACH / seconds:.0f} a second, {wrong} wrong"
     )
     return int(overhead >= LIMIT or wrong > 0)
 
