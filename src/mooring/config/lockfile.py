@@ -130,9 +130,8 @@ def remember(pin: Pin) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        _replace(
-            path, render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace"), mode=0o600
-        )
+        body = render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace")
+        _replace(path, _seal(body) + body, mode=0o600)
         _forget_oldest(path.parent)
     except OSError as error:
         _log.debug("No cache for server %r: %s", pin.server, error)
@@ -142,16 +141,29 @@ def recall(server: str, fingerprint: str) -> Pin | None:
     """Return the pin that was remembered of a server under this very configuration."""
     path = cache_path(server, fingerprint)
     try:
-        lock = read(path)
-    except LockError as error:
+        pin = _unsealed(_bytes(path)).servers.get(server)
+    except FileNotFoundError:
+        return None
+    except (LockError, OSError) as error:
         _log.debug("The cache of server %r is ignored: %s", server, error)
         return None
-    pin = None if lock is None else lock.servers.get(server)
     if pin is None or pin.fingerprint != fingerprint:
         return None
     with suppress(OSError):
         os.utime(path)
     return pin
+
+
+def _seal(body: bytes) -> bytes:
+    """The first line of a cached pin: half a file, or one that something else wrote over, is noticed."""
+    return sha256(body).hexdigest().encode() + b"\n"
+
+
+def _unsealed(raw: bytes) -> Lock:
+    body = raw[raw.find(b"\n") + 1 :]
+    if not raw.startswith(_seal(body)):
+        raise LockError("is damaged")
+    return parse(body.decode(), compact=True)
 
 
 def _bytes(path: Path) -> bytes:
