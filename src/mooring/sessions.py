@@ -42,8 +42,10 @@ class Harbour(Shore, Protocol):
 class Private:
     """A connection that one conversation has for itself: a provider as any other.
 
-    There is one catalog for all. A tool that this connection describes otherwise than the catalog is
-    not called through it where the server's pins say `block`: the model has read something else.
+    There is one catalog for all: what a fresh connection lists is the server's word, unless it was said
+    to one identity alone; what changes later is this conversation's affair. A tool that is described
+    otherwise here than in the catalog is not called where the server's pins say `block`: the model
+    has read something else.
     """
 
     def __init__(self, connection: Connection, config: ServerConfig) -> None:
@@ -51,6 +53,8 @@ class Private:
         self.config = config
         self.name = config.name
         self.start, self.refresh, self.stop = connection.start, connection.refresh, connection.stop
+        self.live = connection.owner.live
+        """The wire on which it was last listed."""
         self.strange: Mapping[str, Change] = {}
 
     @property
@@ -214,15 +218,18 @@ class Sessions:
             connection = self._fleet.private(config, known, headers)
         private = Private(connection, config)
 
-        def listed(snapshot: Snapshot) -> None:
-            shown = self._offered(config.name)
-            if shown is not None:
-                private.strange = self._deviations(shown, snapshot)
-            elif headers is None:  # what is shown to one identity is not for all
-                self._host.publish(snapshot)
-
-        connection.owner.privately(listed)
+        connection.owner.privately(
+            lambda snapshot: self._listed(private, snapshot, everybodys=headers is None)
+        )
         return private
+
+    def _listed(self, private: Private, snapshot: Snapshot, *, everybodys: bool) -> None:
+        fresh, private.live = private.connection.owner.live is not private.live, private.connection.owner.live
+        shown = self._offered(private.name)
+        if everybodys and (shown is None or (fresh and snapshot.tools != shown.tools)):
+            self._host.publish(snapshot)
+            shown = self._offered(private.name)
+        private.strange = {} if shown is None else self._deviations(shown, snapshot)
 
     def _checked(self, headers: Mapping[str, OwnHeaders]) -> dict[str, OwnHeaders]:
         own: dict[str, OwnHeaders] = {}

@@ -173,6 +173,20 @@ async def test_the_tools_of_an_isolated_server_are_known_to_all(hosting: Any) ->
         assert {tool.remote_name for tool in host.session("b").tools()} == set(TOOLS)
 
 
+async def test_what_a_fresh_connection_lists_is_for_all_and_what_changes_later_is_not(
+    tmp_path: Path, hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = tmp_path / "names"
+    names.write_text("pid")
+    async with hosting(isolated(tools_file=str(names))) as host:
+        await pid_of(host.session("a"))
+        names.write_text("pid echo")
+        await until(lambda: "'echo'" in caplog.text)
+        assert list(host.catalog.tools) == ["mcp_lab_pid"]
+        await pid_of(host.session("b"))
+        assert list(host.catalog.tools) == ["mcp_lab_echo", "mcp_lab_pid"]
+
+
 async def test_two_hundred_sessions_have_one_child_each_and_none_is_left(
     tmp_path: Path,
 ) -> None:

@@ -211,7 +211,7 @@ async def test_a_hanging_call_is_given_up_on_a_virtual_clock() -> None:
         assert isinstance(results[0].error, CallTimeout)
 
 
-def test_only_asyncios_own_loop_has_a_clock_to_turn() -> None:
+def test_a_clock_is_that_of_a_running_loop() -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         VirtualClock()
 

@@ -68,9 +68,9 @@ class Live:
         except WireError as fault:
             if fault.kind == "answer":
                 error = {"code": fault.code, "message": str(fault)}
-                trace.note(trace.Exchange(self.channel.server, method, params, None, error))
+                trace.note(self.channel.server, method, params, None, error)
             raise
-        trace.note(trace.Exchange(self.channel.server, method, params, result))
+        trace.note(self.channel.server, method, params, result)
         return result
 
     async def list(self, timeout: float) -> Snapshot:
@@ -82,7 +82,7 @@ class Live:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
-        trace.note(trace.Exchange(self.channel.server, "initialize", {}, self.peer.raw))
+        trace.note(self.channel.server, "initialize", {}, self.peer.raw)
         snapshot = await take_snapshot(self.channel.server, self.peer, ask)
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)

@@ -113,7 +113,7 @@ class Owner:
         if self.state == "disabled":
             raise Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
-            raise Permanent("the host was closed", server=self.config.name)
+            raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
             raise self.problem
         return await self._wait(timeout)
@@ -179,7 +179,7 @@ class Owner:
                     rested = await self._rest()
         finally:
             self.live = None
-            gone = Permanent("the host was closed", server=self.config.name)
+            gone = Permanent("its connection was closed", server=self.config.name)
             self._tell(self._waiters, gone)
             self._tell(self._refreshers, gone)
             self.settled.set()

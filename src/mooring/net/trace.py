@@ -1,19 +1,14 @@
-"""Every exchange with a server, for whoever listens to the logger `mooring.wire` at level DEBUG.
-
-The text names server and method alone. The exchange itself, which may hold anything, is the record's
-attribute `exchange`: only a handler that asks for it sees it.
-"""
+"""Every exchange with a server, for whoever listens: `mooring.testing` keeps them for later."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-
-log = logging.getLogger("mooring.wire")
 
 
 class Exchange(NamedTuple):
+    """One request and what the server answered."""
+
     server: str
     method: str
     params: Mapping[str, Any]
@@ -22,7 +17,19 @@ class Exchange(NamedTuple):
     """What the server answered instead of a result."""
 
 
-def note(exchange: Exchange) -> None:
+listeners: list[Callable[[Exchange], None]] = []
+"""Of this process. Not a logger: what an exchange holds must not end up in somebody's log."""
+
+
+def note(
+    server: str,
+    method: str,
+    params: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    error: Mapping[str, Any] | None = None,
+) -> None:
     """Tell of an exchange, if anybody listens."""
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("%s: %s", exchange.server, exchange.method, extra={"exchange": exchange})
+    if listeners:
+        exchange = Exchange(server, method, params, result, error)
+        for listener in listeners:
+            listener(exchange)

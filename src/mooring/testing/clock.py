@@ -20,7 +20,7 @@ class VirtualClock:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        if not hasattr(loop, "__dict__"):
+        if not isinstance(loop, asyncio.BaseEventLoop):
             raise RuntimeError(
                 f"{type(loop).__name__} has a clock that cannot be turned; use asyncio's own loop"
             )

@@ -35,15 +35,8 @@ class FakeServer:
     process, whichever wire leads to them.
     """
 
-    def __init__(
-        self,
-        name: str = "fake",
-        *,
-        era: Era = "both",
-        instructions: str | None = None,
-        script: Script | None = None,
-    ) -> None:
-        self._script = script or Script(name, era, instructions)
+    def __init__(self, name: str = "fake", *, era: Era = "both", instructions: str | None = None) -> None:
+        self._script = Script(name, era, instructions)
         self._wires = Wires(self._script)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +18,14 @@ from mooring.errors import ConfigError
 from mooring.net import trace
 from mooring.testing.script import Era, RefusedError, Script
 from mooring.testing.server import FakeServer
+from mooring.testing.wires import Wires
 
 HIDDEN = "***"
 SECRET_NAMES = ("authorization", "password", "passwd", "secret", "token", "api_key", "apikey", "cookie")
 HELLO = ("initialize", "server/discover")
 
 
-class Recorder(logging.Handler):
+class Recorder:
     """Writes what every host of this process asks its servers, and what they answer, to a file.
 
         with Recorder("tape.jsonl", host.config): ...
@@ -42,38 +42,31 @@ class Recorder(logging.Handler):
         get_secret: GetSecret | None = None,
         secrets: Iterable[str] = (),
     ) -> None:
-        super().__init__(logging.DEBUG)
         self._path = Path(path)
         servers = config.servers if config is not None else ()
         known = {*secrets, *(value for server in servers for value in _secrets(server, get_secret))}
         self._secrets = sorted(filter(None, known), key=len, reverse=True)
-        self._before = logging.NOTSET
 
     def __enter__(self) -> Self:
         self._path.write_text("", encoding="utf-8")
-        self._before = trace.log.level
-        trace.log.setLevel(logging.DEBUG)
-        trace.log.addHandler(self)
+        trace.listeners.append(self._keep)
         return self
 
     def __exit__(self, *_: object) -> None:
-        trace.log.removeHandler(self)
-        trace.log.setLevel(self._before)
+        trace.listeners.remove(self._keep)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        exchange = getattr(record, "exchange", None)
-        if isinstance(exchange, trace.Exchange):
-            entry: dict[str, Any] = {
-                "server": exchange.server,
-                "method": exchange.method,
-                "params": {name: value for name, value in exchange.params.items() if name != "_meta"},
-            }
-            entry |= {"result": exchange.result} if exchange.error is None else {"error": exchange.error}
-            text = json.dumps(_masked(entry), ensure_ascii=False)
-            for secret in self._secrets:
-                text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], HIDDEN)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(text + "\n")
+    def _keep(self, exchange: trace.Exchange) -> None:
+        entry: dict[str, Any] = {
+            "server": exchange.server,
+            "method": exchange.method,
+            "params": {name: value for name, value in exchange.params.items() if name != "_meta"},
+        }
+        entry |= {"result": exchange.result} if exchange.error is None else {"error": exchange.error}
+        text = json.dumps(_masked(entry), ensure_ascii=False)
+        for secret in self._secrets:
+            text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], HIDDEN)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
 
 
 class Replay:
@@ -88,7 +81,7 @@ class Replay:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         entries = [_entry(line, number, path) for number, line in enumerate(_lines(path), 1)]
         names = dict.fromkeys(str(entry["server"]) for entry in entries)
-        self._fakes = [_played([one for one in entries if one["server"] == name]) for name in names]
+        self._fakes = [_Player([one for one in entries if one["server"] == name]) for name in names]
         self._async = AsyncExitStack()
         self._sync = ExitStack()
 
@@ -149,9 +142,13 @@ class _Tape(Script):
         return dict(entry["result"])
 
 
-def _played(entries: Sequence[Mapping[str, Any]]) -> FakeServer:
-    tape = _Tape(entries)
-    return FakeServer(tape.name, script=tape)
+class _Player(FakeServer):
+    """A server that follows a tape."""
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        tape = _Tape(entries)
+        super().__init__(tape.name)
+        self._script, self._wires = tape, Wires(tape)
 
 
 def _key(method: str, params: Mapping[str, Any]) -> str:
