@@ -17,7 +17,7 @@ from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, p
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
-from mooring.core.types import ServerStatus, Snapshot
+from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, UnknownServer
 from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
@@ -25,6 +25,7 @@ from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.login import OnAuth
     from mooring.net.pool import HttpPool
 
 log = logging.getLogger("mooring.host")
@@ -51,7 +52,9 @@ class Fleet:
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
+        on_auth: OnAuth | None = None,
     ) -> None:
+        self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
@@ -64,6 +67,8 @@ class Fleet:
         for provider in providers:
             self._reserve(provider.name)
             self.providers[provider.name] = provider
+        self.secrets: dict[str, tuple[str, ...]] = {}
+        """Values of references, by server: what no record may show."""
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -229,6 +234,11 @@ class Fleet:
             prompts=len(known.prompts),
         )
 
+    def logins(self) -> Mapping[str, Tool]:
+        """The tool `authenticate` of each server that a login would help."""
+        found = {name: connection.login_tool for name, connection in self.connections.items()}
+        return {name: tool for name, tool in found.items() if tool is not None}
+
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
         for connection in list(self.connections.values()):
@@ -326,6 +336,7 @@ class Fleet:
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
+            on_auth=self._on_auth,
         )
         if shown:
             self.configs[server.name] = server
@@ -334,7 +345,9 @@ class Fleet:
         return connection
 
     def _target(self, server: ServerConfig) -> Target:
-        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        target = resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+        self.secrets[server.name] = target.secrets
+        return target
 
     def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
         return speaking_as(headers, self._target(server))

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -20,14 +20,16 @@ from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
+from mooring.keeper import Keeper, directory, home_at, without
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
@@ -36,6 +38,9 @@ from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
+
+if TYPE_CHECKING:
+    from mooring.net.login import Login, OnAuth
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -65,8 +70,11 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        on_auth: OnAuth | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
+        home: str | os.PathLike[str] | bool | None = True,
+        artifacts: str | os.PathLike[str] | None = None,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -82,13 +90,21 @@ class Host:
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
+            on_auth=on_auth,
         )
+        self.keeper = Keeper(
+            home=partial(home_at, home),
+            artifacts=lambda: directory(artifacts or self.config.artifacts),
+            redact=partial(without, self._fleet.secrets),
+        )
+        self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            logins=self._fleet.logins,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
@@ -133,6 +149,7 @@ class Host:
             self._tasks.start_soon(self._sessions.reap)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
+            self._tasks.start_soon(self.keeper.tidy)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -158,6 +175,7 @@ class Host:
         self._closed = True
         await self._fleet.stop()
         self._pins.close()
+        await self.keeper.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -203,6 +221,10 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model of the session that everybody shares sees now; see `Session.tools`."""
+        return self._shared.tools()
+
     def session(
         self,
         session_id: str = SHARED,
@@ -229,9 +251,12 @@ class Host:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
-        return await self._shared.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        return await self._shared.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
         """Seconds that a round trip to `server` takes.
@@ -240,6 +265,24 @@ class Host:
             MooringError: there was none.
         """
         return await self._fleet.connection(server).ping(timeout)
+
+    async def login(self, server: str) -> Login:
+        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+            AuthNeeded: no login can be had, and why.
+        """
+        return await self._fleet.connection(server).login()
+
+    async def logout(self, server: str) -> bool | None:
+        """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
+        where there was no login.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+        """
+        return await self._fleet.connection(server).logout()
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
@@ -304,12 +347,18 @@ class Host:
         """End what belongs to one session alone."""
         await self._sessions.end(session, "left")
 
+    def rules(self, server: str) -> Rules:
+        """What holds for the calls of a server."""
+        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
+
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
         self._shelf.put(self._pins.judge(snapshot))
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
+        if isinstance(event, AuthNeeded):
+            self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
 

@@ -19,6 +19,7 @@ from mooring.core.config import (
     plan,
 )
 from mooring.core.problems import InvalidEntryError
+from mooring.core.rules import Rules, rules_for
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-secret"
@@ -173,9 +174,11 @@ def test_everything_wrong_with_an_entry_is_told_at_once() -> None:
 
 
 def test_no_repr_shows_a_value_of_env_headers_query_or_auth() -> None:
-    one = server(env={"TOKEN": SECRET}, args=["--token", SECRET], auth=SECRET)
+    one = server(env={"TOKEN": SECRET}, args=["--token", SECRET])
     two = remote(
-        url=f"https://h/p?key={SECRET}", headers={"Authorization": SECRET}, auth={"client_secret": SECRET}
+        url=f"https://h/p?key={SECRET}",
+        headers={"Authorization": SECRET},
+        auth={"client_id": "x", "client_secret": SECRET},
     )
     target = Target(
         command=SECRET,
@@ -235,7 +238,7 @@ def test_a_fingerprint_tells_nothing_of_a_literal_value(value: str, where: str) 
             case "q":
                 return remote(url=f"https://h/mcp?key={secret.encode().hex()}")
             case _:
-                return remote(auth={"client_secret": secret})
+                return remote(auth={"client_id": "x", "client_secret": secret})
 
     assert fingerprint(made(value)) == fingerprint(made("something else"))
 
@@ -304,3 +307,25 @@ def test_a_changed_literal_value_restarts_although_the_fingerprint_is_the_same()
 def test_a_changed_filter_or_timeout_keeps_the_connection_and_carries_the_new_entry() -> None:
     old, new = server(allow=["a"]), server(allow=["b"], call_timeout=5)
     assert plan(HostConfig(servers=(old,)), HostConfig(servers=(new,))).keep == (new,)
+
+
+@pytest.mark.parametrize(("written", "meant"), [(0, 0), ("100", 100), (25_000, 25_000)])
+def test_a_budget_is_none_or_large_enough_for_its_notice(written: object, meant: int) -> None:
+    assert HostConfig(result_budget=written).result_budget == meant
+
+
+@pytest.mark.parametrize("written", [1, 99, -1, "many"])
+def test_a_budget_without_room_for_a_notice_is_refused(written: object) -> None:
+    with pytest.raises(InvalidEntryError, match="result_budget"):
+        HostConfig(result_budget=written)
+
+
+def test_the_rules_of_a_server_are_the_hosts_where_it_has_none_of_its_own() -> None:
+    plain = ServerConfig(name="a", command="a")
+    own = ServerConfig(
+        name="b", command="b", result_budget=0, output_schema="off", context={"passthrough": False}
+    )
+    host = HostConfig(output_schema="strict", context={"passthrough": True})
+    assert rules_for(host, plain) == rules_for(host, None)
+    assert rules_for(host, plain) == Rules(budget=25_000, output_schema="strict", passthrough=True)
+    assert rules_for(host, own) == Rules(budget=0, output_schema="off", passthrough=False)

@@ -59,3 +59,8 @@ def test_the_command_line_page_is_what_the_commands_say() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_recorded_session_is_what_the_commands_print() -> None:
+    script = [sys.executable, str(ROOT / "scripts/record_session.py"), "--check"]
+    assert subprocess.run(script, timeout=50).returncode == 0, "run `make format`"

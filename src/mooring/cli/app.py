@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
+from typing import Any
 
 from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
 from mooring.cli.output import Output
 from mooring.errors import AuthNeeded, ConfigError, MooringError, PolicyDenied, UnknownServer, UnknownTool
 
-__all__ = ["COMMANDS", "exit_code", "help_text", "main"]
+__all__ = ["COMMANDS", "exit_code", "help_text", "main", "parser_of"]
 
 COMMANDS = {
     "list": "Servers and their states",
@@ -20,12 +22,22 @@ COMMANDS = {
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
+    "login": "Log in to a server",
+    "logout": "Forget a login",
+    "add": "Try a server and write it into the configuration",
+    "remove": "Take a server out of the configuration",
+    "enable": "Turn a server on in the configuration",
+    "disable": "Turn a server off in the configuration",
+    "import": "Take over servers from other programs",
+    "export": "Give the servers to another program",
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
+    "watch": "The servers, live",
     "doctor": "What is wrong and what to do next",
+    "completion": "Teach your shell what can be typed",
     "demo": "See the main job done on bundled servers",
 }
 """Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""
@@ -74,7 +86,7 @@ def exit_code(error: BaseException) -> int:
 def help_text(command: str | None = None) -> str:
     """The help of one command, or of the whole program; imports no more than that command's module."""
     if command is not None:
-        return _parser(command).format_help()
+        return parser_of(command).format_help()
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items())
     parser = Parser(
@@ -100,15 +112,16 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"There is no {kind} {argv[0]!r}.{near} See `mooring --help`.")
-    args = _parser(argv[0]).parse_strictly(argv[1:])
+    args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     from mooring.cli.running import run_to_end  # asyncio is not needed for help
 
-    return run_to_end(import_module(f"mooring.cli.{argv[0]}").run(args, options, out))
+    return run_to_end(_module(argv[0]).run(args, options, out))
 
 
-def _parser(command: str) -> Parser:
-    module = import_module(f"mooring.cli.{command}")
+def parser_of(command: str) -> Parser:
+    """What reads the words of one command."""
+    module = _module(command)
     parser = Parser(
         prog=f"mooring {command}",
         usage=module.USAGE,
@@ -118,6 +131,11 @@ def _parser(command: str) -> Parser:
     module.configure(parser)
     parser.describe_options()
     return parser
+
+
+def _module(command: str) -> Any:
+    # `import` is a word that no module can have as its name.
+    return import_module(f"mooring.cli.{command}{'_' if iskeyword(command) else ''}")
 
 
 def _version(out: Output) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from argparse import Namespace
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
@@ -38,7 +35,9 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
+    from mooring.cli.asking import asked
     from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
+    from mooring.cli.progress import plural
     from mooring.config.lockfile import read, write
     from mooring.core.config import fingerprint
     from mooring.core.lock import approve
@@ -60,7 +59,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     wanted = tuple(change for change in found if tool is None or _is_of(change, tool))
     if not options.json:
         out.lines(change_lines(wanted, out, approvable=False))
-    yes = bool(wanted) and (args.yes or await _asked(wanted, out))
+    question = f"Approve {plural(len(wanted), 'change')}?"
+    yes = bool(wanted) and (args.yes or await asked(question, "Nothing was approved.", out))
     if yes:
         write(file, accepted)
     if options.json:
@@ -90,26 +90,6 @@ def _is_of(change: Change, tool: str) -> bool:
 
     before = None if change.before is None else key_of(change.before)
     return change.subject == "tool" and tool in (change.name, before)
-
-
-async def _asked(changes: Iterable[Change], out: Output) -> bool:
-    """Whether somebody at the terminal says yes."""
-    from anyio import to_thread
-
-    from mooring.cli.progress import plural
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        out.error("There is no terminal to ask on. Nothing was approved: read the change, then give --yes.")
-        return False
-    sys.stdout.flush()
-    sys.stderr.write(f"Approve {plural(len(tuple(changes)), 'change')}? [y/N] ")
-    sys.stderr.flush()
-    # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
-    answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
-    if answer.strip().lower() in (b"y", b"yes"):
-        return True
-    out.error("Nothing was approved.", label="")
-    return False
 
 
 def _verdict(target: str, wanted: tuple[Change, ...], found: tuple[Change, ...]) -> str:

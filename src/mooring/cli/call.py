@@ -21,12 +21,15 @@ USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--style STYLE] [option
 DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is
-always JSON. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1."""
+always JSON. `key=@file` takes the value from a file, `@-` from standard
+input. On a terminal you are asked for what the tool requires and you have
+not given. The result goes to standard output. What the tool reports as an
+error goes to standard error, with exit code 1. Ctrl-C cancels the call at
+the server."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
-  mooring call mcp_db_query sql='select 1' limit=10 options:='{"raw": true}'
+  mooring call mcp_db_query sql=@report.sql limit=10 options:='{"raw": true}'
   echo '{"path": "."}' | mooring call mcp_files_list_directory --args -"""
 
 
@@ -44,28 +47,35 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    import asyncio
+
     from mooring.cli.app import exit_code
-    from mooring.cli.arguments import parse_arguments
+    from mooring.cli.bar import progress_bar
+    from mooring.cli.filling import filled
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
     async with open_host(options, out, style=args.style) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
-        arguments = parse_arguments(args.arguments, document, tool.input_schema)
+        arguments = await filled(args.arguments, document, tool, out)
 
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            if out.interactive:
-                share = f"{done:g} of {total:g}" if total else f"{done:g}"
-                out.note(clean_line(f"{share} {message or ''}"))
-
-        result = await host.call(tool.name, arguments, timeout=options.timeout, on_progress=progress)
+        try:
+            with progress_bar(out) as bar:
+                # The budget is for models: whoever types a command wants all of it.
+                result = await host.call(
+                    tool.name, arguments, timeout=options.timeout, on_progress=bar, budget=0
+                )
+        except asyncio.CancelledError:
+            out.error(f"{tool.name} was cancelled: {tool.server} has been told to stop.", label="")
+            raise
+        shown = [] if options.json or result.is_error else await _shown(result, out, host)
     if options.json:
         out.document(_document(result))
     elif result.is_error:
         out.error(str(result.error or result.text or f"{tool.name} failed without saying why."))
     else:
-        out.lines(_shown(result, out))
+        out.lines(shown)
     return exit_code(result.error) if result.error else int(result.is_error)
 
 
@@ -103,17 +113,25 @@ def _document(result: Result) -> dict[str, object]:
     }
 
 
-def _shown(result: Result, out: Output) -> list[str]:
+async def _shown(result: Result, out: Output, host: Host) -> list[str]:
     """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
-    if not result.blocks and result.structured is not None:
-        import json
+    import json
 
-        return [json.dumps(result.structured, indent=2)]
-    shown = [block.text if block.text is not None else _placeholder(block) for block in result.blocks]
-    return shown if out.width is None else [clean(text) for text in shown]
+    from mooring.core.tokens import dumps
+
+    shown = [await _line(block, host) for block in result.blocks]
+    if out.width is None:
+        return shown
+    if result.structured is not None and result.text == dumps(result.structured):
+        shown = [json.dumps(result.structured, indent=2, ensure_ascii=False)]
+    return [clean(text) for text in shown]
 
 
-def _placeholder(block: Block) -> str:
+async def _line(block: Block, host: Host) -> str:
+    """A block as text: pictures and sounds are saved and named, links are shown and left alone."""
+    if block.text is not None:
+        return block.text
+    if block.data is not None:
+        return await host.keeper.save(block)
     what = clean_line(f"{block.type} {block.mime_type or ''} {block.uri or ''}")
-    size = f", {len(block.data) * 3 // 4:,} bytes" if block.data else ""
-    return f"[{what}{size}: --json shows it]"
+    return f"[{what}]" if block.uri else f"[{what}: --json shows it]"

@@ -13,7 +13,7 @@ from typing import NoReturn
 from mooring.core.near import nearest
 from mooring.errors import MooringError
 
-__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "split_options"]
+__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "seconds", "split_options"]
 
 
 class UsageError(MooringError):
@@ -45,13 +45,26 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self._command: str | None = None
+
+    def takes_command(self, name: str) -> None:
+        """Have all that stands after `--` under `name`, as it is: a program and its arguments."""
+        self._command = name
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
         """The parsed arguments; anything left over is an error that names the nearest option."""
+        command: list[str] = []
+        if self._command is not None and "--" in argv:
+            end = argv.index("--")
+            argv, command = argv[:end], [*argv[end + 1 :]]
         args, rest = self.parse_known_args(argv)
+        if self._command is not None:
+            setattr(args, self._command, command)
+            if rest and not command:
+                raise UsageError(f"A program and its arguments stand after `--`. See `{self.prog} --help`.")
         if rest:
             near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
             kind = "option" if rest[0].startswith("-") else "argument"
@@ -101,11 +114,12 @@ def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore
     add("--json", action="store_true", help="one JSON document on standard output")
     add("-q", "--quiet", action="store_true", help="no progress and no warnings")
     add("-v", "--verbose", action="store_true", help="show the log, with what the servers print")
-    add("--timeout", metavar="S", type=_seconds, help="wait this many seconds at most")
+    add("--timeout", metavar="S", type=seconds, help="wait this many seconds at most")
     add("--no-lock", action="store_true", help="ask the servers, whatever a lock or an earlier run says")
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A span of time, for argparse."""
     try:
         value = float(text)
     except ValueError:

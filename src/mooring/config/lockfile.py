@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mooring.config.files import replace_file
 from mooring.core.locktext import LockError, parse, render
 from mooring.core.pin import Lock, Pin
 
@@ -105,7 +106,7 @@ def write(path: Path, lock: Lock, *, force: bool = False) -> None:
         read(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, render(lock).encode(), mode=0o644)
+        replace_file(target, render(lock).encode(), mode=0o644)
     except OSError as error:
         raise LockError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
 
@@ -131,7 +132,7 @@ def remember(pin: Pin) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
         body = render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace")
-        _replace(path, _seal(body) + body, mode=0o600)
+        replace_file(path, _seal(body) + body, mode=0o600)
         _forget_oldest(path.parent)
     except OSError as error:
         _log.debug("No cache for server %r: %s", pin.server, error)
@@ -175,23 +176,6 @@ def _bytes(path: Path) -> bytes:
     if len(raw) > SIZE_LIMIT:
         raise OSError(f"it is larger than {SIZE_LIMIT >> 20} MiB")
     return raw
-
-
-def _replace(path: Path, data: bytes, *, mode: int) -> None:
-    import tempfile  # slow to import, and most starts write nothing
-
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def _forget_oldest(folder: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -61,6 +61,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         cwd=_from_file(server.source, values.get("cwd")),
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
+        auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
     )
 
@@ -88,6 +89,10 @@ def default_lookup(
                 return _command(reference, written, env)
 
     return lookup
+
+
+def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
+    return (server.auth or {}).items()
 
 
 def _check(place: str, value: str) -> None:

@@ -14,7 +14,6 @@ from mooring.core.durations import kind
 from mooring.core.expand import expand, references
 
 __all__ = [
-    "check_auth",
     "check_command",
     "check_header",
     "check_headers",
@@ -120,12 +119,6 @@ def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in headers.items():
         check_header(name, value)
     return headers
-
-
-def check_auth(value: object) -> Mapping[str, Any] | str | None:
-    if value is None or isinstance(value, str | Mapping):
-        return cast("Mapping[str, Any] | str | None", value)
-    raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
 
 
 def text_of(value: object) -> str:

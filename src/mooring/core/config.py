@@ -29,6 +29,7 @@ from mooring.core.settings import (
 
 __all__ = [
     "ConfigWarning",
+    "Conformance",
     "HostConfig",
     "Plan",
     "Scope",
@@ -45,14 +46,25 @@ Transport = Literal["stdio", "http", "streamable-http", "sse"]
 """`http` tries streamable HTTP and falls back to SSE; `streamable-http` does not fall back."""
 Scope = Literal["explicit", "project", "user", "python"]
 Style = Literal["mcp", "double", "server", "raw"]
+Conformance = Literal["warn", "strict", "off"]
+"""What happens to a result that breaks its output schema: a line in the log, an error, or nothing."""
 T = TypeVar("T")
 
 SILENCE = 60.0
 """Seconds of silence after which a call is given up, unless the configuration says otherwise."""
+SMALLEST_BUDGET = 100
+"""Estimated tokens: what is shown of a result has to say where the rest is."""
 CALL = 600.0
 """Seconds that a call may take, unless the configuration says otherwise."""
 
 _duration = within(seconds, above=0)
+
+
+def _budget(value: object) -> int:
+    tokens = within(whole, least=0)(value)
+    if 0 < tokens < SMALLEST_BUDGET:
+        raise ValueError(f"must be at least {SMALLEST_BUDGET}, or 0 for no limit")
+    return tokens
 
 
 def _texts_by_name(value: object) -> Mapping[str, str]:
@@ -63,9 +75,12 @@ def _headers(value: object) -> Mapping[str, str]:
     return checks.check_headers(_texts_by_name(value))
 
 
-def _auth(value: object) -> Mapping[str, Any] | str | None:
-    known = checks.check_auth(value)
-    return MappingProxyType(dict(known)) if isinstance(known, Mapping) else known
+def _auth(value: object) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    from mooring.core.authconfig import read_auth  # few servers have it
+
+    return read_auth(value)
 
 
 def _nothing() -> Mapping[str, str]:
@@ -119,6 +134,7 @@ class Target:
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
 
@@ -126,6 +142,13 @@ class Target:
         """Names only: any value may hold a secret by now."""
         way = "url" if self.command is None else "command"
         return f"Target({way}, env={sorted(self.env)}, headers={sorted(self.headers)})"
+
+
+class Context(Settings):
+    """What servers are told of who calls."""
+
+    passthrough: bool = setting(flag, default=False)
+    """Calls carry `agent_id` and `session_id` in their `_meta`."""
 
 
 class ServerConfig(Settings):
@@ -165,8 +188,8 @@ class ServerConfig(Settings):
     """Globs of tools that may be sent again when the outcome is unknown."""
     approve: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that need a yes."""
-    auth: Mapping[str, Any] | str | None = setting(_auth, default=None)
-    """Kept as written for the code that signs in."""
+    auth: Mapping[str, Any] | None = setting(_auth, default=None)
+    """How to log in: the given fields of `AuthConfig`."""
     description: str | None = setting(optional(some_text), default=None)
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
@@ -176,6 +199,10 @@ class ServerConfig(Settings):
     """What happens to tools that are not what was pinned; by default `block` with a lock, else `warn`."""
     always: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that the model always sees."""
+    result_budget: int | None = setting(optional(_budget), default=None)
+    """As the host's, for the results of this server."""
+    output_schema: Conformance | None = setting(optional(one_of("warn", "strict", "off")), default=None)
+    context: Context | None = setting(optional(section(Context)), default=None)
     source: Source = setting(instance(Source), default=Source())
     """Set by the loader, never by a file."""
 
@@ -239,6 +266,9 @@ class ServerConfig(Settings):
         yield from ((f"args[{i}]", text) for i, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
+        for name, text in (self.auth or {}).items():
+            if isinstance(text, str):
+                yield f"auth.{name}", text
 
 
 class ResourceCache(Settings):
@@ -247,13 +277,6 @@ class ResourceCache(Settings):
     enabled: bool = setting(flag, default=True)
     ttl: float = setting(_duration, default=30.0)
     max_entries: int = setting(within(whole, least=1), default=256)
-
-
-class Context(Settings):
-    """What servers are told of who calls."""
-
-    passthrough: bool = setting(flag, default=False)
-    """Calls carry `agent_id` and `session_id` in their `_meta`."""
 
 
 class Watch(Settings):
@@ -275,7 +298,11 @@ class HostConfig(Settings):
     discovery: Literal["auto", "always", "never"] = setting(one_of("auto", "always", "never"), default="auto")
     discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
-    result_budget: int = setting(within(whole, least=1), default=25000)
+    result_budget: int = setting(_budget, default=25000)
+    """Estimated tokens of a result that a model is shown; the rest is kept for `result_read`. 0: no limit."""
+    output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
+    artifacts: str | None = setting(optional(some_text), default=None)
+    """Directory that gets a record of every call."""
     session_ttl: float = setting(_duration, default=1800.0)
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())

@@ -43,7 +43,7 @@ def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[s
     name = config.name
     if isinstance(problem, WireError):
         if problem.kind == "auth":
-            return AuthNeeded(f"{name!r} {problem}; give it credentials in `headers` or log in", server=name)
+            return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
         if problem.kind == "timeout":
             text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
             return ConnectError("\n".join([text, *last_words]), server=name)
@@ -67,7 +67,7 @@ def call_error(
 ) -> CallError | AuthNeeded:
     """Why a request to a connected server brought no result."""
     if fault.kind == "auth":
-        return AuthNeeded(f"{server!r} {fault}; log in, then call again", server=server)
+        return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
             f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
@@ -15,6 +15,9 @@ from mooring.net.pool import HttpPool
 from mooring.net.process import Child, child_environment
 from mooring.net.rpc import Channel
 from mooring.net.stdio import StdioChannel
+
+if TYPE_CHECKING:
+    from mooring.net.access import Access
 
 Wire = Literal["stdio", "http", "sse"]
 
@@ -35,7 +38,7 @@ def wires(config: ServerConfig) -> tuple[Wire, ...]:
 
 @asynccontextmanager
 async def open_channel(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
+    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, access: Access | None = None
 ) -> AsyncGenerator[Channel]:
     """An open channel, its pump running; closed within the server's grace on the way out.
 
@@ -43,7 +46,7 @@ async def open_channel(
         CannotStart: the command is not there or may not be run.
         OSError: the system has no room for another process.
     """
-    channel = await _make(wire, config, target, pool)
+    channel = await _make(wire, config, target, pool, access)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.pump)
         try:
@@ -55,7 +58,9 @@ async def open_channel(
                 await channel.close(config.shutdown_grace)
 
 
-async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool) -> Channel:
+async def _make(
+    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, access: Access | None
+) -> Channel:
     if wire == "stdio":
         return StdioChannel(await _spawn(config, target), max_message=config.max_message)
     # aiohttp is imported only where there is an HTTP server.
@@ -70,6 +75,7 @@ async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
         pool=pool,
         max_message=config.max_message,
         secrets=target.secrets,
+        access=access,
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 
