@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -20,7 +18,7 @@ from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
@@ -32,6 +30,7 @@ from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at, without
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
+from mooring.pulse import feel
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
 from mooring.shelf import Shelf
@@ -48,10 +47,6 @@ log = logging.getLogger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
-
-
-PULSE, LAG = 1.0, 0.5
-"""How often the loop is felt, and from how many seconds on a lag is told."""
 
 
 class Host:
@@ -145,7 +140,7 @@ class Host:
             log.warning("%s", warning)
         self._tasks = Tasks()
         try:
-            self._tasks.start_soon(self._feel_the_pulse)
+            self._tasks.start_soon(feel, self.emit)
             self._tasks.start_soon(self._sessions.reap)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
@@ -408,15 +403,6 @@ class Host:
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
-
-    async def _feel_the_pulse(self) -> None:
-        """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
-        while True:
-            asleep = time.monotonic()
-            await asyncio.sleep(PULSE)
-            if (late := time.monotonic() - asleep - PULSE) > LAG:
-                log.warning("the event loop was blocked for %.1f s", late)
-                self.emit(LoopLagged(seconds=late))
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         quiet = self.config.watch.debounce
