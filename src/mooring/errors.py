@@ -5,6 +5,8 @@
     ├── UnknownTool            .suggestions: the nearest names there are
     ├── UnknownServer          .suggestions
     ├── UnknownResource        .suggestions
+    │   └── AmbiguousResource  .suggestions: the servers that offer it
+    ├── UnknownPrompt          .suggestions
     ├── ConnectError           .server .attempts: the server could not be reached
     ├── AuthNeeded             .server .url
     ├── PolicyDenied           .server .tool .reason
@@ -28,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 __all__ = [
+    "AmbiguousResource",
     "AuthNeeded",
     "CallError",
     "CallTimeout",
@@ -41,6 +44,7 @@ __all__ = [
     "PolicyDenied",
     "ServerError",
     "ToolChanged",
+    "UnknownPrompt",
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
@@ -85,6 +89,14 @@ class UnknownServer(_Unknown):
 
 class UnknownResource(_Unknown):
     kind = "resource"
+
+
+class AmbiguousResource(UnknownResource):
+    kind = "single server for"
+
+
+class UnknownPrompt(_Unknown):
+    kind = "prompt"
 
 
 class ConnectError(MooringError):

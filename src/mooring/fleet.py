@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mooring.net.connection import Connection
     from mooring.net.login import OnAuth
     from mooring.net.pool import HttpPool
+    from mooring.net.questions import OnElicit, Questions
 
 log = logging.getLogger("mooring.host")
 
@@ -53,6 +54,8 @@ class Fleet:
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
+        stale: Callable[[str, str | None], None],
+        on_elicit: OnElicit | None,
     ) -> None:
         self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
@@ -65,8 +68,7 @@ class Fleet:
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
-            self._reserve(provider.name)
-            self.providers[provider.name] = provider
+            self.join(provider)
         self.secrets: dict[str, tuple[str, ...]] = {}
         """Values of references, by server: what no record may show."""
         self._get_secret = get_secret
@@ -74,9 +76,21 @@ class Fleet:
         self._publish = publish
         self._withdraw = withdraw
         self._emit = emit
+        self._stale = stale
+        self._on_elicit = on_elicit
+        self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
+
+    def join(self, provider: Provider) -> None:
+        """Take in one more provider before the start.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        self._reserve(provider.name)
+        self.providers[provider.name] = provider
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -142,6 +156,7 @@ class Fleet:
         del self.configs[name]
         self._asleep.pop(name, None)
         self._withdraw(name)
+        self._stale(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
             with anyio.CancelScope(shield=True):
                 await connection.stop()
@@ -284,6 +299,30 @@ class Fleet:
                 tasks.start_soon(one, provider)
         return {name: reports[name] for name in sorted(reports)}
 
+    async def gather(self, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
+        """Have the named servers, or all, connected and listed, side by side; why some are not.
+
+        Raises:
+            UnknownServer: one of `names` is not there.
+        """
+        wanted = [name for name in (self.configs if names is None else names) if name not in self.providers]
+        connections = [self.connection(name) for name in wanted]
+        errors: dict[str, str] = {}
+
+        async def one(connection: Connection) -> None:
+            config = connection.config
+            patience = config.connect_timeout + config.list_timeout if timeout is None else timeout
+            try:
+                await connection.owner.connected(patience)
+            except MooringError as problem:
+                errors[connection.name] = str(problem)
+
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                if connection.state != "disabled" or names is not None:
+                    tasks.start_soon(one, connection)
+        return {name: errors[name] for name in sorted(errors)}
+
     async def next_arrival(self, tool: str, style: Style) -> bool:
         """Wait until one more server that could bring `tool` has settled; False when there is none.
         Lazy ones among them are started."""
@@ -324,10 +363,13 @@ class Fleet:
     ) -> Connection:
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
+        from mooring.net.questions import Questions
 
         assert self._tasks is not None
         if self._pool is None:
             self._pool = HttpPool()
+        if self._questions is None:
+            self._questions = Questions(self._on_elicit)
         connection = Connection(
             server,
             enabled=enabled,
@@ -337,6 +379,8 @@ class Fleet:
             publish=publish or self._publish,
             emit=self._emit,
             on_auth=self._on_auth,
+            stale=self._stale,
+            questions=self._questions,
         )
         if shown:
             self.configs[server.name] = server

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from mooring.builtin import Builtin
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
@@ -30,7 +31,9 @@ from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at, without
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
+from mooring.prompting import Prompts
 from mooring.pulse import feel
+from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
 from mooring.shelf import Shelf
@@ -40,6 +43,7 @@ from mooring.telemetry import SessionClock
 
 if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
+    from mooring.net.questions import OnElicit
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -66,6 +70,7 @@ class Host:
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         on_auth: OnAuth | None = None,
+        on_elicit: OnElicit | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -86,7 +91,17 @@ class Host:
             withdraw=self._withdraw,
             emit=self.emit,
             on_auth=on_auth,
+            stale=self._forget,
+            on_elicit=on_elicit,
         )
+        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
+        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self._builtin = Builtin(self._resources)
+        self._fleet.join(self._builtin)
+        self.resources, self.read = self._resources.list, self._resources.read
+        self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
+        self.prompts, self.prompt = self._prompts.list, self._prompts.get
+        self.complete = self._prompts.complete
         self.keeper = Keeper(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
@@ -95,7 +110,7 @@ class Host:
         self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
-            own=frozenset({self._local.name}),
+            own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
@@ -292,7 +307,8 @@ class Host:
             UnknownServer: one of `servers` is not there.
         """
         reports = await self._fleet.refresh(servers)
-        return {name: report for name, report in reports.items() if name != self._local.name}
+        own = (self._local.name, self._builtin.name)
+        return {name: report for name, report in reports.items() if name not in own}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
         """Connect one more server and show its tools: all of it or nothing.
@@ -349,6 +365,11 @@ class Host:
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
         self._shelf.put(self._pins.judge(snapshot))
+        self._offer_reading()
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        """The outcome of a tool that is no plain call: see `Tool.verb`."""
+        return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
@@ -392,10 +413,21 @@ class Host:
         snapshot = self._pins.known(server)
         if snapshot is not None:
             self._shelf.put(snapshot)
+            self._offer_reading()
         return snapshot
 
     def _withdraw(self, name: str) -> None:
         self._shelf.drop(name)
+        self._offer_reading()
+
+    def _forget(self, server: str, uri: str | None) -> None:
+        self._resources.forget(server, uri)
+
+    def _offer_reading(self) -> None:
+        """Show the tools that read resources while there are any."""
+        if self._builtin.shown != self._shelf.has_resources:
+            self._builtin.shown = self._shelf.has_resources
+            self._shelf.put(self._builtin.snapshot)
 
     def _set_aside(self, tool: str) -> None:
         self.emit(ToolSetAside(tool=tool))

@@ -25,6 +25,7 @@ from mooring.telemetry import tool_call
 
 log = logging.getLogger("mooring.session")
 
+READING = ("list_mcp_resources", "read_mcp_resource")
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 SHARED = "00000000-0000-0000-0000-000000000000"
 """Id of the session that everybody shares who asks for none."""
@@ -59,6 +60,10 @@ class Shore(Protocol):
 
     async def leave(self, session: Session) -> None:
         """End what belongs to this session alone."""
+        ...
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        """The outcome of a tool that is no plain call."""
         ...
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
@@ -126,8 +131,10 @@ class Session:
         if self._exposure is None:
             self._exposure = self._shore.exposure()
             self._reveal = self._reveal.plus(self._exposure.names)
-        elif not self._exposure.discovery:
-            self._reveal = self._reveal.plus(self._shore.catalog.tools)
+        # The tools that read resources come when a server has some, and stand beside those of discovery.
+        known = self._shore.catalog.tools
+        more = filter(known.__contains__, READING) if self._exposure.discovery else known
+        self._reveal = self._reveal.plus(more)
         if self._shore.keeper.has(self.id):
             self._reveal = self._reveal.plus([READ.name])
         return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
@@ -268,12 +275,14 @@ class Session:
         given = EMPTY if arguments is None else arguments
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
             raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
-        provider = self._shore.provider(tool.server, self)
         if self._shore.rules(tool.server).passthrough:
             meta = {**meta, "session_id": self.id}
             if self.agent_id is not None:
                 meta["agent_id"] = self.agent_id
         try:
+            if tool.verb != "call":
+                return await self._shore.act(tool, given, timeout)
+            provider = self._shore.provider(tool.server, self)
             return await provider.call(
                 tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
             )

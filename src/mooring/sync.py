@@ -15,11 +15,13 @@ from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig, Plan, ServerConfig
 from mooring.core.events import Event
 from mooring.core.search import Hit
-from mooring.core.types import Result, ServerStatus, Tool
+from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
 from mooring.fleet import RefreshReport
 from mooring.host import Host
 from mooring.identity import OwnHeaders
 from mooring.local import Progress
+from mooring.prompting import PromptList
+from mooring.resources import ResourceList
 from mooring.session import SHARED, Session
 
 if TYPE_CHECKING:
@@ -224,6 +226,35 @@ class SyncHost:
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
         return self._do(work)
+
+    def resources(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
+        return self._do(self._host.resources(server, timeout=timeout))
+
+    def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
+        return self._do(self._host.read(uri, server, timeout=timeout))
+
+    def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        self._do(self._host.subscribe(uri, server, timeout=timeout))
+
+    def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        self._do(self._host.unsubscribe(uri, server, timeout=timeout))
+
+    def prompts(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
+        return self._do(self._host.prompts(server, timeout=timeout))
+
+    def prompt(
+        self,
+        server: str,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> tuple[Message, ...]:
+        return self._do(self._host.prompt(server, name, arguments, timeout=timeout))
+
+    def complete(self, server: str, **asked: Any) -> tuple[str, ...]:
+        """Takes what `Host.complete` takes."""
+        return self._do(self._host.complete(server, **asked))
 
     def ping(self, server: str, timeout: float | None = None) -> float:
         return self._do(self._host.ping(server, timeout))

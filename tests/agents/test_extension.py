@@ -41,7 +41,6 @@ def search() -> Iterator[FakeServer]:
         """Search the web."""
         return f"nothing about {query}"
 
-    server.resource("docs://style", "Write plainly.", name="style")
     with server:
         yield server
 
@@ -260,6 +259,7 @@ async def test_calls_are_told_on_the_bus() -> None:
 
 
 async def test_chosen_resources_are_context_marked_as_data(search: FakeServer) -> None:
+    search.resource("docs://style", "Write plainly.", name="style")
     async with started(manifest(web(search)), resources=["docs://style", "docs://none"]) as extension:
         text = await extension.get_context()
         assert text == '<untrusted from="web_search docs://style">\nWrite plainly.\n</untrusted>'

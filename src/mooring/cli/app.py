@@ -11,7 +11,16 @@ from typing import Any
 
 from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
 from mooring.cli.output import Output
-from mooring.errors import AuthNeeded, ConfigError, MooringError, PolicyDenied, UnknownServer, UnknownTool
+from mooring.errors import (
+    AuthNeeded,
+    ConfigError,
+    MooringError,
+    PolicyDenied,
+    UnknownPrompt,
+    UnknownResource,
+    UnknownServer,
+    UnknownTool,
+)
 
 __all__ = ["COMMANDS", "exit_code", "help_text", "main", "parser_of"]
 
@@ -21,6 +30,10 @@ COMMANDS = {
     "search": "Tools that fit some words",
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
+    "resources": "What the servers offer to read",
+    "read": "Read one resource",
+    "prompts": "The prompts of all servers",
+    "prompt": "Show one prompt, filled in",
     "ping": "Round trip to each server",
     "login": "Log in to a server",
     "logout": "Forget a login",
@@ -75,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def exit_code(error: BaseException) -> int:
     """What the shell is told about an error."""
     match error:
-        case UsageError() | ConfigError() | UnknownTool() | UnknownServer():
+        case UsageError() | ConfigError():
+            return MISUSED
+        case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED
         case AuthNeeded() | PolicyDenied():
             return NEEDS_LOGIN

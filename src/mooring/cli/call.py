@@ -25,7 +25,8 @@ always JSON. `key=@file` takes the value from a file, `@-` from standard
 input. On a terminal you are asked for what the tool requires and you have
 not given. The result goes to standard output. What the tool reports as an
 error goes to standard error, with exit code 1. Ctrl-C cancels the call at
-the server."""
+the server. Questions that the server has meanwhile are asked on a terminal,
+and declined elsewhere."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
@@ -49,13 +50,14 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
+    from mooring.cli.answering import asker
     from mooring.cli.app import exit_code
     from mooring.cli.bar import progress_bar
     from mooring.cli.filling import filled
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
-    async with open_host(options, out, style=args.style) as host:
+    async with open_host(options, out, style=args.style, on_elicit=asker(out)) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = await filled(args.arguments, document, tool, out)

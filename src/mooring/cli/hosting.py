@@ -34,6 +34,7 @@ async def open_host(
     servers: Sequence[str] = (),
     idle: bool = False,
     lock: bool = True,
+    on_elicit: Any = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -44,6 +45,7 @@ async def open_host(
         servers: Names that must be configured.
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
+        on_elicit: Answers what servers ask.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -53,7 +55,8 @@ async def open_host(
 
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
-        host = Host.from_config(*options.config, style=style, lock=lock and not options.no_lock)
+        lock = lock and not options.no_lock
+        host = Host.from_config(*options.config, style=style, lock=lock, on_elicit=on_elicit)
         _check(host, out, servers)
         if idle:
             host.config = _all_lazy(host.config)

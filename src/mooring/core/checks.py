@@ -55,6 +55,8 @@ def shown(name: str) -> str:
 def check_name(name: str) -> str:
     if not name or name != name.strip():
         raise ValueError("must be a name that neither is empty nor begins or ends with a space")
+    if name == "mooring":
+        raise ValueError("must not be 'mooring', which offers tools of its own; choose another name")
     if len(name) > _NAME_LIMIT:
         raise ValueError(f"must be a name of at most {_NAME_LIMIT} characters")
     if not name.isprintable() or "/" in name or "\\" in name:

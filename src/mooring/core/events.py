@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "EventsDropped",
     "LoopLagged",
+    "ResourceUpdated",
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
@@ -89,6 +90,15 @@ class ToolSetAside(Event):
     """A tool is not what was approved and is not shown: `server/tool`, the server's own name of it."""
 
     tool: str
+
+
+class ResourceUpdated(Event):
+    """A resource that was subscribed to is another one now."""
+
+    server: str
+    uri: str
+    missed: bool = False
+    """The server could not be heard for a while, so that a change may have gone unnoticed."""
 
 
 class ConfigApplied(Event):

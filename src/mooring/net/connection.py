@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ from mooring.core.logintool import AUTHENTICATE, login_tool
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, ConfigError, MooringError, Overloaded
 from mooring.net import wire
+from mooring.net.exchange import Exchange
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
 from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
+from mooring.net.questions import Questions
 from mooring.net.rpc import Progress
 
 if TYPE_CHECKING:
@@ -49,10 +51,20 @@ class Connection:
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
+        stale: Callable[[str, str | None], None],
+        questions: Questions,
     ) -> None:
         self._on_auth = on_auth
         self.owner = Owner(
-            config, enabled=enabled, known=known, resolve=resolve, pool=pool, publish=publish, emit=emit
+            config,
+            enabled=enabled,
+            known=known,
+            resolve=resolve,
+            pool=pool,
+            publish=publish,
+            emit=emit,
+            stale=stale,
+            questions=questions,
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
@@ -199,11 +211,12 @@ class Connection:
         started = clock.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
-        raw = await self._guarded(
+        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+        if self.owner.live is not None and tool in self.owner.live.deferred:
+            params["task"] = {}
+        raw = await Exchange(self.owner, self._guarded, tool, started + limit).result(
             "tools/call",
-            {"name": tool, "arguments": dict(arguments)},
-            tool,
-            started + limit,
+            params,
             idle=idle,
             # A token always goes along: a server that reports progress must not be cut off as silent.
             on_progress=on_progress or _unheard,
@@ -238,7 +251,47 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        return await self._guarded(method, params, about, clock.monotonic() + limit, idle=idle)
+        exchange = Exchange(self.owner, self._guarded, about, clock.monotonic() + limit)
+        return await exchange.result(method, params, idle=idle)
+
+    async def watch(self, uri: str, timeout: float | None = None) -> None:
+        """Have changes of a resource told as `ResourceUpdated`, on this connection and the next ones.
+
+        Raises:
+            CallError, AuthNeeded: the server does not do that.
+        """
+        async with self._told("resources/subscribe", timeout):
+            known = uri in self.owner.notices.watched
+            self.owner.notices.watched.add(uri)
+            try:
+                assert self.owner.notices.watching is not None
+                await self.owner.notices.watching.add(uri)
+            except BaseException:
+                if not known:
+                    self.owner.notices.watched.discard(uri)
+                raise
+
+    async def unwatch(self, uri: str, timeout: float | None = None) -> None:
+        """Have them told no longer.
+
+        Raises:
+            CallError, AuthNeeded: the server did not take the word; they are not told all the same.
+        """
+        self.owner.notices.watched.discard(uri)
+        if self.owner.live is not None:
+            async with self._told("resources/unsubscribe", timeout):
+                assert self.owner.notices.watching is not None
+                await self.owner.notices.watching.remove(uri)
+
+    @asynccontextmanager
+    async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
+        """A live connection, and its faults in our words."""
+        started = clock.monotonic()
+        try:
+            await self._live(started + self.config.call_limits(timeout)[0])
+            yield
+        except WireError as fault:
+            raise call_error(fault, self.name, about, clock.monotonic() - started, fault.obituary) from None
 
     # --- one request ----------------------------------------------------------------------------
 

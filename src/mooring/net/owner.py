@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,12 +22,14 @@ from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
-from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
+from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
+from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
+from mooring.net.questions import Questions
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
@@ -60,9 +63,13 @@ class Owner:
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
+        stale: Callable[[str, str | None], None],
+        questions: Questions,
     ) -> None:
         self.config = config
         self.publish = publish
+        self.questions = questions
+        self.notices = Notices(config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty)
         self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
@@ -299,14 +306,18 @@ class Owner:
             self.restarts.started(clock.monotonic())
         async with open_channel(kind, self.config, target, self._pool, self.access) as channel:
             try:
+                channel.on_ask = partial(self.questions.answer, self.config.name)
                 peer = await negotiate(
-                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
+                    channel,
+                    era=self._era,
+                    probe_timeout=self.config.probe_timeout,
+                    capabilities=self.questions.capabilities,
                 )
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
                 live = Live(channel, peer)
-                channel.on_notice, channel.on_gap = self._heard, self.mark_dirty
-                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty)
+                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
                 self.freshness = freshness
+                self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 snapshot = await live.list(self.config.list_timeout)
             except WireError as fault:
@@ -320,6 +331,7 @@ class Owner:
             self._era, self._guessed = peer.era, False
             channel.on_death = self._died
             freshness.listed()
+            self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
             while channel.death is None:
                 await self._wake.wait()
@@ -347,12 +359,6 @@ class Owner:
         self.live = None
         self._wake.set()
 
-    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        if method in LIST_CHANGED:
-            self.mark_dirty()
-        elif self.freshness is not None:
-            self.freshness.heard(method, params)
-
     async def _relist(self, live: Live, freshness: Freshness) -> None:
         """One listing for all who asked and all notices so far; given up when the wire dies."""
         with live.channel.lifetime():
@@ -363,7 +369,9 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                self.snapshot = await live.list(self.config.list_timeout)
+                snapshot = await live.list(self.config.list_timeout)
+                self.notices.relisted(self.snapshot, snapshot)
+                self.snapshot = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
