@@ -39,6 +39,7 @@ _HOMES = {
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
+    "SessionEnded": "core.events",
     "StateChanged": "core.events",
     "ToolSetAside": "core.events",
     "AmbiguousResource": "errors",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
+    from mooring.core.events import SessionEnded as SessionEnded
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
     from mooring.core.types import Block as Block

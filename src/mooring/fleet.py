@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,6 +19,7 @@ from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, UnknownServer
+from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
 from mooring.tasks import Tasks
 
@@ -59,6 +61,8 @@ class Fleet:
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
+        self._private: set[Connection] = set()
+        """Connections that belong to one conversation each."""
         self._asleep: dict[str, Snapshot | None] = {}
         """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
         and the network code not even imported."""
@@ -107,7 +111,7 @@ class Fleet:
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
         async with anyio.create_task_group() as stopping:
-            for connection in self.connections.values():
+            for connection in (*self.connections.values(), *self._private):
                 stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
@@ -131,7 +135,8 @@ class Fleet:
             if not server.disabled:
                 await connection.refresh()
         except BaseException:
-            del self.connections[server.name], self.configs[server.name]
+            self.connections.pop(server.name, None)
+            self.configs.pop(server.name, None)
             with anyio.CancelScope(shield=True):
                 await connection.stop()
             raise
@@ -185,6 +190,29 @@ class Fleet:
                     self._reserve(server.name)
                     self._berth(server, enabled=server.name in active)
             return steps
+
+    # --- connections of one conversation --------------------------------------------------------
+
+    def private(self, server: ServerConfig, known: Snapshot | None, headers: OwnHeaders | None) -> Connection:
+        """One more connection to a server, with headers of its own; nobody else is led to it."""
+        connection = self._launch(server, enabled=True, known=known, headers=headers, shown=False)
+        self._private.add(connection)
+        return connection
+
+    def hand_over(self, name: str) -> Connection | None:
+        """The connection that everybody would share, for one conversation alone; the server then sleeps
+        until somebody wants it. None when there is none that is of use."""
+        connection = self.connections.get(name)
+        if connection is None or connection.state not in ("connected", "pending"):
+            return None
+        self._asleep[name] = connection.snapshot
+        self._private.add(self.connections.pop(name))
+        return connection
+
+    async def end(self, connection: Connection) -> None:
+        """End a connection of one conversation."""
+        await connection.stop()
+        self._private.discard(connection)
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -330,6 +358,8 @@ class Fleet:
         enabled: bool,
         known: Snapshot | None = None,
         publish: Callable[[Snapshot], None] | None = None,
+        headers: OwnHeaders | None = None,
+        shown: bool = True,
     ) -> Connection:
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
@@ -340,12 +370,11 @@ class Fleet:
             self._pool = HttpPool()
         if self._questions is None:
             self._questions = Questions(self._on_elicit)
-        self.configs[server.name] = server
         connection = Connection(
             server,
             enabled=enabled,
             known=known,
-            resolve=self._target,
+            resolve=self._target if headers is None else partial(self._own_target, headers),
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
@@ -353,7 +382,9 @@ class Fleet:
             stale=self._stale,
             questions=self._questions,
         )
-        self.connections[server.name] = connection
+        if shown:
+            self.configs[server.name] = server
+            self.connections[server.name] = connection
         self._tasks.start_soon(connection.run)
         return connection
 
@@ -361,6 +392,9 @@ class Fleet:
         target = resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
         self.secrets[server.name] = target.secrets
         return target
+
+    def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
+        return speaking_as(headers, self._target(server))
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:

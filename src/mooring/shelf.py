@@ -65,6 +65,10 @@ class Shelf:
         self._snapshots[snapshot.server] = snapshot
         self.changed()
 
+    def offered(self, name: str) -> Snapshot | None:
+        """What a provider offers now, as far as it may be shown."""
+        return self._snapshots.get(name)
+
     def drop(self, name: str) -> None:
         """A provider is gone."""
         self._snapshots.pop(name, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from mooring.core.types import State
 from mooring.core.values import Value
 
@@ -19,6 +21,7 @@ __all__ = [
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
+    "SessionEnded",
     "StateChanged",
     "ToolSetAside",
 ]
@@ -65,6 +68,13 @@ class ServerRemoved(Event):
     """A server is no longer part of the host."""
 
     server: str
+
+
+class SessionEnded(Event):
+    """A conversation is over: its own connections are ended."""
+
+    session: str
+    reason: Literal["left", "idle"]
 
 
 class CatalogChanged(Event):

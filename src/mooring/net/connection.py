@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mooring import clock
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
@@ -97,7 +97,7 @@ class Connection:
         return getattr(getattr(self.owner.live and self.owner.live.channel, "child", None), "pid", None)
 
     def status(self) -> ServerStatus:
-        owner, now = self.owner, time.monotonic()
+        owner, now = self.owner, clock.monotonic()
         up = owner.state == "connected"
         return ServerStatus(
             name=self.name,
@@ -184,10 +184,10 @@ class Connection:
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.net.login import authenticate
 
-        started = time.monotonic()
+        started = clock.monotonic()
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
-        duration = time.monotonic() - started
+        duration = clock.monotonic() - started
         return Result(server=self.name, tool=AUTHENTICATE, blocks=(block,), duration=duration)
 
     # --- verbs ----------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Connection:
         """
         if tool == AUTHENTICATE and self.login_tool is not None:
             return await self._authenticate(timeout)
-        started = time.monotonic()
+        started = clock.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
@@ -223,7 +223,7 @@ class Connection:
             meta=meta,
             again=idempotent,
         )
-        return wire.result(self.name, tool, raw, time.monotonic() - started)
+        return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:
         """Seconds that one round trip takes.
@@ -231,16 +231,16 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there was none.
         """
-        end = time.monotonic() + (self.config.call_limits(timeout)[0])
+        end = clock.monotonic() + (self.config.call_limits(timeout)[0])
         try:
             live = await self._live(end)
         except WireError as fault:
             raise call_error(fault, self.name, "ping", 0.0, None) from None
-        started = time.monotonic()
+        started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._guarded(method, {}, method, end)
-        return time.monotonic() - started
+        return clock.monotonic() - started
 
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
@@ -251,7 +251,7 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        exchange = Exchange(self.owner, self._guarded, about, time.monotonic() + limit)
+        exchange = Exchange(self.owner, self._guarded, about, clock.monotonic() + limit)
         return await exchange.result(method, params, idle=idle)
 
     async def watch(self, uri: str, timeout: float | None = None) -> None:
@@ -286,12 +286,12 @@ class Connection:
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
         """A live connection, and its faults in our words."""
-        started = time.monotonic()
+        started = clock.monotonic()
         try:
             await self._live(started + self.config.call_limits(timeout)[0])
             yield
         except WireError as fault:
-            raise call_error(fault, self.name, about, time.monotonic() - started, fault.obituary) from None
+            raise call_error(fault, self.name, about, clock.monotonic() - started, fault.obituary) from None
 
     # --- one request ----------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Connection:
         self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
     ) -> dict[str, Any]:
         """A request within the server's limits: the breaker, and a place among those under way."""
-        started = time.monotonic()
+        started = clock.monotonic()
         probe = self._admitted(about, started)
         told = False
         try:
@@ -312,7 +312,7 @@ class Connection:
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed = time.monotonic() - started
+                elapsed = clock.monotonic() - started
                 raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
             finally:
                 self._gate.leave()
@@ -362,7 +362,7 @@ class Connection:
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:
-            self._breaker.failed(time.monotonic())
+            self._breaker.failed(clock.monotonic())
         else:
             return False
         return True
@@ -381,7 +381,7 @@ class Connection:
         """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
         for last in (False, True):
             live = self.owner.live or await self._live(end)
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             try:
                 return await live.ask(
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
@@ -407,7 +407,7 @@ class Connection:
 
     async def _live(self, end: float) -> Live:
         try:
-            return await self.owner.connected(end - time.monotonic())
+            return await self.owner.connected(end - clock.monotonic())
         except AuthNeeded:
             raise
         except MooringError as problem:

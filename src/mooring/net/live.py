@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mooring.core.types import Snapshot, Tool
+from mooring.net import trace
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
-from mooring.net.message import number
+from mooring.net.message import WireError, number
 from mooring.net.negotiate import Peer
 from mooring.net.rpc import Channel, Progress
 from mooring.net.wire import Raw
@@ -67,15 +68,23 @@ class Live:
                 and (found := self.header_maps.get(params["name"]))
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
-        return await self.channel.request(
-            method,
-            params,
-            timeout=timeout,
-            idle=idle,
-            on_progress=on_progress,
-            headers=headers,
-            request_id=request_id,
-        )
+        try:
+            result = await self.channel.request(
+                method,
+                params,
+                timeout=timeout,
+                idle=idle,
+                on_progress=on_progress,
+                headers=headers,
+                request_id=request_id,
+            )
+        except WireError as fault:
+            if fault.kind == "answer":
+                error = {"code": fault.code, "message": str(fault)}
+                trace.note(self.channel.server, method, params, None, error)
+            raise
+        trace.note(self.channel.server, method, params, result)
+        return result
 
     async def list(self, timeout: float) -> Snapshot:
         """What the server offers now; see `take_snapshot`."""
@@ -86,6 +95,7 @@ class Live:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
+        trace.note(self.channel.server, "initialize", {}, self.peer.raw)
         snapshot = await take_snapshot(self.channel.server, self.peer, ask)
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)

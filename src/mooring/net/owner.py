@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mooring import clock
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
@@ -134,7 +135,7 @@ class Owner:
         if self.state == "disabled":
             raise Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
-            raise Permanent("the host was closed", server=self.config.name)
+            raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
             raise self.problem
         return await self._wait(timeout)
@@ -156,6 +157,10 @@ class Owner:
         self._wake.set()
         await done
 
+    def privately(self, publish: Callable[[Snapshot], None]) -> None:
+        """From now on this is one conversation's own connection: its states are not the server's."""
+        self.publish, self._emit = publish, _unheard
+
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
@@ -165,7 +170,7 @@ class Owner:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
-        return not isinstance(self.problem, Permanent) and self.restarts.rest(time.monotonic()) == 0
+        return not isinstance(self.problem, Permanent) and self.restarts.rest(clock.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()
@@ -197,7 +202,7 @@ class Owner:
                     rested = await self._rest()
         finally:
             self.live = None
-            gone = Permanent("the host was closed", server=self.config.name)
+            gone = Permanent("its connection was closed", server=self.config.name)
             self._tell(self._waiters, gone)
             self._tell(self._refreshers, gone)
             self.settled.set()
@@ -207,7 +212,7 @@ class Owner:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
-        born = time.monotonic()
+        born = clock.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
@@ -222,7 +227,7 @@ class Owner:
         finally:
             self.live = self.connected_at = self.freshness = None
         # The first reconnect is not held back; a server that falls again and again is.
-        self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
+        self._failures = 0 if clock.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
         # Whoever has come since it fell waits for the next connection, not for the news of the fall.
@@ -232,7 +237,7 @@ class Owner:
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
         for a listing."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
@@ -253,7 +258,7 @@ class Owner:
     async def _rest(self) -> bool:
         """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
         with anyio.move_on_after(
-            math.inf if self.next_try is None else self.next_try - time.monotonic()
+            math.inf if self.next_try is None else self.next_try - clock.monotonic()
         ) as rest:
             await self._kick.wait()
         self.next_try = None
@@ -298,7 +303,7 @@ class Owner:
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
-            self.restarts.started(time.monotonic())
+            self.restarts.started(clock.monotonic())
         async with open_channel(kind, self.config, target, self._pool, self.access) as channel:
             try:
                 channel.on_ask = partial(self.questions.answer, self.config.name)
@@ -411,3 +416,7 @@ class Owner:
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
             if state == "needs-auth":
                 self._tell_auth(reason or "")
+
+
+def _unheard(event: Event) -> None:
+    """Nobody is told."""
