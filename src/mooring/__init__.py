@@ -36,6 +36,8 @@ _HOMES = {
     "ServerRemoved": "core.events",
     "StateChanged": "core.events",
     "ToolSetAside": "core.events",
+    "Secret": "core.secret",
+    "TrustRequest": "core.trust",
     "AuthNeeded": "errors",
     "CallError": "errors",
     "CallTimeout": "errors",
@@ -44,6 +46,7 @@ _HOMES = {
     "ConnectError": "errors",
     "ConnectionLost": "errors",
     "MooringError": "errors",
+    "NotTrusted": "errors",
     "Overloaded": "errors",
     "PolicyDenied": "errors",
     "ServerError": "errors",
@@ -79,6 +82,8 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerRemoved as ServerRemoved
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
+    from mooring.core.secret import Secret as Secret
+    from mooring.core.trust import TrustRequest as TrustRequest
     from mooring.core.types import Block as Block
     from mooring.core.types import Group as Group
     from mooring.core.types import Prompt as Prompt
@@ -96,6 +101,7 @@ if TYPE_CHECKING:
     from mooring.errors import ConnectError as ConnectError
     from mooring.errors import ConnectionLost as ConnectionLost
     from mooring.errors import MooringError as MooringError
+    from mooring.errors import NotTrusted as NotTrusted
     from mooring.errors import Overloaded as Overloaded
     from mooring.errors import PolicyDenied as PolicyDenied
     from mooring.errors import ServerError as ServerError

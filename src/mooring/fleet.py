@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
-from mooring.config import GetSecret, default_lookup, resolve
+from mooring.config import GetSecret, default_lookup
+from mooring.config.logs import guard
+from mooring.config.resolving import resolve_within
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
+from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot
-from mooring.errors import ConfigError, MooringError, UnknownServer
+from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.local import Provider
+from mooring.trust import Trust
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
@@ -45,6 +49,7 @@ class Fleet:
         providers: Iterable[Provider],
         *,
         get_secret: GetSecret | None,
+        trust: Trust,
         known: Callable[[ServerConfig], Snapshot | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
@@ -60,6 +65,11 @@ class Fleet:
         for provider in providers:
             self._reserve(provider.name)
             self.providers[provider.name] = provider
+        self.held: dict[str, NotTrusted] = {}
+        """Servers that must not be started, and why."""
+        self.redact = Redactor()
+        guard(self.redact)
+        self._trust = trust
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -77,7 +87,8 @@ class Fleet:
         for provider in self.providers.values():
             self._publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
-        active = {server.name for server in config.active}
+        self.held = await self._trust.held(config.active)
+        active = {server.name for server in config.active} - self.held.keys()
         for server in config.servers:
             self._reserve(server.name)
             self._berth(server, enabled=server.name in active)
@@ -102,9 +113,12 @@ class Fleet:
 
         Raises:
             ConfigError: the name is taken.
+            NotTrusted: the file that names it was not approved.
             MooringError: it could not be connected.
         """
         self._reserve(server.name)
+        for problem in (await self._trust.held([server])).values():
+            raise problem
         self._known(server)
         arrived: list[Snapshot] = []
         connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
@@ -141,13 +155,14 @@ class Fleet:
         """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
         async with self._applying:
             steps = plan(old, new)
+            before, self.held = self.held, await self._trust.held(new.active)
             wanted = {server.name: server for server in new.servers}
-            kept = {server.name for server in steps.keep}
+            kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
             gone = [name for name in self.configs if name not in kept]
-            for server in steps.keep:
-                self.configs[server.name] = server
-                if server.name in self.connections:
-                    self.connections[server.name].owner.config = server
+            for name in kept:
+                self.configs[name] = wanted[name]
+                if name in self.connections:
+                    self.connections[name].owner.config = wanted[name]
             async with anyio.create_task_group() as stopping:
                 for name in gone:
                     if name not in wanted:
@@ -157,7 +172,7 @@ class Fleet:
                     self._asleep.pop(name, None)
                     if (connection := self.connections.pop(name, None)) is not None:
                         stopping.start_soon(connection.stop)
-            active = {server.name for server in new.active}
+            active = {server.name for server in new.active} - self.held.keys()
             for server in new.servers:
                 if server.name not in kept:
                     if server.name not in active:
@@ -200,6 +215,11 @@ class Fleet:
             resources=len(known.resources),
             prompts=len(known.prompts),
         )
+
+    def withheld(self, tool: str, style: Style) -> NotTrusted | None:
+        """Why a tool is not there, if it could be one of a server that must not be started."""
+        named = (name for name in self.held if style != "raw" and may_belong(tool, name, style))
+        return next((self.held[name] for name in named), None)
 
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
@@ -294,16 +314,23 @@ class Fleet:
             enabled=enabled,
             known=known,
             resolve=self._target,
+            redact=self.redact,
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
         )
+        connection.owner.problem = self.held.get(server.name)
         self.connections[server.name] = connection
         self._tasks.start_soon(connection.run)
         return connection
 
-    def _target(self, server: ServerConfig) -> Target:
-        return resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
+    async def _target(self, server: ServerConfig) -> Target:
+        lookup = default_lookup(os.environ, self._get_secret, source=server.source)
+        slow = self._get_secret is not None
+        target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
+        self.redact.learn(target.secrets)
+        guard(self.redact)  # modules that were loaded since have loggers of their own
+        return target
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:

@@ -23,7 +23,7 @@ from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
-from mooring.errors import ToolChanged
+from mooring.errors import NotTrusted, ToolChanged
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.local import LocalTools, Progress, Provider
@@ -32,6 +32,7 @@ from mooring.session import SHARED, Session
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.telemetry import SessionClock
+from mooring.trust import Ask, Trust
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -63,6 +64,7 @@ class Host:
         on_tools_changed: Callable[[], None] | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
+        trust: bool | Ask | None = None,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -74,6 +76,7 @@ class Host:
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
+            trust=Trust(trust),
             known=self._known,
             publish=self.publish,
             withdraw=self._withdraw,
@@ -287,9 +290,18 @@ class Host:
         for stream in self._streams:
             stream.put(event)
 
-    def withheld(self, tool: str) -> ToolChanged | None:
-        """Why a tool that was there is not shown, if it was set aside."""
-        return self._pins.explain(tool, self.style)
+    def redact(self, text: str) -> str:
+        """The text without any secret that this host has used."""
+        return self._fleet.redact(text)
+
+    @property
+    def held(self) -> Mapping[str, NotTrusted]:
+        """The servers that are not started because nobody approved the file that names them."""
+        return self._fleet.held
+
+    def withheld(self, tool: str) -> ToolChanged | NotTrusted | None:
+        """Why a tool is not shown, if it was set aside, or belongs to a server that is not approved."""
+        return self._pins.explain(tool, self.style) or self._fleet.withheld(tool, self.style)
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""

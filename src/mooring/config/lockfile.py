@@ -22,7 +22,17 @@ from mooring.core.pin import Lock, Pin
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile
 
-__all__ = ["NAME", "SIZE_LIMIT", "cache_path", "lock_path", "read", "recall", "remember", "write"]
+__all__ = [
+    "NAME",
+    "SIZE_LIMIT",
+    "cache_path",
+    "lock_path",
+    "read",
+    "recall",
+    "remember",
+    "replace_file",
+    "write",
+]
 
 NAME = "mooring.lock"
 SIZE_LIMIT = 64 * 2**20
@@ -86,7 +96,7 @@ def write(path: Path, lock: Lock, *, force: bool = False) -> None:
         read(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, render(lock).encode(), mode=0o644)
+        replace_file(target, render(lock).encode(), mode=0o644)
     except OSError as error:
         raise LockError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
 
@@ -111,7 +121,7 @@ def remember(pin: Pin) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        _replace(
+        replace_file(
             path, render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace"), mode=0o600
         )
         _forget_oldest(path.parent)
@@ -146,7 +156,8 @@ def _bytes(path: Path) -> bytes:
     return raw
 
 
-def _replace(path: Path, data: bytes, *, mode: int) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
+    """Put `data` in place of what the file holds: all of it or nothing."""
     import tempfile  # slow to import, and most starts write nothing
 
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from mooring.core.durations import kind
 from mooring.core.expand import expand, references
+from mooring.core.secret import reveal
 
 __all__ = [
     "check_auth",
@@ -110,7 +111,7 @@ def check_header(name: str, value: str) -> None:
         )
     if name.lower() in _RESERVED or name.lower().startswith("mcp-param-"):
         raise ValueError(f"sets {shown(name)}, which belongs to the protocol; remove it")
-    if not _HEADER_VALUE.fullmatch(value):
+    if not _HEADER_VALUE.fullmatch(reveal(value)):
         raise ValueError(
             f"has a value for {shown(name)} that a header cannot carry: only visible ASCII, on one line"
         )
@@ -136,7 +137,7 @@ def text_of(value: object) -> str:
         case int() | float():
             return str(value)
         case str():
-            if "\0" in value:
+            if "\0" in reveal(value):
                 raise ValueError("must not hold a NUL character")
             return value
         case _:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
+from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot, State
 from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, Overloaded
 from mooring.net import wire
@@ -38,13 +39,21 @@ class Connection:
         *,
         enabled: bool = True,
         known: Snapshot | None = None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
     ) -> None:
         self.owner = Owner(
-            config, enabled=enabled, known=known, resolve=resolve, pool=pool, publish=publish, emit=emit
+            config,
+            enabled=enabled,
+            known=known,
+            resolve=resolve,
+            redact=redact,
+            pool=pool,
+            publish=publish,
+            emit=emit,
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
@@ -142,7 +151,7 @@ class Connection:
         try:
             live = await self._live(end)
         except WireError as fault:
-            raise call_error(fault, self.name, "ping", 0.0, None) from None
+            raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
         started = time.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
@@ -180,7 +189,8 @@ class Connection:
             except WireError as fault:
                 told = self._tell_breaker(fault)
                 elapsed = time.monotonic() - started
-                raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
+                words = fault.obituary
+                raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
             finally:
                 self._gate.leave()
         finally:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urljoin
 
 import aiohttp
 
+from mooring.core.redact import Redactor
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
 from mooring.net.refusal import SHOWN, refusal
@@ -30,12 +31,12 @@ class Endpoint:
         headers: Mapping[str, str],
         pool: HttpPool,
         max_message: int,
-        secrets: Sequence[str] = (),
+        redact: Redactor,
     ) -> None:
         self.url = url
         self._server = server
         self._headers = dict(headers)
-        self._secrets = secrets
+        self._redact = redact
         self._pool = pool
         self._proxy = proxy_for(url)
         self._max = max_message
@@ -52,7 +53,7 @@ class Endpoint:
             headers=self._headers,
             pool=self._pool,
             max_message=self._max,
-            secrets=self._secrets,
+            redact=self._redact,
         )
 
     def _within(self, base: str, location: str, status: int | None) -> str:
@@ -61,7 +62,7 @@ class Endpoint:
             there = origin(url)
         except ValueError:
             raise WireError(
-                f"it points to {location[:SHOWN]!r}, which is no address",
+                f"it points to {self._redact(location)[:SHOWN]!r}, which is no address",
                 kind="status",
                 outcome="not sent",
                 status=status,
@@ -111,12 +112,7 @@ class Endpoint:
 
     async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
         """The fault that the status means, without the secrets that the server may have said back."""
-        fault = await refusal(response, session=session)
-        text = str(fault)
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        fault.args = (text,)
-        return fault
+        return await refusal(response, session=session, redact=self._redact)
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
         """The body.

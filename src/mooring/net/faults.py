@@ -23,6 +23,7 @@ from mooring.net.open import CannotStart
 
 if TYPE_CHECKING:
     from mooring.core.config import ServerConfig
+    from mooring.core.redact import Redactor
 
 log = logging.getLogger("mooring.connection")
 
@@ -38,9 +39,19 @@ def leaf(problem: BaseException) -> BaseException:
     return problem
 
 
-def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
+def explain(
+    problem: BaseException, config: ServerConfig, last_words: Sequence[str], redact: Redactor
+) -> MooringError:
     """Why a server is not connected, and what to do next."""
+    found = _explained(problem, config, last_words)
+    found.args = (redact(str(found)),)
+    return found
+
+
+def _explained(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
     name = config.name
+    if isinstance(problem, ConnectError):
+        return problem
     if isinstance(problem, WireError):
         if problem.kind == "auth":
             return AuthNeeded(f"{name!r} {problem}; give it credentials in `headers` or log in", server=name)
@@ -63,9 +74,19 @@ def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[s
 
 
 def call_error(
-    fault: WireError, server: str, tool: str, elapsed: float, words: str | None
+    fault: WireError, server: str, tool: str, elapsed: float, words: str | None, redact: Redactor
 ) -> CallError | AuthNeeded:
     """Why a request to a connected server brought no result."""
+    found = _call_error(fault, server, tool, elapsed, words)
+    found.args = (redact(str(found)),)
+    if isinstance(found, ServerError):
+        found.data = redact.within(found.data)
+    return found
+
+
+def _call_error(
+    fault: WireError, server: str, tool: str, elapsed: float, words: str | None
+) -> CallError | AuthNeeded:
     if fault.kind == "auth":
         return AuthNeeded(f"{server!r} {fault}; log in, then call again", server=server)
     if fault.kind == "timeout":

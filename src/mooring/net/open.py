@@ -11,6 +11,7 @@ from typing import Literal
 import anyio
 
 from mooring.core.config import ServerConfig, Target
+from mooring.core.redact import Redactor
 from mooring.net.pool import HttpPool
 from mooring.net.process import Child, child_environment
 from mooring.net.rpc import Channel
@@ -35,7 +36,7 @@ def wires(config: ServerConfig) -> tuple[Wire, ...]:
 
 @asynccontextmanager
 async def open_channel(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
+    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, redact: Redactor
 ) -> AsyncGenerator[Channel]:
     """An open channel, its pump running; closed within the server's grace on the way out.
 
@@ -43,7 +44,7 @@ async def open_channel(
         CannotStart: the command is not there or may not be run.
         OSError: the system has no room for another process.
     """
-    channel = await _make(wire, config, target, pool)
+    channel = await _make(wire, config, target, pool, redact)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.pump)
         try:
@@ -55,9 +56,11 @@ async def open_channel(
                 await channel.close(config.shutdown_grace)
 
 
-async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool) -> Channel:
+async def _make(
+    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, redact: Redactor
+) -> Channel:
     if wire == "stdio":
-        return StdioChannel(await _spawn(config, target), max_message=config.max_message)
+        return StdioChannel(await _spawn(config, target, redact), max_message=config.max_message)
     # aiohttp is imported only where there is an HTTP server.
     from mooring.net.endpoint import Endpoint
     from mooring.net.http import HttpChannel
@@ -69,16 +72,16 @@ async def _make(wire: Wire, config: ServerConfig, target: Target, pool: HttpPool
         headers=target.headers,
         pool=pool,
         max_message=config.max_message,
-        secrets=target.secrets,
+        redact=redact,
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 
 
-async def _spawn(config: ServerConfig, target: Target) -> Child:
+async def _spawn(config: ServerConfig, target: Target, redact: Redactor) -> Child:
     env = child_environment(config.inherit_env, target.env)
     argv = [target.command or "", *target.args]
     try:
-        return await Child.spawn(config.name, argv, env=env, cwd=target.cwd)
+        return await Child.spawn(config.name, argv, env=env, cwd=target.cwd, redact=redact)
     except FileNotFoundError:
         raise CannotStart(_not_found(argv[0], target.cwd)) from None
     except NotADirectoryError:

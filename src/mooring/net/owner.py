@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ import anyio
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
@@ -51,7 +52,8 @@ class Owner:
         *,
         enabled: bool,
         known: Snapshot | None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
@@ -71,6 +73,7 @@ class Owner:
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
+        self.redact = redact
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
@@ -110,7 +113,7 @@ class Owner:
         if self.live is not None:
             return self.live
         if self.state == "disabled":
-            raise Permanent("it is disabled in the configuration", server=self.config.name)
+            raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
             raise Permanent("the host was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
@@ -124,7 +127,7 @@ class Owner:
             MooringError: it could not be done; what was known before stays.
         """
         if self.state == "disabled" or self.ended.is_set():
-            raise Permanent("it is disabled or closed", server=self.config.name)
+            raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
         if self.live is None:
             patience = self.config.connect_timeout + self.config.list_timeout + self.config.shutdown_grace + 5
             await self._wait(patience)
@@ -190,9 +193,8 @@ class Owner:
         except Exception as group:
             # A try that callers asked for before its time makes the next rest no longer.
             self._failures = self._failures + 1 if rested else max(self._failures, 1)
-            self._fail(
-                explain(leaf(group), self.config, self._last_words), backoff(self._failures, random.random())
-            )
+            problem = explain(leaf(group), self.config, self._last_words, self.redact)
+            self._fail(problem, backoff(self._failures, random.random()))
             return
         finally:
             self.live = self.connected_at = self.freshness = None
@@ -240,7 +242,7 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
-        target = self._resolve(self.config)
+        target = await self._resolve(self.config)
         self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
         with self._clock:
             left = list(wires(self.config))
@@ -274,13 +276,13 @@ class Owner:
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
             self.restarts.started(time.monotonic())
-        async with open_channel(kind, self.config, target, self._pool) as channel:
+        async with open_channel(kind, self.config, target, self._pool, self.redact) as channel:
             try:
                 peer = await negotiate(
                     channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
                 )
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
-                live = Live(channel, peer)
+                live = Live(channel, peer, self.redact)
                 channel.on_notice, channel.on_gap = self._heard, self.mark_dirty
                 freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty)
                 self.freshness = freshness
@@ -303,7 +305,7 @@ class Owner:
                 self._wake.clear()
                 if channel.death is None and (self._dirty or self._refreshers):
                     await self._relist(live, freshness)
-            return await channel.obituary()
+            return self.redact(await channel.obituary())
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
@@ -342,7 +344,7 @@ class Owner:
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
-                problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
         if live.channel.death is not None:
             self._refreshers += asked  # they are told with all the others
             return
