@@ -69,8 +69,8 @@ def _key(server: ServerConfig) -> tuple[str, str]:
 def _unapproved(server: ServerConfig, *, changed: bool) -> NotTrusted:
     why = "has changed since it was approved" if changed else "was found here and is not approved"
     return NotTrusted(
-        f"it is not started: its entry in {server.file} {why} on this machine; "
-        f"read what it would run and approve it with `mooring trust`",
+        f"{server.name!r} is not started: its entry in {server.file} {why} on this machine; "
+        "read what it would run and approve it with `mooring trust`",
         server=server.name,
         file=server.file,
     )
@@ -78,7 +78,7 @@ def _unapproved(server: ServerConfig, *, changed: bool) -> NotTrusted:
 
 def _forbidden(server: ServerConfig, names: tuple[str, ...]) -> NotTrusted:
     return NotTrusted(
-        f"it is not started: {server.file} sets {', '.join(map(repr, names))}, which can make a program run "
+        f"{server.name!r} is not started: {server.file} sets {', '.join(map(repr, names))}, which can make a program run "
         "other code, and a file that was merely found may not set that; move the entry into your own "
         "configuration, or name the file with `--config`",
         server=server.name,

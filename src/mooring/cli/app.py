@@ -9,7 +9,15 @@ from importlib import import_module
 
 from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
 from mooring.cli.output import Output
-from mooring.errors import AuthNeeded, ConfigError, MooringError, PolicyDenied, UnknownServer, UnknownTool
+from mooring.errors import (
+    AuthNeeded,
+    ConfigError,
+    MooringError,
+    NotTrusted,
+    PolicyDenied,
+    UnknownServer,
+    UnknownTool,
+)
 
 __all__ = ["COMMANDS", "exit_code", "help_text", "main"]
 
@@ -23,6 +31,7 @@ COMMANDS = {
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",
+    "trust": "Approve what a project's file would run",
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
     "doctor": "What is wrong and what to do next",
@@ -65,7 +74,7 @@ def exit_code(error: BaseException) -> int:
     match error:
         case UsageError() | ConfigError() | UnknownTool() | UnknownServer():
             return MISUSED
-        case AuthNeeded() | PolicyDenied():
+        case AuthNeeded() | PolicyDenied() | NotTrusted():
             return NEEDS_LOGIN
         case _:
             return FAILED

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from argparse import Namespace
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
@@ -60,7 +57,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     wanted = tuple(change for change in found if tool is None or _is_of(change, tool))
     if not options.json:
         out.lines(change_lines(wanted, out, approvable=False))
-    yes = bool(wanted) and (args.yes or await _asked(wanted, out))
+    yes = bool(wanted) and (args.yes or await _said_yes(wanted, out))
     if yes:
         write(file, accepted)
     if options.json:
@@ -92,24 +89,16 @@ def _is_of(change: Change, tool: str) -> bool:
     return change.subject == "tool" and tool in (change.name, before)
 
 
-async def _asked(changes: Iterable[Change], out: Output) -> bool:
-    """Whether somebody at the terminal says yes."""
-    from anyio import to_thread
-
+async def _said_yes(changes: tuple[Change, ...], out: Output) -> bool:
+    from mooring.cli.asking import asked
     from mooring.cli.progress import plural
 
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        out.error("There is no terminal to ask on. Nothing was approved: read the change, then give --yes.")
-        return False
-    sys.stdout.flush()
-    sys.stderr.write(f"Approve {plural(len(tuple(changes)), 'change')}? [y/N] ")
-    sys.stderr.flush()
-    # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
-    answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
-    if answer.strip().lower() in (b"y", b"yes"):
-        return True
-    out.error("Nothing was approved.", label="")
-    return False
+    return await asked(
+        f"Approve {plural(len(changes), 'change')}?",
+        out,
+        nobody="There is no terminal to ask on. Nothing was approved: read the change, then give --yes.",
+        no="Nothing was approved.",
+    )
 
 
 def _verdict(target: str, wanted: tuple[Change, ...], found: tuple[Change, ...]) -> str:

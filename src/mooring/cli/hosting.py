@@ -58,6 +58,8 @@ async def open_host(
         if idle:
             host.config = _all_lazy(host.config)
         async with host:
+            for problem in host.held.values() if idle else ():
+                out.warning(str(problem))
             yield host
 
 

@@ -81,9 +81,16 @@ async def connected_host(
 ) -> AsyncGenerator[Host]:
     """A host that has asked these servers (or all) what they offer, whatever the lock says of them.
 
-    `warnings` is where those of the configuration go, when that is not `out`.
+    `warnings` is where those of the configuration go, when that is not `out`: then servers that are not
+    approved are looked over as well.
+
+    Raises:
+        NotTrusted: one of them must not be started, so that nothing can be said of it.
     """
     async with open_host(options, warnings or out, servers=servers, idle=True, lock=False) as host:
+        for name, problem in host.held.items() if warnings is None else ():
+            if not servers or name in servers:
+                raise problem
         names = chosen(host, servers)
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)

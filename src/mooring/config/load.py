@@ -7,7 +7,7 @@ readable file is set aside with a warning and the rest loads, unless `strict`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from mooring.core.expand import unknown
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
-__all__ = ["FoundFile", "found_files", "load"]
+__all__ = ["FoundFile", "found_files", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
@@ -51,8 +51,17 @@ def load(
     Raises:
         ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
     """
+    return read_files(found_files(paths, cwd=cwd, env=env, user_dir=user_dir), strict=strict)
+
+
+def read_files(files: Iterable[FoundFile], *, strict: bool = False) -> HostConfig:
+    """The configuration from these files, a later one over an earlier one.
+
+    Raises:
+        ConfigError: see `load`.
+    """
     merge = _Merge()
-    for found in found_files(paths, cwd=cwd, env=env, user_dir=user_dir):
+    for found in files:
         merge.add(found)
     return merge.result(strict=strict)
 
