@@ -23,6 +23,10 @@ _HOMES = {
     "Catalog": "core.catalog",
     "HostConfig": "core.config",
     "ServerConfig": "core.config",
+    "Policy": "core.policy",
+    "ApprovalRequest": "approval",
+    "ApprovalAsked": "core.events",
+    "CallDenied": "core.events",
     "CallFinished": "core.events",
     "CallStarted": "core.events",
     "CatalogChanged": "core.events",
@@ -66,9 +70,12 @@ _HOMES = {
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from mooring.approval import ApprovalRequest as ApprovalRequest
     from mooring.core.catalog import Catalog as Catalog
     from mooring.core.config import HostConfig as HostConfig
     from mooring.core.config import ServerConfig as ServerConfig
+    from mooring.core.events import ApprovalAsked as ApprovalAsked
+    from mooring.core.events import CallDenied as CallDenied
     from mooring.core.events import CallFinished as CallFinished
     from mooring.core.events import CallStarted as CallStarted
     from mooring.core.events import CatalogChanged as CatalogChanged
@@ -82,6 +89,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerRemoved as ServerRemoved
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
+    from mooring.core.policy import Policy as Policy
     from mooring.core.secret import Secret as Secret
     from mooring.core.trust import TrustRequest as TrustRequest
     from mooring.core.types import Block as Block

@@ -17,6 +17,7 @@ from mooring.config.logs import guard
 from mooring.config.resolving import resolve_within
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
+from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.redact import Redactor
@@ -335,6 +336,8 @@ class Fleet:
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:
             raise ConfigError(f"there is already a server or provider named {name!r}")
+        for other, _ in look_alikes([*self.configs, *self.providers, name]):
+            raise ConfigError(f"{name!r} looks like {other!r}, which is there already; rename one of them")
 
     async def _start_provider(self, provider: Provider) -> None:
         try:

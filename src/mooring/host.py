@@ -15,6 +15,7 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
+from mooring.approval import Approver, Gatekeeper
 from mooring.config import GetSecret, found_files, load
 from mooring.config.lockfile import lock_path
 from mooring.core.catalog import Catalog, Diff
@@ -65,6 +66,7 @@ class Host:
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         trust: bool | Ask | None = None,
+        on_approval: Approver | None = None,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -82,12 +84,21 @@ class Host:
             withdraw=self._withdraw,
             emit=self.emit,
         )
+        self._gatekeeper = Gatekeeper(
+            own=self._local.name,
+            config=lambda: self.config,
+            servers=self._fleet.configs,
+            ask=on_approval,
+            emit=self.emit,
+        )
+        self.permit = self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            listed=self._gatekeeper.listed,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()

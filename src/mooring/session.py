@@ -46,6 +46,12 @@ class Shore(Protocol):
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
         ...
 
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        """Return if the call may be made; raise `PolicyDenied` if not."""
+        ...
+
     def withheld(self, tool: str) -> MooringError | None:
         """Why a tool that was there is not shown, if it was set aside."""
         ...
@@ -103,8 +109,9 @@ class Session:
             if name in DISCOVERY_NAMES:
                 return self._discover(name, arguments, started)
             tool = await self._route(name, timeout)
-            left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-            result = await self._run(tool, arguments, left, on_progress)
+            given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
+            await self._shore.permit(tool, given, self.id, _left(started, timeout))
+            result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
         if check and result.is_error:
@@ -190,6 +197,10 @@ class Session:
             )
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+
+
+def _left(started: float, timeout: float | None) -> float | None:
+    return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
 
 
 def _unfit(tool: Tool, problem: str) -> CallError:

@@ -26,11 +26,14 @@ class Shelf:
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
         servers: Mapping[str, ServerConfig],
+        listed: Callable[[Snapshot], Snapshot],
         announce: Callable[[Diff], None],
     ) -> None:
         self._own = own
         """Names of the providers whose tools win every clash of names."""
         self._style, self._config, self._servers, self._announce = style, config, servers, announce
+        self._listed = listed
+        """What of a snapshot may be shown."""
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
         self._index: tuple[Catalog, Index] | None = None
@@ -75,7 +78,7 @@ class Shelf:
         self._stale = False
         old, config = self._catalog, self._config()
         self._catalog = merge(
-            [snapshot for name, snapshot in self._snapshots.items() if name not in self._own],
+            [self._listed(snapshot) for name, snapshot in self._snapshots.items() if name not in self._own],
             style=self._style(),
             filters={
                 name: Filter(allow=server.allow, deny=server.deny) for name, server in self._servers.items()

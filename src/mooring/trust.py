@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 
+from mooring.asking import said_yes
 from mooring.config.approvals import approved
 from mooring.core.config import ServerConfig
 from mooring.core.trust import TrustRequest, forbidden, mark
@@ -13,7 +12,8 @@ from mooring.errors import NotTrusted
 
 __all__ = ["Ask", "Trust"]
 
-log = logging.getLogger("mooring.trust")
+PATIENCE = 300.0
+"""Seconds that a person has to answer."""
 
 Ask = Callable[[TrustRequest], "bool | Awaitable[bool]"]
 """Asked once for each file and form; a yes holds for this host and is not written down."""
@@ -47,19 +47,12 @@ class Trust:
         changed = tuple(server.name for server in open_ones if server.name in known)
         new = tuple(server for server in open_ones if _key(server) not in self._said)
         if new and callable(self._answer):
-            yes = await self._asked(self._answer, TrustRequest(file=file, servers=new, changed=changed))
+            yes = await said_yes(
+                self._answer, TrustRequest(file=file, servers=new, changed=changed), PATIENCE
+            )
             self._said |= {_key(server): yes for server in new}
         refused = [server for server in open_ones if not self._said.get(_key(server))]
         return {server.name: _unapproved(server, changed=server.name in changed) for server in refused}
-
-    @staticmethod
-    async def _asked(ask: Ask, request: TrustRequest) -> bool:
-        try:
-            answer = ask(request)
-            return bool(await answer if inspect.isawaitable(answer) else answer)
-        except Exception:
-            log.exception("the callback given as `trust` failed, which counts as a no")
-            return False
 
 
 def _key(server: ServerConfig) -> tuple[str, str]:
@@ -78,8 +71,8 @@ def _unapproved(server: ServerConfig, *, changed: bool) -> NotTrusted:
 
 def _forbidden(server: ServerConfig, names: tuple[str, ...]) -> NotTrusted:
     return NotTrusted(
-        f"{server.name!r} is not started: {server.file} sets {', '.join(map(repr, names))}, which can make a program run "
-        "other code, and a file that was merely found may not set that; move the entry into your own "
+        f"{server.name!r} is not started: {server.file} sets {', '.join(map(repr, names))}, which can make a "
+        "program run other code, and a file that was merely found may not set that; move the entry into your own "
         "configuration, or name the file with `--config`",
         server=server.name,
         file=server.file,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -13,16 +14,20 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
+    from mooring.approval import ApprovalRequest
     from mooring.core.config import Style
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
 
-USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--style STYLE] [options]"
+USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [--style STYLE] [options]"
 DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is
 always JSON. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1."""
+error goes to standard error, with exit code 1.
+
+A tool that the configuration wants to be asked for is asked for on the
+terminal. Exit code 3: nobody said yes, or it is denied."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
@@ -38,6 +43,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--args", metavar="JSON", help="all arguments as a JSON object; - reads standard input"
     )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before a call that needs a yes")
     parser.add_argument(
         "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
     )
@@ -49,7 +55,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
-    async with open_host(options, out, style=args.style) as host:
+
+    async def approve(request: ApprovalRequest) -> bool:
+        return args.yes or await _said_yes(request, out)
+
+    async with open_host(options, out, style=args.style, on_approval=approve) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = parse_arguments(args.arguments, document, tool.input_schema)
@@ -67,6 +77,19 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.lines(_shown(result, out))
     return exit_code(result.error) if result.error else int(result.is_error)
+
+
+async def _said_yes(request: ApprovalRequest, out: Output) -> bool:
+    from mooring.cli.asking import asked
+
+    title = f" ({request.title})" if request.title else ""
+    given = json.dumps(dict(request.arguments), ensure_ascii=False)
+    return await asked(
+        f"Call {request.tool!r}{title} of {request.server!r} with {given}? It needs a yes: {request.reason}.",
+        out,
+        nobody="There is no terminal to ask on. Nothing was called: give --yes if that is what you want.",
+        no="Nothing was called.",
+    )
 
 
 def _read_stdin(options: Options) -> str:
@@ -106,8 +129,6 @@ def _document(result: Result) -> dict[str, object]:
 def _shown(result: Result, out: Output) -> list[str]:
     """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
     if not result.blocks and result.structured is not None:
-        import json
-
         return [json.dumps(result.structured, indent=2)]
     shown = [block.text if block.text is not None else _placeholder(block) for block in result.blocks]
     return shown if out.width is None else [clean(text) for text in shown]

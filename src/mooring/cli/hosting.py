@@ -19,6 +19,7 @@ from mooring.errors import ConfigError, UnknownServer
 if TYPE_CHECKING:
     import logging
 
+    from mooring.approval import Approver
     from mooring.core.config import HostConfig
     from mooring.host import Host
 
@@ -34,6 +35,7 @@ async def open_host(
     servers: Sequence[str] = (),
     idle: bool = False,
     lock: bool = True,
+    on_approval: Approver | None = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -44,6 +46,7 @@ async def open_host(
         servers: Names that must be configured.
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
+        on_approval: Asked before a call that needs a yes.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -53,7 +56,9 @@ async def open_host(
 
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
-        host = Host.from_config(*options.config, style=style, lock=lock and not options.no_lock)
+        host = Host.from_config(
+            *options.config, style=style, lock=lock and not options.no_lock, on_approval=on_approval
+        )
         _check(host, out, servers)
         if idle:
             host.config = _all_lazy(host.config)

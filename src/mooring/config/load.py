@@ -18,6 +18,7 @@ from mooring.config.formats import DEFAULTS, read_shape
 from mooring.core.checks import shown
 from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
 from mooring.core.expand import unknown
+from mooring.core.lookalike import look_alikes
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
@@ -127,6 +128,10 @@ class _Merge:
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
         for name, value in shape.settings.items():
+            if name == "policy" and found.scope == "project" and name in self.settings:
+                message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+                self.notes.append(ConfigWarning(file=file, field=name, message=message))
+                continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             entry = server_fields(raw, own=found.own)
@@ -139,6 +144,13 @@ class _Merge:
             for name, (entry, source) in self.entries.items()
             if (server := self.server(name, entry, source, defaults)) is not None
         ]
+        for one, other in look_alikes(server.name for server in servers):
+            source = self.entries[other][1]
+            message = (
+                f"looks like {shown(one)}, for which people and models would take it; rename one of them"
+            )
+            self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
+            servers = [server for server in servers if server.name != other]
         host = self.host()
         for name in host.enabled_servers or ():
             if name not in self.entries:

@@ -20,6 +20,7 @@ __all__ = [
     "check_header",
     "check_headers",
     "check_name",
+    "check_protocol",
     "check_url",
     "check_url_text",
     "list_of_text",
@@ -121,6 +122,12 @@ def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in headers.items():
         check_header(name, value)
     return headers
+
+
+def check_protocol(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d", value):
+        return value
+    raise ValueError("must be a version of the protocol, such as '2025-06-18'")
 
 
 def check_auth(value: object) -> Mapping[str, Any] | str | None:

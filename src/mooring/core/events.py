@@ -6,6 +6,8 @@ from mooring.core.types import State
 from mooring.core.values import Value
 
 __all__ = [
+    "ApprovalAsked",
+    "CallDenied",
     "CallFinished",
     "CallStarted",
     "CatalogChanged",
@@ -83,6 +85,24 @@ class ConfigRejected(Event):
     """A configuration file changed and cannot be used; the last good one stays."""
 
     problem: str
+
+
+class ApprovalAsked(Event):
+    """A call waits for somebody's yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
+
+
+class CallDenied(Event):
+    """A call was not made: the configuration denies it, or nobody said yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
 
 
 class CallStarted(Event):

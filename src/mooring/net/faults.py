@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from mooring.core.untrusted import clean
 from mooring.errors import (
     AuthNeeded,
     CallError,
@@ -24,6 +25,9 @@ from mooring.net.open import CannotStart
 if TYPE_CHECKING:
     from mooring.core.config import ServerConfig
     from mooring.core.redact import Redactor
+
+SHOWN = 4_000
+"""Characters of a server's own words that an error repeats."""
 
 log = logging.getLogger("mooring.connection")
 
@@ -108,7 +112,7 @@ def _call_error(
             outcome=fault.outcome,
         )
     return ServerError(
-        f"{server!r} answered {tool!r} with an error: {fault}",
+        f"{server!r} answered {tool!r} with an error: {clean(str(fault), SHOWN)}",
         server=server,
         tool=tool,
         elapsed=elapsed,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
@@ -77,6 +78,8 @@ class Live:
             return page
 
         snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
+        if found := doubts(snapshot):
+            snapshot = replace(snapshot, warnings=(*snapshot.warnings, *found))
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)
         return snapshot

@@ -23,7 +23,7 @@ from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
 from mooring.net.live import Live
 from mooring.net.message import WireError
-from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
 
@@ -80,6 +80,8 @@ class Owner:
         self._era: Era | None = era_of(self.snapshot.info.protocol)
         """What the server spoke the last time: only a guess until it has answered in this life."""
         self._guessed = self._era is not None
+        self._seen = self.snapshot.info.protocol
+        """The newest protocol that the server ever spoke with us."""
         self._failures = 0
         self._last_words: list[str] = []
         self._dirty = False
@@ -281,13 +283,14 @@ class Owner:
                 peer = await negotiate(
                     channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
                 )
+                refuse_older(peer, self.config.min_protocol)
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
                 live = Live(channel, peer, self.redact)
                 channel.on_notice, channel.on_gap = self._heard, self.mark_dirty
                 freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty)
                 self.freshness = freshness
                 channel.spawn(freshness.run)
-                snapshot = await live.list(self.config.list_timeout)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
             except WireError as fault:
                 if channel.death is not None:
                     fault.args = (await channel.obituary(),)
@@ -297,6 +300,7 @@ class Owner:
                 self._last_words = channel.last_words()
                 raise
             self._era, self._guessed = peer.era, False
+            self._seen = max(self._seen or "", peer.protocol)
             channel.on_death = self._died
             freshness.listed()
             self._online(live, snapshot)
@@ -340,7 +344,7 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                self.snapshot = await live.list(self.config.list_timeout)
+                self.snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:

@@ -1,0 +1,124 @@
+"""The last question before a call: may it be made? Asked when it is made, not only when tools are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mooring.asking import said_yes
+from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.events import ApprovalAsked, CallDenied, Event
+from mooring.core.policy import OwnRules, Rules
+from mooring.core.types import Snapshot, Tool
+from mooring.core.values import Value
+from mooring.errors import PolicyDenied
+
+__all__ = ["ApprovalRequest", "Approver", "Gatekeeper"]
+
+PATIENCE = 300.0
+"""Seconds that a person has to answer, where the call itself has no limit."""
+_NO_MORE = "Do not try again; tell the user what you wanted to do."
+
+
+class ApprovalRequest(Value):
+    """A call that waits for a yes. Title and arguments are as the server and the model wrote them: clean
+    them before a person reads them (`mooring.core.text.clean`)."""
+
+    server: str
+    tool: str
+    """The server's own name of it."""
+    name: str
+    """The local name, which the model used."""
+    title: str | None
+    arguments: Mapping[str, Any]
+    reason: str
+    """Which rule wants it."""
+    session: str
+
+    def __repr__(self) -> str:
+        """Without the arguments' values, which may hold anything."""
+        names = sorted(self.arguments)
+        return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
+
+
+Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
+
+
+class Gatekeeper:
+    """Applies the rules of one host as they are at the moment of a call."""
+
+    def __init__(
+        self,
+        *,
+        own: str,
+        config: Callable[[], HostConfig],
+        servers: Mapping[str, ServerConfig],
+        ask: Approver | None,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._own = own
+        """The provider of the application's own functions: it needs nobody's leave."""
+        self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
+
+    def listed(self, snapshot: Snapshot) -> Snapshot:
+        """What of it may be shown: denied tools are not."""
+        rules = self._rules(snapshot.server)
+        if snapshot.server == self._own or not rules.may_deny:
+            return snapshot
+        tools = tuple(tool for tool in snapshot.tools if rules.decide(tool).verdict != "deny")
+        return snapshot if len(tools) == len(snapshot.tools) else replace(snapshot, tools=tools)
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        """Return if the call may be made.
+
+        Raises:
+            PolicyDenied: it may not, or nobody said yes.
+        """
+        if tool.server == self._own:
+            return
+        decision = self._rules(tool.server).decide(tool)
+        if decision.verdict == "allow":
+            return
+        problem = f"the configuration denies it ({decision.reason}). {_NO_MORE}"
+        if decision.verdict == "ask":
+            problem = await self._refusal(tool, arguments, session, decision.reason, timeout)
+        if problem is None:
+            return
+        self._emit(CallDenied(server=tool.server, tool=tool.remote_name, session=session, reason=problem))
+        raise PolicyDenied(
+            f"{tool.name!r} was not called: {problem}",
+            server=tool.server,
+            tool=tool.remote_name,
+            reason=decision.reason,
+        )
+
+    async def _refusal(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, reason: str, timeout: float | None
+    ) -> str | None:
+        """Why there was no yes; None when there was one."""
+        if self._ask is None:
+            return (
+                f"it needs a person's approval ({reason}), and this application has nobody to ask. {_NO_MORE}"
+            )
+        self._emit(ApprovalAsked(server=tool.server, tool=tool.remote_name, session=session, reason=reason))
+        request = ApprovalRequest(
+            server=tool.server,
+            tool=tool.remote_name,
+            name=tool.name,
+            title=tool.title,
+            arguments=arguments,
+            reason=reason,
+            session=session,
+        )
+        yes = await said_yes(self._ask, request, PATIENCE if timeout is None else timeout)
+        return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
+
+    def _rules(self, server: str) -> Rules:
+        one = self._servers.get(server)
+        if one is None:  # a provider of the application
+            return Rules(host=self._config().policy, own=OwnRules())
+        own = OwnRules(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
+        return Rules(host=self._config().policy, own=own)
