@@ -70,9 +70,10 @@ def _unapproved(server: ServerConfig, *, changed: bool) -> NotTrusted:
 
 
 def _forbidden(server: ServerConfig, names: tuple[str, ...]) -> NotTrusted:
+    listed = ", ".join(map(repr, names))
     return NotTrusted(
-        f"{server.name!r} is not started: {server.file} sets {', '.join(map(repr, names))}, which can make a "
-        "program run other code, and a file that was merely found may not set that; move the entry into your own "
+        f"{server.name!r} is not started: {server.file} sets {listed}, which can make a program run other "
+        "code, and a file that was merely found may not do that; move the entry into your own "
         "configuration, or name the file with `--config`",
         server=server.name,
         file=server.file,

@@ -126,10 +126,9 @@ def _shown(
 
 
 def _document(server: ServerConfig, status: str) -> dict[str, Any]:
-    from mooring.core.redact import Redactor, secrets_in
-    from mooring.core.trust import describe, forbidden
+    from mooring.core.trust import describe, forbidden, literal_secrets
 
-    hide = Redactor(secrets_in(dict(server.texts())))
+    hide = literal_secrets(server)
     return {
         "name": server.name,
         "status": status,

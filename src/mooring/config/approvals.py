@@ -88,10 +88,10 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return {}
-    with os.fdopen(descriptor, "rb") as stream:
-        if not _ours(os.fstat(descriptor)):
-            return {}
-        raw = stream.read(_SIZE_LIMIT)
+    try:
+        raw = os.read(descriptor, _SIZE_LIMIT) if _ours(os.fstat(descriptor)) else b""
+    finally:
+        os.close(descriptor)
     try:
         data: Any = json.loads(raw)
     except (ValueError, RecursionError):

@@ -11,11 +11,12 @@ from hashlib import sha256
 from typing import Any, cast
 
 from mooring.core.config import ServerConfig
+from mooring.core.expand import references
 from mooring.core.redact import Redactor, secrets_in
 from mooring.core.text import clean
 from mooring.core.values import Value
 
-__all__ = ["TrustRequest", "describe", "forbidden", "mark"]
+__all__ = ["TrustRequest", "describe", "forbidden", "literal_secrets", "mark"]
 
 _HARMLESS = frozenset(
     (
@@ -88,7 +89,7 @@ def forbidden(server: ServerConfig) -> tuple[str, ...]:
 
 def describe(server: ServerConfig) -> Iterator[str]:
     """The entry for a person to judge, a line for each thing; secrets that are written out are not shown."""
-    redact = Redactor(secrets_in(dict(server.texts())))
+    redact = literal_secrets(server)
 
     def line(what: str, text: str) -> str:
         # A line break in a value must not look like another line of ours.
@@ -107,7 +108,7 @@ def describe(server: ServerConfig) -> Iterator[str]:
         yield line("gets", f"your own {', '.join(server.inherit_env)}")
     yield from (line("header", f"{name}: {value}") for name, value in server.headers.items())
     if server.auth is not None:
-        yield line("login", json.dumps(_json(_masked(server.auth)), ensure_ascii=False))
+        yield line("login", json.dumps(_json(server.auth), ensure_ascii=False))
     for name in sorted(_special(server)):
         yield line("sets", f"{name}: {json.dumps(_json(getattr(server, name)), ensure_ascii=False)}")
 
@@ -124,13 +125,13 @@ def _special(server: ServerConfig) -> Iterator[str]:
             yield one.name
 
 
-def _masked(auth: Mapping[str, Any] | str) -> object:
-    if isinstance(auth, str):
-        return auth
-    hide = Redactor(
-        secrets_in({f"auth.{k}": v for k, v in auth.items() if isinstance(v, str) and "${" not in v})
-    )
-    return hide.within(dict(auth))
+def literal_secrets(server: ServerConfig) -> Redactor:
+    """Blots out the secrets that are written into an entry; references stay, since they show none."""
+    auth: Mapping[str, Any] = server.auth if isinstance(server.auth, Mapping) else {}
+    texts = dict(server.texts()) | {
+        f"auth.{name}": text for name, text in auth.items() if isinstance(text, str)
+    }
+    return Redactor(text for text in secrets_in(texts) if not references(text))
 
 
 def _default(one: Any) -> object:

@@ -13,7 +13,7 @@ from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot, State
-from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, Overloaded
+from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, NotTrusted, Overloaded
 from mooring.net import wire
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
@@ -285,7 +285,7 @@ class Connection:
     async def _live(self, end: float) -> Live:
         try:
             return await self.owner.connected(end - time.monotonic())
-        except AuthNeeded:
+        except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:
             raise WireError(str(problem), kind="refused", outcome="not sent") from problem
