@@ -9,6 +9,7 @@ from typing import Any
 from mooring.asking import said_yes
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import ApprovalAsked, CallDenied, Event
+from mooring.core.names import Style, assign
 from mooring.core.policy import OwnRules, Rules
 from mooring.core.types import Snapshot, Tool
 from mooring.core.values import Value
@@ -60,14 +61,30 @@ class Gatekeeper:
         self._own = own
         """The provider of the application's own functions: it needs nobody's leave."""
         self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
+        self._denied: dict[str, dict[str, str]] = {}
+        """Tools that are not listed, by server and its own name of them, and which rule denies them."""
 
     def listed(self, snapshot: Snapshot) -> Snapshot:
         """What of it may be shown: denied tools are not."""
         rules = self._rules(snapshot.server)
+        self._denied.pop(snapshot.server, None)
         if snapshot.server == self._own or not rules.may_deny:
             return snapshot
-        tools = tuple(tool for tool in snapshot.tools if rules.decide(tool).verdict != "deny")
-        return snapshot if len(tools) == len(snapshot.tools) else replace(snapshot, tools=tools)
+        judged = [(tool, rules.decide(tool)) for tool in snapshot.tools]
+        denied = {tool.remote_name: one.reason for tool, one in judged if one.verdict == "deny"}
+        if not denied:
+            return snapshot
+        self._denied[snapshot.server] = denied
+        return replace(snapshot, tools=tuple(tool for tool, one in judged if one.verdict != "deny"))
+
+    def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
+        """Why a tool of this name is not shown, if it is denied."""
+        for server, denied in self._denied.items():
+            for remote, reason in denied.items():
+                if assign([(server, remote)], style).get((server, remote)) == local_name:
+                    problem = f"{local_name!r} is not called: {_denial(reason)}"
+                    return PolicyDenied(problem, server=server, tool=remote, reason=reason)
+        return None
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
@@ -82,7 +99,7 @@ class Gatekeeper:
         decision = self._rules(tool.server).decide(tool)
         if decision.verdict == "allow":
             return
-        problem = f"the configuration denies it ({decision.reason}). {_NO_MORE}"
+        problem = _denial(decision.reason)
         if decision.verdict == "ask":
             problem = await self._refusal(tool, arguments, session, decision.reason, timeout)
         if problem is None:
@@ -122,3 +139,7 @@ class Gatekeeper:
             return Rules(host=self._config().policy, own=OwnRules())
         own = OwnRules(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
         return Rules(host=self._config().policy, own=own)
+
+
+def _denial(reason: str) -> str:
+    return f"the configuration denies it ({reason}). {_NO_MORE}"

@@ -24,7 +24,7 @@ from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
-from mooring.errors import NotTrusted, ToolChanged
+from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.local import LocalTools, Progress, Provider
@@ -310,9 +310,10 @@ class Host:
         """The servers that are not started because nobody approved the file that names them."""
         return self._fleet.held
 
-    def withheld(self, tool: str) -> ToolChanged | NotTrusted | None:
-        """Why a tool is not shown, if it was set aside, or belongs to a server that is not approved."""
-        return self._pins.explain(tool, self.style) or self._fleet.withheld(tool, self.style)
+    def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
+        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
+        whys = (self._pins.explain, self._gatekeeper.explain, self._fleet.withheld)
+        return next((why for ask in whys if (why := ask(tool, self.style)) is not None), None)
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""

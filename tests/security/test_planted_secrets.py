@@ -166,7 +166,8 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
                 said += [host.redact(" ".join(PLANTED.values()))]
             said += [repr(event) async for event in events]
     assert states == {
-        "chatty": "connected", "good": "connected", "python": "connected", "crash": "failed", "broken": "failed",
+        "chatty": "connected", "good": "connected", "python": "connected", "crash": "failed",
+        "broken": "failed",
     }  # fmt: skip
     crash = next(text for text in said if "its last words" in text)
     assert "leaked" in crash

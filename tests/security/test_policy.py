@@ -82,7 +82,6 @@ async def test_without_a_clear_yes_nothing_is_sent_and_the_model_is_told(
 async def test_a_denied_tool_is_neither_listed_nor_called(hosting: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with hosting(lab(log, policy={"deny": ["pid"]})) as host:
-        tool = None
         assert list(host.catalog.tools) == ["mcp_lab_echo"]
         assert "mcp_lab_pid" not in [tool.name for tool in host.session().tools()]
         result = await host.call("mcp_lab_pid")

@@ -20,7 +20,7 @@ def skeleton(name: str) -> str:
     """A form that is the same for names which look the same: without case, accents, width and punctuation."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
     bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    return _JOINT.sub("_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w")
+    return _JOINT.sub("_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
 
 
 def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
