@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mooring.asking import said_yes
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import ApprovalAsked, CallDenied, Event
 from mooring.core.names import Style, assign
@@ -130,6 +129,8 @@ class Gatekeeper:
             reason=reason,
             session=session,
         )
+        from mooring.asking import said_yes  # few hosts ever ask
+
         yes = await said_yes(self._ask, request, PATIENCE if timeout is None else timeout)
         return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.abc
 
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard
-from mooring.config.resolving import resolve_within
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.lookalike import look_alikes
@@ -24,6 +22,7 @@ from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.local import Provider
+from mooring.tasks import Tasks
 from mooring.trust import Trust
 
 if TYPE_CHECKING:
@@ -77,12 +76,12 @@ class Fleet:
         self._withdraw = withdraw
         self._emit = emit
         self._pool: HttpPool | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._applying = anyio.Lock()
+        self._tasks: Tasks | None = None
+        self._applying = asyncio.Lock()
 
     # --- life -----------------------------------------------------------------------------------
 
-    async def start(self, config: HostConfig, tasks: anyio.abc.TaskGroup) -> None:
+    async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
         self._tasks = tasks
         for provider in self.providers.values():
@@ -326,6 +325,8 @@ class Fleet:
         return connection
 
     async def _target(self, server: ServerConfig) -> Target:
+        from mooring.config.resolving import resolve_within
+
         lookup = default_lookup(os.environ, self._get_secret, source=server.source)
         slow = self._get_secret is not None
         target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)

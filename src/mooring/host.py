@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,11 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-import anyio.abc
 
 from mooring.approval import Approver, Gatekeeper
-from mooring.config import GetSecret, found_files, load
-from mooring.config.lockfile import lock_path
+from mooring.config import FoundFile, GetSecret, found_files, load
+from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
@@ -32,6 +33,7 @@ from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
+from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
@@ -74,7 +76,7 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._pins = Pins(self._memory(None), self._set_aside)
+        self._pins = Pins(self._memory(()), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
@@ -102,7 +104,7 @@ class Host:
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._closed = False
         self._shared = Session(self)
         self._clock = SessionClock()
@@ -123,7 +125,7 @@ class Host:
         host = cls(load(files, cwd=here), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
-        host._pins = Pins(host._memory(lock_path(found, here or Path.cwd())), host._set_aside)
+        host._pins = Pins(host._memory(found, here or Path.cwd()), host._set_aside)
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -134,8 +136,7 @@ class Host:
             raise RuntimeError("a Host is used once; make another one")
         for warning in self.config.warnings:
             log.warning("%s", warning)
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        self._tasks = Tasks()
         try:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
@@ -154,12 +155,11 @@ class Host:
     ) -> None:
         assert self._tasks is not None
         # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        self._tasks.cancel_scope.shield = True
-        try:
-            await self.close()
-        finally:
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.close()
+            finally:
+                await self._tasks.end()
 
     async def close(self) -> None:
         """End every server and everything they started. Idempotent; never raises for a server."""
@@ -334,10 +334,12 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _memory(self, found: Path | None) -> Memory:
+    def _memory(self, files: Sequence[FoundFile], cwd: Path | None = None) -> Memory:
         if self._lock is False:
             return Memory(cache=False)
-        return memory_at(found if self._lock is True else Path(self._lock))
+        beside = None if cwd is None else lock_path(files, cwd)
+        place = beside if self._lock is True else Path(self._lock)
+        return memory_at(place, own=speaks_of(files, "user"))
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""
@@ -359,9 +361,9 @@ class Host:
     async def _feel_the_pulse(self) -> None:
         """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
         while True:
-            asleep = anyio.current_time()
-            await anyio.sleep(PULSE)
-            if (late := anyio.current_time() - asleep - PULSE) > LAG:
+            asleep = time.monotonic()
+            await asyncio.sleep(PULSE)
+            if (late := time.monotonic() - asleep - PULSE) > LAG:
                 log.warning("the event loop was blocked for %.1f s", late)
                 self.emit(LoopLagged(seconds=late))
 

@@ -35,19 +35,20 @@ class Memory:
 
     lock: Lock | None = None
     """The lock beside the configuration; None: there is none, and the private cache serves."""
-    path: Path | None = None
     cache: bool = True
+    own: bool = True
+    """Whether the lock speaks of the user's own servers: that of a project does not."""
 
 
-def memory_at(path: Path | None) -> Memory:
+def memory_at(path: Path | None, *, own: bool) -> Memory:
     """The lock at `path` if there is one that can be read; a bad one is ignored, loudly."""
     if path is None:
         return Memory()
     try:
-        return Memory(lock=read(path), path=path)
+        return Memory(lock=read(path), own=own)
     except LockError as problem:
         log.warning("the lock is ignored, and nothing is pinned: %s", problem)
-        return Memory(path=path)
+        return Memory()
 
 
 class Pins:
@@ -60,6 +61,8 @@ class Pins:
         self._pins: dict[str, Pin | None] = {}
         self._policies: dict[str, Policy] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        self._cached: set[str] = set()
+        """Servers that no lock speaks of."""
         self._writers: list[Thread] = []
         """A thousand definitions take some time to write: the event loop does not wait for that."""
 
@@ -67,26 +70,34 @@ class Pins:
         """What the server is known to offer before it has said a word; None when it never spoke."""
         name = server.name
         self._fingerprints[name] = fingerprint(server)
-        self._policies[name] = server.pins or ("block" if self._memory.lock is not None else "warn")
+        lock = self._lock_of(server)
+        self._policies[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
-        pin = self._pins[name] = self._pin_of(name)
+        pin = self._pins[name] = self._recalled(name) if lock is None else lock.servers.get(name)
         if pin is None or pin.fingerprint != self._fingerprints[name]:
             return None
         return pin.snapshot
 
-    def _pin_of(self, name: str) -> Pin | None:
-        if self._memory.lock is not None:
-            return self._memory.lock.servers.get(name)
+    def _lock_of(self, server: ServerConfig) -> Lock | None:
+        """The lock, if it speaks of this server; None: the private cache serves."""
+        spoken_of = self._memory.own or server.source.scope != "user"
+        if not spoken_of or self._memory.lock is None:
+            self._cached.add(server.name)
+            return None
+        self._cached.discard(server.name)
+        return self._memory.lock
+
+    def _recalled(self, name: str) -> Pin | None:
         return recall(name, self._fingerprints[name]) if self._memory.cache else None
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """What may be shown of what a server reports."""
-        # The catalog is there before anything is judged: what judging needs is imported then.
-        from mooring.core.lock import decide, pin_of
-
         name = snapshot.server
         if name not in self._fingerprints:
             return snapshot  # no server of the configuration: the application's own provider
+        # The catalog is there before any server is judged: what judging needs is imported then.
+        from mooring.core.lock import decide, pin_of
+
         pin, policy, mark = self._pins[name], self._policies[name], self._fingerprints[name]
         verdict = decide(pin, snapshot, policy, fingerprint=mark)
         for warning in verdict.warnings:
@@ -95,7 +106,7 @@ class Pins:
             for tool in verdict.set_aside:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = verdict.set_aside
-        if self._memory.lock is None and self._memory.cache and (pin is None or verdict.drift):
+        if name in self._cached and self._memory.cache and (pin is None or verdict.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
-from mooring.asking import said_yes
-from mooring.config.approvals import approved
 from mooring.core.config import ServerConfig
-from mooring.core.trust import TrustRequest, forbidden, mark
 from mooring.errors import NotTrusted
+
+if TYPE_CHECKING:
+    from mooring.core.trust import TrustRequest
 
 __all__ = ["Ask", "Trust"]
 
 PATIENCE = 300.0
 """Seconds that a person has to answer."""
 
-Ask = Callable[[TrustRequest], "bool | Awaitable[bool]"]
+Ask = Callable[["TrustRequest"], "bool | Awaitable[bool]"]
 """Asked once for each file and form; a yes holds for this host and is not written down."""
 
 
@@ -30,6 +31,10 @@ class Trust:
     async def held(self, servers: Iterable[ServerConfig]) -> dict[str, NotTrusted]:
         """Which of these servers must not be started, and why."""
         found = [server for server in servers if server.scope == "project"]
+        if not found:
+            return {}
+        from mooring.core.trust import forbidden  # most hosts were told which files to read
+
         held = {server.name: _forbidden(server, names) for server in found if (names := forbidden(server))}
         by_file: dict[str, list[ServerConfig]] = {}
         for server in found:
@@ -42,11 +47,16 @@ class Trust:
     async def _unapproved(self, file: str, servers: list[ServerConfig]) -> dict[str, NotTrusted]:
         if self._answer is True:
             return {}
+        from mooring.config.approvals import approved
+        from mooring.core.trust import TrustRequest, mark
+
         known = approved(file)
         open_ones = [server for server in servers if known.get(server.name) != mark(server)]
         changed = tuple(server.name for server in open_ones if server.name in known)
         new = tuple(server for server in open_ones if _key(server) not in self._said)
         if new and callable(self._answer):
+            from mooring.asking import said_yes
+
             yes = await said_yes(
                 self._answer, TrustRequest(file=file, servers=new, changed=changed), PATIENCE
             )
@@ -56,6 +66,8 @@ class Trust:
 
 
 def _key(server: ServerConfig) -> tuple[str, str]:
+    from mooring.core.trust import mark
+
     return f"{server.file}\0{server.name}", mark(server)
 
 

@@ -355,3 +355,47 @@ def test_a_server_that_cannot_be_asked_cannot_be_approved(ran, locked, lab) -> N
     done = ran("approve", "lab", "--yes", "--config", locked)
     assert done.returncode == 1
     assert done.stderr == IsStr(regex=r"(?s)error: lab cannot be asked what it offers: the server exited.*")
+
+
+# --- a project's lock and the user's own servers
+
+
+@pytest.fixture
+def shared_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config, lab) -> Path:
+    """A project file with `lab`, and a file of the user's own with `clock`."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config" / "mooring" / "config.json"
+    own.parent.mkdir(parents=True)
+    own.write_text(Path(config({"clock": "clock"})).read_text())
+    (tmp_path / ".git").mkdir()
+    project = Path(config({"lab": lab.entry}))
+    return project.rename(tmp_path / "mooring.json")
+
+
+def test_the_lock_of_a_project_leaves_out_the_servers_of_the_users_own_file(ran, shared_project) -> None:
+    done = ran("lock", "--json")
+    assert [one["name"] for one in document(done)["servers"]] == ["lab"]
+    written = json.loads((shared_project.parent / "mooring.lock").read_text())
+    assert [one["server"] for one in written["servers"]] == ["lab"]
+
+
+def test_a_server_that_the_lock_leaves_out_is_neither_drift_nor_blocked(ran, shared_project) -> None:
+    assert ran("lock").returncode == 0
+    assert ran("check").returncode == 0
+    names = [tool["name"] for tool in document(ran("tools", "--json"))]
+    assert [name for name in names if name.startswith("mcp_clock_")]
+    assert [name for name in names if name.startswith("mcp_lab_")]
+    assert not [f for f in document(ran("doctor", "--json")) if "not in the lock" in f["finding"]]
+
+
+def test_asking_for_a_server_that_a_projects_lock_leaves_out_says_why(ran, shared_project) -> None:
+    done = ran("lock", "--server", "clock")
+    assert done.returncode == 2
+    assert "'clock' stands in your own configuration" in done.stderr
+    assert not (shared_project.parent / "mooring.lock").exists()
+
+
+def test_the_lock_of_the_users_files_alone_holds_the_users_servers(ran, shared_project) -> None:
+    shared_project.unlink()
+    done = ran("lock", "--json")
+    assert [one["name"] for one in document(done)["servers"]] == ["clock"]

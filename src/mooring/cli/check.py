@@ -45,7 +45,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if lock is None:
         raise ConfigError("there is no lock to compare with; write one with `mooring lock`", file=str(file))
     async with connected_host(options, out, ()) as host:
-        reviews = review(host, lock)
+        reviews = review(host, options, lock)
     drifted = sum(one.drifted for one in reviews)
     absent = sum(one.status == "unreachable" for one in reviews)
     if options.json:

@@ -123,16 +123,21 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
 
 
 async def _servers(options: Options, out: Output, lock: Lock | None) -> list[Finding]:
-    from mooring.cli.locking import connected_host
+    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.locking import guests_of
+    from mooring.cli.servers import chosen
 
     silent = Output(replace(options, quiet=True))  # warnings are findings here
-    async with connected_host(options, out, (), warnings=silent) as host:
+    async with open_host(options, silent, idle=True, lock=False) as host:
+        if names := chosen(host):
+            await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
+        guests = guests_of(host, options)
         found = [
             Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
             for w in host.config.warnings
         ]
         for server in sorted(host.config.servers, key=lambda server: server.name):
-            found += _server(host, server.name, lock)
+            found += _server(host, server.name, None if server.name in guests else lock)
     return found
 
 

@@ -21,8 +21,9 @@ DETAILS = """
 Connects every enabled server and writes mooring.lock beside the
 configuration: what each offers, for a catalog before any server runs and
 for `mooring check`. Commit it. A server that cannot be reached keeps what
-the lock said of it. From then on, tools that are not in the lock are set
-aside until `mooring approve`.
+the lock said of it. Servers of your own file are not in the lock of a
+project, which others share. From then on, tools that are not in the lock
+are set aside until `mooring approve`.
 
 Exit code 0: the lock holds every server. 11: one could not be reached; the
 rest is written. With --check-only, 10: the lock would change. 2: the lock
@@ -46,6 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         DRIFT,
         UNREACHABLE,
         connected_host,
+        guests_of,
         lock_file,
         report,
         review,
@@ -57,8 +59,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     file = lock_file(options)
     previous = _previous(file, force=args.force)
     async with connected_host(options, out, args.server) as host:
-        reviews = review(host, previous or Lock(), args.server)
-        fresh = _fresh(host, previous, reviews, whole=not args.server)
+        reviews = review(host, options, previous or Lock(), args.server)
+        fresh = _fresh(host, previous, reviews, guests_of(host, options), whole=not args.server)
     # Out of nothing no empty lock is made: it would set every tool aside.
     stale = fresh != (previous or Lock())
     if stale and not args.check_only:
@@ -86,12 +88,14 @@ def _previous(file: Path, *, force: bool) -> Lock | None:
         raise
 
 
-def _fresh(host: Host, previous: Lock | None, reviews: list[Review], *, whole: bool) -> Lock:
+def _fresh(
+    host: Host, previous: Lock | None, reviews: list[Review], guests: set[str], *, whole: bool
+) -> Lock:
     """The lock of what was reached now. Of servers that were not asked for, what it said stays."""
     from mooring.core.config import fingerprint
     from mooring.core.lock import build
 
-    marks = {server.name: fingerprint(server) for server in host.config.servers}
+    marks = {server.name: fingerprint(server) for server in host.config.servers if server.name not in guests}
     if not whole and previous is not None:
         marks = {name: pin.fingerprint for name, pin in previous.servers.items()} | marks
     asked = [one.server for one in reviews if one.status not in ("removed", "unreachable")]

@@ -15,13 +15,14 @@ from mooring.cli.output import Output, Style
 from mooring.cli.progress import plural
 from mooring.cli.servers import chosen
 from mooring.config import found_files
-from mooring.config.lockfile import lock_path
+from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.changes import Change
 from mooring.core.changetext import describe
 from mooring.core.config import fingerprint
 from mooring.core.lock import Lock, Pin, compare
 from mooring.core.text import clean, clean_line
 from mooring.core.types import Snapshot
+from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mooring.host import Host
@@ -33,6 +34,7 @@ __all__ = [
     "change_document",
     "change_lines",
     "connected_host",
+    "guests_of",
     "lock_file",
     "report",
     "review",
@@ -76,34 +78,43 @@ def lock_file(options: Options) -> Path:
 
 
 @asynccontextmanager
-async def connected_host(
-    options: Options, out: Output, servers: Sequence[str], *, warnings: Output | None = None
-) -> AsyncGenerator[Host]:
-    """A host that has asked these servers (or all) what they offer, whatever the lock says of them.
-
-    `warnings` is where those of the configuration go, when that is not `out`: then servers that are not
-    approved are looked over as well.
+async def connected_host(options: Options, out: Output, servers: Sequence[str]) -> AsyncGenerator[Host]:
+    """A host that has asked what they offer those servers (or all) that the lock speaks of.
 
     Raises:
+        ConfigError: one of `servers` is not for this lock.
         NotTrusted: one of them must not be started, so that nothing can be said of it.
     """
-    async with open_host(options, warnings or out, servers=servers, idle=True, lock=False) as host:
-        for name, problem in host.held.items() if warnings is None else ():
-            if not servers or name in servers:
+    async with open_host(options, out, servers=servers, idle=True, lock=False) as host:
+        guests = guests_of(host, options)
+        if guests.intersection(servers):
+            raise ConfigError(
+                f"{min(guests.intersection(servers))!r} stands in your own configuration, and the lock of "
+                "a project leaves that out: it is shared with others"
+            )
+        names = tuple(name for name in chosen(host, servers) if name not in guests)
+        for name, problem in host.held.items():
+            if name not in guests and (not servers or name in servers):
                 raise problem
-        names = chosen(host, servers)
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         yield host
 
 
-def review(host: Host, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
+def guests_of(host: Host, options: Options) -> set[str]:
+    """The configured servers that the lock does not speak of."""
+    files = found_files([Path(file) for file in options.config] or None)
+    return {server.name for server in host.config.servers if not speaks_of(files, server.source.scope)}
+
+
+def review(host: Host, options: Options, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
     """The named servers, or all that the configuration or the lock knows, in order of name."""
-    configured = {server.name: server for server in host.config.servers}
+    guests = guests_of(host, options)
+    configured = {server.name: server for server in host.config.servers if server.name not in guests}
     reviews = [Review(server=name, status="removed") for name in lock.servers if name not in configured]
     for status in host.status():
         name = status.name
-        if status.state == "disabled" and name not in names:
+        if name not in configured or (status.state == "disabled" and name not in names):
             continue
         if status.state != "connected":
             reason = status.error or f"the server is {status.state}"

@@ -21,6 +21,7 @@ from mooring.core.pin import Lock, Pin
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile
+    from mooring.core.config import Scope
 
 __all__ = [
     "NAME",
@@ -31,6 +32,7 @@ __all__ = [
     "recall",
     "remember",
     "replace_file",
+    "speaks_of",
     "write",
 ]
 
@@ -59,6 +61,14 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
     import platformdirs
 
     return platformdirs.user_state_path("mooring", appauthor=False) / NAME
+
+
+def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:
+    """Return whether the lock of these files is about servers of this scope.
+
+    A project's lock is shared: what one of its users has configured for themselves is not in it.
+    """
+    return scope != "user" or all(file.scope == "user" for file in files)
 
 
 def read(path: Path) -> Lock | None:
@@ -121,9 +131,8 @@ def remember(pin: Pin) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        replace_file(
-            path, render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace"), mode=0o600
-        )
+        body = render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace")
+        replace_file(path, _seal(body) + body, mode=0o600)
         _forget_oldest(path.parent)
     except OSError as error:
         _log.debug("No cache for server %r: %s", pin.server, error)
@@ -133,16 +142,29 @@ def recall(server: str, fingerprint: str) -> Pin | None:
     """Return the pin that was remembered of a server under this very configuration."""
     path = cache_path(server, fingerprint)
     try:
-        lock = read(path)
-    except LockError as error:
+        pin = _unsealed(_bytes(path)).servers.get(server)
+    except FileNotFoundError:
+        return None
+    except (LockError, OSError) as error:
         _log.debug("The cache of server %r is ignored: %s", server, error)
         return None
-    pin = None if lock is None else lock.servers.get(server)
     if pin is None or pin.fingerprint != fingerprint:
         return None
     with suppress(OSError):
         os.utime(path)
     return pin
+
+
+def _seal(body: bytes) -> bytes:
+    """The first line of a cached pin: half a file, or one that something else wrote over, is noticed."""
+    return sha256(body).hexdigest().encode() + b"\n"
+
+
+def _unsealed(raw: bytes) -> Lock:
+    body = raw[raw.find(b"\n") + 1 :]
+    if not raw.startswith(_seal(body)):
+        raise LockError("is damaged")
+    return parse(body.decode(), compact=True)
 
 
 def _bytes(path: Path) -> bytes:

@@ -220,8 +220,10 @@ def _pinned(entries: Iterable[E], previous: Iterable[E]) -> tuple[E, ...]:
 def _bare(entry: E) -> E:
     """The entry without what does not count."""
     if isinstance(entry, Tool):
+        if entry.name == entry.remote_name and not entry.meta and not entry.extra:
+            return entry
         return replace(entry, name=entry.remote_name, meta=EMPTY, extra=EMPTY)
-    return replace(entry, extra=EMPTY)
+    return replace(entry, extra=EMPTY) if entry.extra else entry
 
 
 def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapshot:

@@ -7,13 +7,13 @@ milder only for a server whose hints the configuration trusts by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from mooring.core.checks import list_of_text
 from mooring.core.settings import Settings, one_of, setting
 from mooring.core.types import Tool
+from mooring.core.values import Value
 
 __all__ = ["Decision", "OwnRules", "Policy", "Rules", "Verdict"]
 
@@ -44,25 +44,22 @@ class Policy(Settings):
     """For tools that no list names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Value):
     verdict: Verdict
     reason: str = ""
     """Which rule says so: words of the configuration, none of the server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRules:
+class OwnRules(Value):
     """What the entry of one server says."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = Policy()
     approve: tuple[str, ...] = ()
     """Globs of tools that need a yes."""
     trust_hints: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Value):
     """What the host says and what a server's entry says, which can only make it stricter."""
 
     host: Policy

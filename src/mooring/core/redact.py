@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
@@ -141,6 +140,8 @@ def _pieces(secret: str) -> list[str]:
 
 
 def _spellings(text: str) -> Iterator[str]:
+    from base64 import b64encode  # not needed before there is a secret
+
     yield text
     for escaped in (quote(text, safe=""), quote(text), quote_plus(text)):
         yield escaped

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mooring.core.values import Value
+
 if TYPE_CHECKING:
     from mooring.errors import MooringError
 
@@ -64,8 +66,7 @@ class Tool:
     """Fields of the definition that mooring does not know, passed through."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Value):
     uri: str
     server: str
     name: str
@@ -76,8 +77,7 @@ class Resource:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTemplate:
+class ResourceTemplate(Value):
     uri_template: str
     server: str
     name: str
@@ -87,8 +87,7 @@ class ResourceTemplate:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Value):
     name: str
     server: str
     title: str | None = None
@@ -98,8 +97,7 @@ class Prompt:
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value):
     """A bundle of tools that belong together: one per server, plus those the application declares."""
 
     id: str
@@ -111,8 +109,7 @@ class Group:
     """Local tool names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
+class ServerInfo(Value):
     """How a server describes itself. For display: never an identity, never a name prefix."""
 
     name: str | None = None
@@ -124,8 +121,7 @@ class ServerInfo:
     capabilities: Mapping[str, Any] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value):
     """What one provider offered at one instant."""
 
     server: str
@@ -213,8 +209,7 @@ class Result:
         return [block.raw for block in self.blocks]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
+class ServerStatus(Value):
     """How one server is doing right now."""
 
     name: str

@@ -18,6 +18,9 @@ CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
 MAX_ID_DIGITS = 18
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 class WireError(Exception):
     """A request failed; `kind` says where, `outcome` whether the server may have acted on it."""
 
@@ -59,7 +62,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError, TypeError: it holds something JSON has no word for (NaN, an object of Python).
     """
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    return _encode(message).encode()
 
 
 def decode(line: bytes) -> Any:

@@ -100,6 +100,7 @@ class Child(asyncio.SubprocessProtocol):
             )
         child.marker = marker
         child._gauge, child._vitals = _gauge(child._stdin()), _vitals(child.pid)
+        child._listen_directly()
         _alive[child.pid] = os.getpid()
         watchdog.guard(child.pid)
         return child
@@ -204,6 +205,12 @@ class Child(asyncio.SubprocessProtocol):
             return self.returncode is None
         return _signal_group(self.pid, name)
 
+    def _listen_directly(self) -> None:
+        """Take stdout from its pipe itself: by way of the process, asyncio adds a turn of the loop."""
+        assert self._transport is not None
+        if (pipe := self._transport.get_pipe_transport(1)) is not None:
+            pipe.set_protocol(_Stdout(self, pipe.get_protocol()))
+
     def _stdin(self) -> asyncio.WriteTransport | None:
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
         return cast("asyncio.WriteTransport | None", pipe)
@@ -244,6 +251,19 @@ class Child(asyncio.SubprocessProtocol):
         if log.isEnabledFor(logging.INFO):
             for line in lines:
                 log.info("%s: %s", self.server, self._shown(line)[:STDERR_LINE])
+
+
+class _Stdout(asyncio.Protocol):
+    """Hands data on at once; asyncio's own protocol still learns of the end."""
+
+    def __init__(self, child: Child, original: asyncio.BaseProtocol) -> None:
+        self._child, self._original = child, original
+
+    def data_received(self, data: bytes) -> None:
+        self._child.pipe_data_received(1, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._original.connection_lost(exc)
 
 
 def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:

@@ -36,6 +36,7 @@ class StdioChannel(DuplexChannel):
         self._parts: list[bytes] = []
         self._size = 0
         self._outbox: list[bytes] = []
+        self._turn = False
         self._sent = 0
         self._unread = 0
         child.listen(self._read, self._stdout_ended)
@@ -52,25 +53,34 @@ class StdioChannel(DuplexChannel):
     def send(self, body: bytes, waiter: Waiter | None) -> None:
         if self.death is not None:
             return
-        if not self._outbox:
-            # All that this turn of the loop sends leaves in one write.
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._outbox.append(body)
         if waiter is not None:
             waiter.place = self._sent
         self._sent += len(body) + 1
+        if self._turn:
+            self._outbox.append(body)
+        else:
+            # The first message of a turn of the loop leaves at once; all others of it in one more write.
+            self._turn = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+            self._put(body + b"\n")
 
     def outcome(self, waiter: Waiter) -> Outcome:
         # A request of which the child never read a byte was not acted on: it may be sent again.
         return "not sent" if waiter.place >= self.child.written - self._unread else "unknown"
 
+    def _end_turn(self) -> None:
+        self._turn = False
+        self._flush()
+
     def _flush(self) -> None:
-        if self.death is not None or not self._outbox:
-            return
-        lines, self._outbox = self._outbox, []
+        if self.death is None and self._outbox:
+            lines, self._outbox = self._outbox, []
+            self._put(b"\n".join(lines) + b"\n")
+
+    def _put(self, data: bytes) -> None:
         if self.child.doomed:
             self.die("the server is being killed")
-        elif self.child.write(b"\n".join(lines) + b"\n") > BACKLOG * self._max:
+        elif self.child.write(data) > BACKLOG * self._max:
             self.die("the server does not read its input")
 
     # --- in -----------------------------------------------------------------------------------
