@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 
+from mooring.config.logs import logger
+
 __all__ = ["said_yes"]
 
-log = logging.getLogger("mooring.asking")
+log = logger("mooring.asking")
 
 Q = TypeVar("Q")
 

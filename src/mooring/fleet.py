@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mooring.config import GetSecret, default_lookup
-from mooring.config.logs import guard
+from mooring.config.logs import guard, logger
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.lookalike import look_alikes
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from mooring.net.connection import Connection
     from mooring.net.pool import HttpPool
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +330,6 @@ class Fleet:
         slow = self._get_secret is not None
         target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
         self.redact.learn(target.secrets)
-        guard(self.redact)  # modules that were loaded since have loggers of their own
         return target
 
     def _reserve(self, name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ import anyio
 from mooring.approval import Approver, Gatekeeper
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
@@ -39,7 +39,7 @@ from mooring.trust import Ask, Trust
 
 __all__ = ["Host", "RefreshReport"]
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
@@ -17,7 +17,7 @@ from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import Progress, Provider
 from mooring.telemetry import tool_call
 
-log = logging.getLogger("mooring.session")
+log = logger("mooring.session")
 
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 SHARED = "00000000-0000-0000-0000-000000000000"

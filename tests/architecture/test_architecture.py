@@ -114,3 +114,8 @@ def test_modules_stay_small() -> None:
 
 def test_the_page_for_agents_stays_short() -> None:
     assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 80
+
+
+def test_every_logger_of_ours_is_one_that_keeps_secrets() -> None:
+    made = [str(path) for path in (ROOT / "src").rglob("*.py") if 'getLogger("mooring' in path.read_text()]
+    assert made == [], "use `mooring.config.logs.logger`"

@@ -59,3 +59,10 @@ def test_the_command_line_page_is_what_the_commands_say() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "source", re.findall(r"```python\n(.*?)```", (ROOT / "docs/security.md").read_text(), re.DOTALL)
+)
+def test_a_python_example_of_the_security_page_runs_as_it_stands(source: str, tmp_path: Path) -> None:
+    test_a_python_example_of_the_readme_runs_as_it_stands(source, tmp_path)

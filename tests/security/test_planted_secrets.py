@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -185,6 +185,17 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
         assert leaks(text) == []
 
 
+@pytest.fixture
+def log_as_it_was() -> Iterator[None]:
+    """`--verbose` sets up the log of the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("log_as_it_was")
 def test_TH19_planted_secrets_leave_no_trace_in_what_the_commands_print(
     tmp_path: Path,
     planted: Callable[[str], dict[str, Any]],

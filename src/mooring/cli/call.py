@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
 
-USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [--style STYLE] [options]"
+USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
 DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from mooring.core.redact import Redactor
 
-__all__ = ["guard"]
+__all__ = ["guard", "logger"]
 
 _redactors: WeakSet[Redactor] = WeakSet()
 _plain = logging.Formatter()
@@ -31,13 +31,16 @@ class _Redacted(logging.Filter):
 _FILTER = _Redacted()
 
 
+def logger(name: str) -> logging.Logger:
+    """A logger of ours. A filter does not hold for the children of its logger, so that each has its own."""
+    made = logging.getLogger(name)
+    made.addFilter(_FILTER)  # added twice, it is there once
+    return made
+
+
 def guard(redactor: Redactor) -> None:
-    """From now on nothing that this redactor knows appears in the log. A filter of a logger does not hold
-    for its children: so each of ours gets it."""
+    """From now on nothing that this redactor knows appears in the log."""
     _redactors.add(redactor)
-    for name in list(logging.Logger.manager.loggerDict):
-        if name == "mooring" or name.startswith("mooring."):
-            logging.getLogger(name).addFilter(_FILTER)  # added twice, it is there once
 
 
 def _redacted(text: str) -> str:

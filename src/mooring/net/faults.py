@@ -3,10 +3,10 @@ system become errors that people and models read."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from mooring.config.logs import logger
 from mooring.core.untrusted import clean
 from mooring.errors import (
     AuthNeeded,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHOWN = 4_000
 """Characters of a server's own words that an error repeats."""
 
-log = logging.getLogger("mooring.connection")
+log = logger("mooring.connection")
 
 
 class Permanent(ConnectError):

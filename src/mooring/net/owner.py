@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from mooring.config.logs import logger
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
@@ -27,7 +27,7 @@ from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate,
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
 
-log = logging.getLogger("mooring.connection")
+log = logger("mooring.connection")
 
 STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""

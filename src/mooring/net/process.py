@@ -18,10 +18,11 @@ from typing import cast
 
 import anyio
 
+from mooring.config.logs import logger
 from mooring.core.redact import Redactor
 from mooring.net import watchdog
 
-log = logging.getLogger("mooring.server")
+log = logger("mooring.server")
 
 MARKER = "MOORING_CHILD"
 """Set in every child, so that descendants that left its group are found again."""
