@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -178,7 +178,12 @@ class Fleet:
                         self._withdraw(server.name)
                     self._reserve(server.name)
                     self._berth(server, enabled=server.name in active)
-            return steps
+            return replace(
+                steps,
+                start=tuple(server for server in steps.start if server.name in active),
+                restart=tuple(server for server in steps.restart if server.name in active),
+                stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
+            )
 
     # --- questions ------------------------------------------------------------------------------
 

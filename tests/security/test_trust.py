@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mooring import Host, NotTrusted, ServerConfig, TrustRequest
+from mooring import ConfigApplied, Host, NotTrusted, ServerConfig, TrustRequest
 from mooring.cli import main
 from mooring.config import approvals, load
 from mooring.core.config import Source
@@ -192,6 +192,7 @@ async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: P
     async with project.host() as host:
         await host.ready(10)
         before = project.started
+        events = host.events()
         evil = project.entry(env={"EVIL": "1"})
         project.write(watch=True, a=project.entry(), evil=evil)
         await until(lambda: "evil" in states(host))
@@ -200,6 +201,12 @@ async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: P
         await until(lambda: states(host) == {"a": "disabled"})
         await host.refresh()
         assert project.started == before
+        events.end()
+        applied = [event async for event in events if isinstance(event, ConfigApplied)]
+        assert [(event.started, event.stopped, event.restarted) for event in applied] == [
+            ((), (), ()),
+            ((), ("evil", "a"), ()),
+        ]
         # Approved by a person, then saved again: it starts.
         project.approve()
         project.write(watch=True, a=evil, b=project.entry(disabled=True))
