@@ -23,11 +23,13 @@ from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
+from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.session import SHARED, Session
@@ -67,6 +69,8 @@ class Host:
         on_tools_changed: Callable[[], None] | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
+        home: str | os.PathLike[str] | bool | None = True,
+        artifacts: str | os.PathLike[str] | None = None,
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
     ) -> None:
@@ -86,6 +90,12 @@ class Host:
             withdraw=self._withdraw,
             emit=self.emit,
         )
+        self.keeper = Keeper(
+            home=partial(home_at, home),
+            artifacts=lambda: directory(artifacts or self.config.artifacts),
+            redact=self._fleet.redact,
+        )
+        self._rules = RuleBook()
         self._gatekeeper = Gatekeeper(
             own=self._local.name,
             config=lambda: self.config,
@@ -141,6 +151,7 @@ class Host:
             self._tasks.start_soon(self._feel_the_pulse)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
+            self._tasks.start_soon(self.keeper.tidy)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -166,6 +177,7 @@ class Host:
         self._closed = True
         await self._fleet.stop()
         self._pins.close()
+        await self.keeper.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -223,9 +235,12 @@ class Host:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
-        return await self._shared.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        return await self._shared.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
         """Seconds that a round trip to `server` takes.
@@ -291,6 +306,10 @@ class Host:
     def provider(self, name: str) -> Provider:
         """Whoever runs the tools of `name`."""
         return self._fleet.provider(name)
+
+    def rules(self, server: str) -> Rules:
+        """What holds for the calls of a server."""
+        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""

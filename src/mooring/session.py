@@ -11,9 +11,13 @@ from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
 from mooring.core.exposure import Exposure, Reveal
+from mooring.core.reading import READ
+from mooring.core.render import plain
+from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.keeper import Keeper
 from mooring.local import Progress, Provider
 from mooring.telemetry import tool_call
 
@@ -35,6 +39,13 @@ class Shore(Protocol):
 
     @property
     def ranker(self) -> Ranker | None: ...
+
+    @property
+    def keeper(self) -> Keeper: ...
+
+    def rules(self, server: str) -> Rules:
+        """What holds for the calls of a server."""
+        ...
 
     def exposure(self) -> Exposure:
         """What a new session starts with."""
@@ -86,6 +97,8 @@ class Session:
             self._reveal = self._reveal.plus(self._exposure.names)
         elif not self._exposure.discovery:
             self._reveal = self._reveal.plus(self._shore.catalog.tools)
+        if self._shore.keeper.has(self.id):
+            self._reveal = self._reveal.plus([READ.name])
         return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
 
     async def call(
@@ -96,8 +109,19 @@ class Session:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call, good or bad, as something to read.
+
+        What is above the budget is kept, and shown as a preview; `result_read` gives the rest.
+
+        Args:
+            name: As the catalog has it.
+            arguments: What the tool is given, and all that is sent to its server.
+            timeout: Seconds that it may take.
+            check: Raise when it fails.
+            on_progress: Awaited for each step that the server reports.
+            budget: Estimated tokens that may be shown, if not as configured; 0: everything.
 
         Raises:
             MooringError: only with `check=True`: there is no answer of the tool, or the tool says that
@@ -108,12 +132,15 @@ class Session:
         try:
             if name in DISCOVERY_NAMES:
                 return self._discover(name, arguments, started)
+            if name == READ.name:
+                return await self._read(arguments, budget)
             tool = await self._route(name, timeout)
             given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
             await self._shore.permit(tool, given, self.id, _left(started, timeout))
             result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
+        result = await self._kept(tool, arguments, result, budget)
         if check and result.is_error:
             raise result.error or CallError(
                 result.text or f"{result.tool!r} failed",
@@ -136,6 +163,24 @@ class Session:
             is_error=reply.is_error,
             duration=time.monotonic() - started,
         )
+
+    async def _read(self, arguments: Mapping[str, Any] | None, budget: int | None) -> Result:
+        given = arguments if isinstance(arguments, Mapping) else EMPTY
+        most = self._shore.rules(OWNER).budget if budget is None else budget
+        return await self._shore.keeper.read(given, session=self.id, budget=most)
+
+    async def _kept(self, tool: Tool | None, arguments: Any, result: Result, budget: int | None) -> Result:
+        """The result as a model is shown it; as it came, it is recorded where that is wanted."""
+        keeper = self._shore.keeper
+        if keeper.recording:
+            await keeper.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
+        if tool is None:
+            return result
+        rules = self._shore.rules(tool.server)
+        most = rules.budget if budget is None else budget
+        if plain(result, most) and (tool.output_schema is None or rules.output_schema == "off"):
+            return result
+        return await keeper.keep(tool, result, session=self.id, budget=most, conformance=rules.output_schema)
 
     async def _route(self, name: str, timeout: float | None) -> Tool:
         try:
@@ -191,6 +236,10 @@ class Session:
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
             raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
         provider = self._shore.provider(tool.server)
+        if self._shore.rules(tool.server).passthrough:
+            meta = {**meta, "session_id": self.id}
+            if self.agent_id is not None:
+                meta["agent_id"] = self.agent_id
         try:
             return await provider.call(
                 tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta

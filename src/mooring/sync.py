@@ -187,10 +187,13 @@ class SyncHost:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`. `on_progress` is a coroutine function and runs on the
         background loop."""
-        work = self._host.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        work = self._host.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
         return self._do(work)
 
     def ping(self, server: str, timeout: float | None = None) -> float:
@@ -243,8 +246,11 @@ class SyncSession:
         timeout: float | None = None,
         check: bool = False,
         on_progress: Progress | None = None,
+        budget: int | None = None,
     ) -> Result:
-        work = self._session.call(name, arguments, timeout=timeout, check=check, on_progress=on_progress)
+        work = self._session.call(
+            name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
+        )
         return self._do(work)
 
 

@@ -19,6 +19,7 @@ from mooring.core.config import (
     plan,
 )
 from mooring.core.problems import InvalidEntryError
+from mooring.core.rules import Rules, rules_for
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-secret"
@@ -304,3 +305,25 @@ def test_a_changed_literal_value_restarts_although_the_fingerprint_is_the_same()
 def test_a_changed_filter_or_timeout_keeps_the_connection_and_carries_the_new_entry() -> None:
     old, new = server(allow=["a"]), server(allow=["b"], call_timeout=5)
     assert plan(HostConfig(servers=(old,)), HostConfig(servers=(new,))).keep == (new,)
+
+
+@pytest.mark.parametrize(("written", "meant"), [(0, 0), ("100", 100), (25_000, 25_000)])
+def test_a_budget_is_none_or_large_enough_for_its_notice(written: object, meant: int) -> None:
+    assert HostConfig(result_budget=written).result_budget == meant
+
+
+@pytest.mark.parametrize("written", [1, 99, -1, "many"])
+def test_a_budget_without_room_for_a_notice_is_refused(written: object) -> None:
+    with pytest.raises(InvalidEntryError, match="result_budget"):
+        HostConfig(result_budget=written)
+
+
+def test_the_rules_of_a_server_are_the_hosts_where_it_has_none_of_its_own() -> None:
+    plain = ServerConfig(name="a", command="a")
+    own = ServerConfig(
+        name="b", command="b", result_budget=0, output_schema="off", context={"passthrough": False}
+    )
+    host = HostConfig(output_schema="strict", context={"passthrough": True})
+    assert rules_for(host, plain) == rules_for(host, None)
+    assert rules_for(host, plain) == Rules(budget=25_000, output_schema="strict", passthrough=True)
+    assert rules_for(host, own) == Rules(budget=0, output_schema="off", passthrough=False)

@@ -172,7 +172,7 @@ async def test_FA62_a_retry_beyond_reason_ends_at_the_deadline_or_sooner(retry: 
 async def test_FA64_an_event_of_several_MiB_is_read_and_one_beyond_the_limit_names_it(hosting: Any) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
         lab.faults["tools/call"] = _stream(_event("x" * (3 * MIB)))
-        assert len((await host.call("mcp_web_echo", {"text": "x"}, timeout=20)).text) == 3 * MIB
+        assert len((await host.call("mcp_web_echo", {"text": "x"}, timeout=20, budget=0)).text) == 3 * MIB
     async with HttpLab() as lab, hosting(lab.config(max_message=MIB)) as host:
         lab.faults["tools/call"] = _stream(_event("x" * (3 * MIB)))
         result = await host.call("mcp_web_echo", {"text": "x"}, timeout=20)

@@ -83,3 +83,23 @@ async def test_time_tells_the_time(time_server: Path) -> None:
         result = await host.call("mcp_time_get_current_time", {"timezone": "UTC"})
         assert "UTC" in result.text
         assert not result.is_error
+
+
+async def test_every_kind_of_content_of_the_everything_server(node_servers: Path, tmp_path: Path) -> None:
+    script = str(node_servers / "server-everything/dist/index.js")
+    async with connected(ServerConfig(name="every", command="node", args=[script, "stdio"])) as host:
+        tools = host.catalog.tools
+        picture = await host.call("mcp_every_get_tiny_image")
+        assert [block.mime_type for block in picture.blocks if block.type == "image"] == ["image/png"]
+        links = await host.call("mcp_every_get_resource_links", {"count": 2})
+        assert sum(block.type == "resource_link" for block in links.blocks) == 2
+        data = await host.call("mcp_every_get_structured_content", {"location": "Chicago"})
+        assert tools["mcp_every_get_structured_content"].output_schema is not None
+        assert isinstance(data.structured, dict)
+        text = await host.call("mcp_every_get_resource_reference", {"resourceType": "Text", "resourceId": 1})
+        assert "[Resource demo://" in text.text
+        blob = await host.call("mcp_every_get_resource_reference", {"resourceType": "Blob", "resourceId": 1})
+        assert "saved as" in blob.text
+        for result in (picture, links, data, text, blob):
+            assert not result.is_error, result.text
+            assert {block.type for block in result.blocks} <= {"text", "image", "resource_link"}

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
+from typing import Any
 
 from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
 from mooring.cli.output import Output
@@ -28,6 +30,12 @@ COMMANDS = {
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
+    "add": "Try a server and write it into the configuration",
+    "remove": "Take a server out of the configuration",
+    "enable": "Turn a server on in the configuration",
+    "disable": "Turn a server off in the configuration",
+    "import": "Take over servers from other programs",
+    "export": "Give the servers to another program",
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",
@@ -113,11 +121,11 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
 
     from mooring.cli.running import run_to_end  # asyncio is not needed for help
 
-    return run_to_end(import_module(f"mooring.cli.{argv[0]}").run(args, options, out))
+    return run_to_end(_module(argv[0]).run(args, options, out))
 
 
 def _parser(command: str) -> Parser:
-    module = import_module(f"mooring.cli.{command}")
+    module = _module(command)
     parser = Parser(
         prog=f"mooring {command}",
         usage=module.USAGE,
@@ -127,6 +135,11 @@ def _parser(command: str) -> Parser:
     module.configure(parser)
     parser.describe_options()
     return parser
+
+
+def _module(command: str) -> Any:
+    # `import` is a word that no module can have as its name.
+    return import_module(f"mooring.cli.{command}{'_' if iskeyword(command) else ''}")
 
 
 def _version(out: Output) -> int:

@@ -35,7 +35,9 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
+    from mooring.cli.asking import asked
     from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
+    from mooring.cli.progress import plural
     from mooring.config.lockfile import read, write
     from mooring.core.config import fingerprint
     from mooring.core.lock import approve
@@ -57,7 +59,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     wanted = tuple(change for change in found if tool is None or _is_of(change, tool))
     if not options.json:
         out.lines(change_lines(wanted, out, approvable=False))
-    yes = bool(wanted) and (args.yes or await _said_yes(wanted, out))
+    question = f"Approve {plural(len(wanted), 'change')}?"
+    yes = bool(wanted) and (args.yes or await asked(question, "Nothing was approved.", out))
     if yes:
         write(file, accepted)
     if options.json:
@@ -87,18 +90,6 @@ def _is_of(change: Change, tool: str) -> bool:
 
     before = None if change.before is None else key_of(change.before)
     return change.subject == "tool" and tool in (change.name, before)
-
-
-async def _said_yes(changes: tuple[Change, ...], out: Output) -> bool:
-    from mooring.cli.asking import asked
-    from mooring.cli.progress import plural
-
-    return await asked(
-        f"Approve {plural(len(changes), 'change')}?",
-        out,
-        nobody="There is no terminal to ask on. Nothing was approved: read the change, then give --yes.",
-        no="Nothing was approved.",
-    )
 
 
 def _verdict(target: str, wanted: tuple[Change, ...], found: tuple[Change, ...]) -> str:

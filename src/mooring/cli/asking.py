@@ -1,4 +1,4 @@
-"""A question to whoever sits at the terminal."""
+"""One question to whoever sits at the terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mooring.core.text import clean
 __all__ = ["asked"]
 
 
-async def asked(question: str, out: Output, *, nobody: str, no: str) -> bool:
-    """Whether somebody at the terminal says yes; `nobody` is told where there is none, `no` after a no."""
+async def asked(question: str, refused: str, out: Output) -> bool:
+    """Whether somebody at the terminal says yes. `refused` says what did not happen otherwise."""
     from anyio import to_thread
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        out.error(nobody)
+        out.error(f"There is no terminal to ask on. {refused} Read the change, then give --yes.")
         return False
     sys.stdout.flush()
     sys.stderr.write(f"{clean(question)} [y/N] ")
@@ -25,5 +25,5 @@ async def asked(question: str, out: Output, *, nobody: str, no: str) -> bool:
     answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
     if answer.strip().lower() in (b"y", b"yes"):
         return True
-    out.error(no, label="")
+    out.error(refused, label="")
     return False

@@ -52,6 +52,7 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import exit_code
     from mooring.cli.arguments import parse_arguments
+    from mooring.cli.bar import progress_bar
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
@@ -64,18 +65,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         tool = await _find(host, args.tool, options, out, style)
         arguments = parse_arguments(args.arguments, document, tool.input_schema)
 
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            if out.interactive:
-                share = f"{done:g} of {total:g}" if total else f"{done:g}"
-                out.note(clean_line(f"{share} {message or ''}"))
-
-        result = await host.call(tool.name, arguments, timeout=options.timeout, on_progress=progress)
+        with progress_bar(out) as bar:
+            # The budget is for models: whoever types a command wants all of it.
+            result = await host.call(tool.name, arguments, timeout=options.timeout, on_progress=bar, budget=0)
+        shown = [] if options.json or result.is_error else await _shown(result, out, host)
     if options.json:
         out.document(_document(result))
     elif result.is_error:
         out.error(str(result.error or result.text or f"{tool.name} failed without saying why."))
     else:
-        out.lines(_shown(result, out))
+        out.lines(shown)
     return exit_code(result.error) if result.error else int(result.is_error)
 
 
@@ -84,12 +83,8 @@ async def _said_yes(request: ApprovalRequest, out: Output) -> bool:
 
     title = f" ({request.title})" if request.title else ""
     given = json.dumps(dict(request.arguments), ensure_ascii=False)
-    return await asked(
-        f"Call {request.tool!r}{title} of {request.server!r} with {given}? It needs a yes: {request.reason}.",
-        out,
-        nobody="There is no terminal to ask on. Nothing was called: give --yes if that is what you want.",
-        no="Nothing was called.",
-    )
+    question = f"Call {request.tool!r}{title} of {request.server!r} with {given}?"
+    return await asked(f"{question} It needs a yes: {request.reason}.", "Nothing was called.", out)
 
 
 def _read_stdin(options: Options) -> str:
@@ -126,15 +121,23 @@ def _document(result: Result) -> dict[str, object]:
     }
 
 
-def _shown(result: Result, out: Output) -> list[str]:
+async def _shown(result: Result, out: Output, host: Host) -> list[str]:
     """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
-    if not result.blocks and result.structured is not None:
-        return [json.dumps(result.structured, indent=2)]
-    shown = [block.text if block.text is not None else _placeholder(block) for block in result.blocks]
-    return shown if out.width is None else [clean(text) for text in shown]
+    from mooring.core.tokens import dumps
+
+    shown = [await _line(block, host) for block in result.blocks]
+    if out.width is None:
+        return shown
+    if result.structured is not None and result.text == dumps(result.structured):
+        shown = [json.dumps(result.structured, indent=2, ensure_ascii=False)]
+    return [clean(text) for text in shown]
 
 
-def _placeholder(block: Block) -> str:
+async def _line(block: Block, host: Host) -> str:
+    """A block as text: pictures and sounds are saved and named, links are shown and left alone."""
+    if block.text is not None:
+        return block.text
+    if block.data is not None:
+        return await host.keeper.save(block)
     what = clean_line(f"{block.type} {block.mime_type or ''} {block.uri or ''}")
-    size = f", {len(block.data) * 3 // 4:,} bytes" if block.data else ""
-    return f"[{what}{size}: --json shows it]"
+    return f"[{what}]" if block.uri else f"[{what}: --json shows it]"

@@ -45,13 +45,26 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self._command: str | None = None
+
+    def takes_command(self, name: str) -> None:
+        """Have all that stands after `--` under `name`, as it is: a program and its arguments."""
+        self._command = name
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
         """The parsed arguments; anything left over is an error that names the nearest option."""
+        command: list[str] = []
+        if self._command is not None and "--" in argv:
+            end = argv.index("--")
+            argv, command = argv[:end], [*argv[end + 1 :]]
         args, rest = self.parse_known_args(argv)
+        if self._command is not None:
+            setattr(args, self._command, command)
+            if rest and not command:
+                raise UsageError(f"A program and its arguments stand after `--`. See `{self.prog} --help`.")
         if rest:
             near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
             kind = "option" if rest[0].startswith("-") else "argument"

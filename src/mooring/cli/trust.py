@@ -89,12 +89,8 @@ async def _trust(
         out.lines(_shown(path, servers, known, marks))
     yes = same or args.yes
     if not yes:
-        yes = await asked(
-            f"May a host that finds this file start {plural(len(servers), 'server')} from now on?",
-            out,
-            nobody="There is no terminal to ask on. Nothing was approved: read the above, then give --yes.",
-            no="Nothing was approved.",
-        )
+        question = f"May a host that finds this file start {plural(len(servers), 'server')} from now on?"
+        yes = await asked(question, "Nothing was approved.", out)
     if yes and not same:
         approvals.approve(str(path), marks)
     if options.json:

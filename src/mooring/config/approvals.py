@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from mooring.config.lockfile import replace_file
+from mooring.config.files import replace_file
 from mooring.errors import ConfigError
 
 __all__ = ["approve", "approved", "approved_files", "revoke", "state_folder"]

@@ -14,7 +14,7 @@ from mooring.config import jsonc
 from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
 from mooring.errors import ConfigError
 
-__all__ = ["SIZE_LIMIT", "read_document"]
+__all__ = ["SIZE_LIMIT", "parse_document", "read_document", "read_text"]
 
 SIZE_LIMIT = 4 * 2**20
 
@@ -25,11 +25,27 @@ def read_document(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, cannot be parsed, or holds no mapping.
     """
-    file = str(path)
+    parse = _parser(path)  # before the file is read: it may be anything
+    return _mapping(read_text(path), parse, str(path))
+
+
+def parse_document(text: str, path: Path) -> dict[str, Any]:
+    """The mapping that stands in `text`, which is the content of the file `path` or will be.
+
+    Raises:
+        ConfigError: it cannot be parsed, or holds no mapping.
+    """
+    return _mapping(text, _parser(path), str(path))
+
+
+def _parser(path: Path) -> Callable[[str], object]:
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise ConfigError("has no known format; name it .yaml, .toml or .json", file=file)
-    text = _text(path)
+        raise ConfigError("has no known format; name it .yaml, .toml or .json", file=str(path))
+    return parse
+
+
+def _mapping(text: str, parse: Callable[[str], object], file: str) -> dict[str, Any]:
     if not text.strip():
         raise ConfigError("the file is empty; write 'servers: {}' to mean no servers", file=file)
     try:
@@ -43,7 +59,12 @@ def read_document(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", data)
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file, without the mark that some editors put before it.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is not UTF-8.
+    """
     file = str(path)
     try:
         with path.open("rb") as stream:

@@ -20,7 +20,7 @@ from mooring.core.durations import kind, number, seconds
 from mooring.core.problems import Problem, did_you_mean
 from mooring.core.settings import flag
 
-__all__ = ["Entry", "canonical", "server_fields"]
+__all__ = ["IGNORED", "Entry", "canonical", "server_fields", "snake"]
 
 _KNOWN = ServerConfig.names() - {"name", "source"}
 _ALIASES = {
@@ -53,7 +53,7 @@ _DURATION_ALIASES = {
 }
 _TRANSPORTS = {"local": "stdio", "remote": "http", "auto": "http", "streamablehttp": "streamable-http"}
 # Other programs' own business: nothing is lost by not reading it.
-_IGNORED = frozenset(
+IGNORED = frozenset(
     (
         *("always_allow", "auto_approve", "bundled", "dev", "display_name", "gallery", "icon", "id"),
         *("environment_id", "log_level", "required", "source", "startup", "trust", "version"),
@@ -103,8 +103,8 @@ def server_fields(raw: Mapping[str, Any], *, own: bool) -> Entry:
     """
     entry = Entry()
     for key, value in _flattened(raw).items():
-        name = _snake(key)
-        if value is None or name in _IGNORED:
+        name = snake(key)
+        if value is None or name in IGNORED:
             continue
         try:
             if name in _UNSUPPORTED:
@@ -125,7 +125,7 @@ def canonical(
     name: str, value: object, *, known: frozenset[str], aliases: Mapping[str, str]
 ) -> tuple[str, object] | None:
     """The field that `name` spells, and its value (in seconds if the name has a unit); None if unknown."""
-    name = _snake(name)
+    name = snake(name)
     name = aliases.get(name, name)
     if name in known:
         return name, value
@@ -145,7 +145,8 @@ def _unknown(entry: Entry, key: str, name: str, *, own: bool) -> None:
     entry.notes.append(Problem(field=key, message="is not a field that mooring knows, and is ignored"))
 
 
-def _snake(key: str) -> str:
+def snake(key: str) -> str:
+    """A key as we spell it, however it is written."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
 
 
@@ -153,7 +154,7 @@ def _flattened(raw: Mapping[str, Any]) -> dict[str, Any]:
     """`raw` with what stands inside `transport: {…}` or `command: {…}` brought up one level."""
     flat: dict[str, Any] = {}
     for key, value in raw.items():
-        if isinstance(value, Mapping) and _snake(key) in ("transport", "command", "type"):
+        if isinstance(value, Mapping) and snake(key) in ("transport", "command", "type"):
             inner = dict(cast("Mapping[str, Any]", value))
             if "path" in inner:
                 inner["command"] = inner.pop("path")

@@ -20,7 +20,7 @@ from mooring.core.config import HostConfig
 from mooring.core.durations import kind
 from mooring.core.problems import Problem, did_you_mean
 
-__all__ = ["DEFAULTS", "Shape", "read_shape"]
+__all__ = ["DEFAULTS", "SHAPES", "Shape", "at", "read_shape"]
 
 DEFAULTS = frozenset(
     (
@@ -30,7 +30,7 @@ DEFAULTS = frozenset(
 )
 """Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
 _SETTINGS = HostConfig.names() - {"servers", "warnings"} | DEFAULTS
-_SHAPES = (
+SHAPES = (
     ("mcpServers",),
     ("servers",),
     ("mcp", "servers"),
@@ -38,7 +38,7 @@ _SHAPES = (
     ("mcp_servers",),
     ("context_servers",),
 )
-_TOP = frozenset(path[0] for path in _SHAPES)
+_TOP = frozenset(path[0] for path in SHAPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ class Shape:
 def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
     """Servers and settings of a file. Keys it does not know are reported in our own files only."""
     shape = Shape()
-    found = [path for path in _SHAPES if _at(data, path) is not None]
+    found = [path for path in SHAPES if at(data, path) is not None]
     for path in found:
-        _servers(shape, ".".join(path), _at(data, path))
+        _servers(shape, ".".join(path), at(data, path))
     at_top = own or ("mcpServers",) in found or ("servers",) in found
     if at_top:
         _settings(
@@ -80,13 +80,14 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
     if not found and not own and not shape.settings:
         shape.notes.append(
             Problem(
-                field=None, message="names no servers: there is none of " + ", ".join(map(".".join, _SHAPES))
+                field=None, message="names no servers: there is none of " + ", ".join(map(".".join, SHAPES))
             )
         )
     return shape
 
 
-def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> object:
+def at(data: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    """What stands at `path`; None when nothing does."""
     value: object = data
     for key in path:
         value = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else None

@@ -7,9 +7,9 @@ import re
 
 from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
 
-__all__ = ["parse"]
+__all__ = ["BLANK", "Reader", "parse"]
 
-_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _ATOM = re.compile(
     r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z.+-])|\b(?:true|false|null)\b"
@@ -22,10 +22,12 @@ def parse(text: str) -> object:
     Raises:
         BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
     """
-    return _Reader(text).document()
+    return Reader(text).document()
 
 
-class _Reader:
+class Reader:
+    """Reads one text. `member` is where a reader that wants more than the values steps in."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -77,10 +79,14 @@ class _Reader:
             if self.text[self.at : self.at + 1] != ":":
                 raise self.wrong('expected ":" after the name')
             self.at += 1
-            result[key] = self.value()
+            result[key] = self.member(place)
             places[key] = place
             self.separator("}")
         return result
+
+    def member(self, place: int) -> object:
+        """The value of the member whose name stands at `place`."""
+        return self.value()
 
     def array(self) -> list[object]:
         result: list[object] = []
@@ -129,7 +135,7 @@ class _Reader:
             raise self.wrong(f'expected "," or "{bracket}"')
 
     def blank(self) -> None:
-        found = _BLANK.match(self.text, self.at)
+        found = BLANK.match(self.text, self.at)
         self.at = found.end() if found else self.at
         if self.text.startswith("/*", self.at):
             raise self.wrong("this comment is never closed; end it with */")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
@@ -22,7 +22,7 @@ from mooring.core.lookalike import look_alikes
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
-__all__ = ["FoundFile", "found_files", "load", "read_files"]
+__all__ = ["FoundFile", "file_for", "folders_up", "found_files", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
@@ -85,9 +85,21 @@ def found_files(
         return tuple(FoundFile(path=here / os.path.expanduser(path), scope="explicit") for path in explicit)
     home = user_dir or _user_folder()
     user = _first(home, _USER_NAMES)
-    project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in _folders(here))), None)
+    project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in folders_up(here))), None)
     scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
     return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+
+
+def file_for(
+    scope: Literal["project", "user"], *, cwd: Path | None = None, user_dir: Path | None = None
+) -> FoundFile:
+    """The file of the project or the user, also where there is none yet: then the one to make."""
+    for found in found_files(cwd=cwd, env={}, user_dir=user_dir):
+        if found.scope == scope:
+            return found
+    if scope == "user":
+        return FoundFile(path=(user_dir or _user_folder()) / _USER_NAMES[0], scope=scope)
+    return FoundFile(path=(cwd or Path.cwd()).absolute() / _PROJECT_NAMES[0], scope=scope)
 
 
 def _user_folder() -> Path:
@@ -101,7 +113,7 @@ def _first(folder: Path, names: Sequence[str]) -> Path | None:
     return next((folder / name for name in names if os.path.isfile(folder / name)), None)
 
 
-def _folders(here: Path) -> Iterator[Path]:
+def folders_up(here: Path) -> Iterator[Path]:
     """`here` and its parents up to the repository root; outside a repository, `here` alone.
 
     A parent that belongs to no repository may be anybody's, such as /tmp.

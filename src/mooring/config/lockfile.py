@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mooring.config.files import replace_file
 from mooring.config.logs import logger
 from mooring.core.locktext import LockError, parse, render
 from mooring.core.pin import Lock, Pin
@@ -31,7 +32,6 @@ __all__ = [
     "read",
     "recall",
     "remember",
-    "replace_file",
     "speaks_of",
     "write",
 ]
@@ -176,24 +176,6 @@ def _bytes(path: Path) -> bytes:
     if len(raw) > SIZE_LIMIT:
         raise OSError(f"it is larger than {SIZE_LIMIT >> 20} MiB")
     return raw
-
-
-def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Put `data` in place of what the file holds: all of it or nothing."""
-    import tempfile  # slow to import, and most starts write nothing
-
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def _forget_oldest(folder: Path) -> None:

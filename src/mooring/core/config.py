@@ -31,6 +31,7 @@ from mooring.core.settings import (
 
 __all__ = [
     "ConfigWarning",
+    "Conformance",
     "HostConfig",
     "Plan",
     "Scope",
@@ -47,14 +48,25 @@ Transport = Literal["stdio", "http", "streamable-http", "sse"]
 """`http` tries streamable HTTP and falls back to SSE; `streamable-http` does not fall back."""
 Scope = Literal["explicit", "project", "user", "python"]
 Style = Literal["mcp", "double", "server", "raw"]
+Conformance = Literal["warn", "strict", "off"]
+"""What happens to a result that breaks its output schema: a line in the log, an error, or nothing."""
 T = TypeVar("T")
 
 SILENCE = 60.0
 """Seconds of silence after which a call is given up, unless the configuration says otherwise."""
+SMALLEST_BUDGET = 100
+"""Estimated tokens: what is shown of a result has to say where the rest is."""
 CALL = 600.0
 """Seconds that a call may take, unless the configuration says otherwise."""
 
 _duration = within(seconds, above=0)
+
+
+def _budget(value: object) -> int:
+    tokens = within(whole, least=0)(value)
+    if 0 < tokens < SMALLEST_BUDGET:
+        raise ValueError(f"must be at least {SMALLEST_BUDGET}, or 0 for no limit")
+    return tokens
 
 
 def _texts_by_name(value: object) -> Mapping[str, str]:
@@ -130,6 +142,13 @@ class Target:
         return f"Target({way}, env={sorted(self.env)}, headers={sorted(self.headers)})"
 
 
+class Context(Settings):
+    """What servers are told of who calls."""
+
+    passthrough: bool = setting(flag, default=False)
+    """Calls carry `agent_id` and `session_id` in their `_meta`."""
+
+
 class ServerConfig(Settings):
     """How to reach one server. Strings may hold references (`${VAR}`), resolved when connecting."""
 
@@ -184,6 +203,10 @@ class ServerConfig(Settings):
     """What happens to tools that are not what was pinned; by default `block` with a lock, else `warn`."""
     always: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that the model always sees."""
+    result_budget: int | None = setting(optional(_budget), default=None)
+    """As the host's, for the results of this server."""
+    output_schema: Conformance | None = setting(optional(one_of("warn", "strict", "off")), default=None)
+    context: Context | None = setting(optional(section(Context)), default=None)
     source: Source = setting(instance(Source), default=Source())
     """Set by the loader, never by a file."""
 
@@ -261,13 +284,6 @@ class ResourceCache(Settings):
     max_entries: int = setting(within(whole, least=1), default=256)
 
 
-class Context(Settings):
-    """What servers are told of who calls."""
-
-    passthrough: bool = setting(flag, default=False)
-    """Calls carry `agent_id` and `session_id` in their `_meta`."""
-
-
 class Watch(Settings):
     """Whether changed files are taken over."""
 
@@ -289,7 +305,11 @@ class HostConfig(Settings):
     """Tokens of tool definitions above which `auto` turns discovery on."""
     policy: Policy = setting(section(Policy), default=Policy())
     """Which tools are called, asked for or denied."""
-    result_budget: int = setting(within(whole, least=1), default=25000)
+    result_budget: int = setting(_budget, default=25000)
+    """Estimated tokens of a result that a model is shown; the rest is kept for `result_read`. 0: no limit."""
+    output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
+    artifacts: str | None = setting(optional(some_text), default=None)
+    """Directory that gets a record of every call."""
     session_ttl: float = setting(_duration, default=1800.0)
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())

@@ -13,6 +13,7 @@ from typing import Literal
 
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY
+from mooring.core.reading import READ
 from mooring.core.tokens import tool_cost
 from mooring.core.types import Tool
 
@@ -78,5 +79,9 @@ class Reveal:
 
     def tools(self, catalog: Catalog, *, discovery: bool) -> tuple[Tool, ...]:
         """Return what the model sees now: the discovery tools first, then what was revealed."""
-        revealed = tuple(catalog.tools[name] for name in self.names if name in catalog.tools)
+        revealed = tuple(
+            READ if name == READ.name else catalog.tools[name]
+            for name in self.names
+            if name == READ.name or name in catalog.tools
+        )
         return DISCOVERY + revealed if discovery else revealed

@@ -42,6 +42,10 @@ def _nothing() -> Mapping[str, Any]:
     return EMPTY
 
 
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
 
 
@@ -163,20 +167,16 @@ class Block:
     def data(self) -> str | None:
         """Base64 of an image, an audio clip or an embedded binary resource."""
         if self.type == "resource":
-            return self.raw["resource"].get("blob")
+            return _text(self.raw["resource"].get("blob"))
         return self.raw.get("data") if self.type in ("image", "audio") else None
 
     @property
     def mime_type(self) -> str | None:
-        if self.type == "resource":
-            return self.raw["resource"].get("mimeType")
-        return self.raw.get("mimeType")
+        return _text((self.raw["resource"] if self.type == "resource" else self.raw).get("mimeType"))
 
     @property
     def uri(self) -> str | None:
-        if self.type == "resource":
-            return self.raw["resource"].get("uri")
-        return self.raw.get("uri")
+        return _text((self.raw["resource"] if self.type == "resource" else self.raw).get("uri"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class Result:
 
     @property
     def content(self) -> list[Mapping[str, Any]]:
-        """The blocks as the JSON objects that the server sent."""
+        """The blocks as JSON objects."""
         return [block.raw for block in self.blocks]
 
 

@@ -1,0 +1,166 @@
+"""`mooring add`: try a server, then write it into the configuration."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from mooring.cli.options import Options, Parser, UsageError
+from mooring.cli.output import Output
+from mooring.cli.switching import add_scope
+from mooring.core.text import clean, clean_line
+from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mooring.cli.editing import Target
+    from mooring.core.types import ServerStatus
+
+USAGE = "mooring add NAME [--url U | -- CMD ARG …] [options]"
+DETAILS = """
+
+Connects to the server and says what it offers, then writes the entry: into
+the file named with --config, else the project's, else the user's. Comments
+and order of the file stay, and the text before is kept. A server that cannot
+be reached is not written. One that needs a login is.
+
+A secret in VALUE belongs into a variable: write '${NAME}', in quotes."""
+EXAMPLES = """\
+  mooring add time -- uvx mcp-server-time
+  mooring add github --url https://api.githubcopilot.com/mcp/ \\
+      --header 'Authorization: Bearer ${GITHUB_TOKEN}'
+  mooring add db --env 'DB_PASSWORD=${DB_PASSWORD}' --scope user -- db-mcp"""
+
+_SHOWN = 8
+"""Tools that are named; of more, the rest is counted."""
+
+
+def configure(parser: Parser) -> None:
+    parser.takes_command("command")
+    add = parser.add_argument
+    add("name", metavar="NAME", help="what the server is called here")
+    add("--url", metavar="U", help="the address of a server to reach")
+    add("--env", metavar="K=V", action="append", default=[], help="a variable for the program; repeatable")
+    add("--header", metavar="'K: V'", action="append", default=[], help="a header to send; repeatable")
+    add("--transport", choices=["stdio", "http", "streamable-http", "sse"], help="when it is not obvious")
+    add("--cwd", metavar="DIR", help="where the program runs")
+    add("--no-probe", action="store_true", help="write it without trying it")
+    add("--force", action="store_true", help="replace a server of that name")
+    add_scope(parser)
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.editing import entry_document, open_target, wrote
+    from mooring.config.entries import canonical_entry, find, put_entry
+
+    target = open_target(options, args.scope)
+    fields = _fields(args)
+    entry = canonical_entry({**fields, "name": args.name})
+    if find(target.data, args.name) is not None and not args.force:
+        raise ConfigError(
+            f"already has a server {args.name!r}; choose another name, or replace it with --force",
+            file=str(target.path),
+        )
+    _warn_of_secrets(fields, target, out)
+    text = target.changed([put_entry(target.data, args.name, entry, own=target.found.own)])
+    status, tools = (None, ()) if args.no_probe else await _probe(args.name, fields, target, options, out)
+    failed = status is not None and status.state not in ("connected", "needs-auth")
+    backup = None if failed else target.save(text)
+    if options.json:
+        document = entry_document(args.name, entry, target)
+        out.document({**document, "written": not failed, "probe": _document(status, tools)})
+    elif status is not None:
+        out.lines(_lines(status, tools, out))
+    if failed:
+        out.error(f"Nothing was written to {target.path}. Mend the server, or write it with --no-probe.")
+        return 1
+    if status is not None and status.state == "needs-auth":
+        out.note(f"{args.name} needs a login before its tools are there: `mooring login {args.name}`.")
+    wrote(f"Added {args.name} to", target, backup, out)
+    return 0
+
+
+def _fields(args: Namespace) -> dict[str, Any]:
+    from mooring.core.config import ServerConfig
+
+    if bool(args.url) == bool(args.command):
+        raise UsageError(
+            f"Give either --url, or a program after `--`: mooring add {args.name} -- uvx mcp-server-time."
+        )
+    fields: dict[str, Any] = {"url": args.url} if args.url else {"command": args.command[0]}
+    if args.command[1:]:
+        fields["args"] = args.command[1:]
+    if args.env:
+        fields["env"] = dict(_pair(word, "=", "--env", "NAME=value") for word in args.env)
+    if args.header:
+        fields["headers"] = dict(_pair(word, ":", "--header", "'Name: value'") for word in args.header)
+    for word, unfit in (("env", args.url), ("cwd", args.url), ("header", args.command)):
+        if unfit and getattr(args, word):
+            raise UsageError(
+                f"--{word} means nothing for a server that is {'reached' if args.url else 'run'}."
+            )
+    fields |= {word: getattr(args, word) for word in ("cwd", "transport") if getattr(args, word)}
+    ServerConfig(name=args.name, **fields)
+    return fields
+
+
+def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
+    name, found, value = word.partition(separator)
+    if not found or not name.strip():
+        raise UsageError(
+            f"{option} wants {example}, such as {option} {example}."
+        )  # not the word: it may be a secret
+    return name.strip(), value.strip() if separator == ":" else value
+
+
+def _warn_of_secrets(fields: dict[str, Any], target: Target, out: Output) -> None:
+    from mooring.config.hosts.scrub import Vault
+
+    _, notes = Vault().scrub("secret", fields)
+    for note in notes:
+        place = note.partition(" held ")[0]
+        out.warning(
+            f"{place} looks like a secret. It will stand in {target.path}, and is in your shell's history: "
+            "better write '${NAME}' and set NAME in the environment."
+        )
+
+
+async def _probe(
+    name: str, fields: dict[str, Any], target: Target, options: Options, out: Output
+) -> tuple[ServerStatus, tuple[str, ...]]:
+    """How the server does when it is started or reached now, and the names of its tools."""
+    from mooring.cli.hosting import log_to_stderr, watch
+    from mooring.core.config import ServerConfig, Source
+    from mooring.host import Host
+
+    log_to_stderr(options.verbose)
+    source = Source(file=str(target.path), scope=target.found.scope)
+    async with Host([ServerConfig(name=name, source=source, **fields)], lock=False) as host:
+        await watch(host, out, host.ready, timeout=options.timeout)
+        tools = tuple(tool.remote_name for tool in host.catalog.tools.values())
+        return host.status()[0], tools
+
+
+def _document(status: ServerStatus | None, tools: tuple[str, ...]) -> dict[str, Any] | None:
+    if status is None:
+        return None
+    keys = ("state", "transport", "protocol", "resources", "prompts", "error")
+    return {**{key: getattr(status, key) for key in keys}, "tools": list(tools)}
+
+
+def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[str]:
+    from mooring.cli.layout import wrap
+    from mooring.cli.progress import SYMBOLS, plural
+
+    symbol, style = SYMBOLS[status.state]
+    head = f"{out.paint(symbol, style)} {clean_line(status.name)}: {status.state}"
+    if status.state != "connected":
+        return [head, *wrap(clean(status.error or ""), out.width, indent="    ")]
+    offers = [
+        plural(status.tools, "tool"),
+        plural(status.resources, "resource"),
+        plural(status.prompts, "prompt"),
+    ]
+    head += f", protocol {clean_line(status.protocol or 'unknown')}, {', '.join(offers)}"
+    named = [clean_line(tool) for tool in tools[:_SHOWN]]
+    more = [f"and {len(tools) - _SHOWN} more"] if len(tools) > _SHOWN else []
+    return [head, *wrap(", ".join([*named, *more]), out.width, indent="    ")]

@@ -1,0 +1,208 @@
+"""`mooring import`: servers of other programs, taken over after a look at the difference."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.cli.switching import add_scope
+from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mooring.cli.editing import Target
+    from mooring.config.hosts.program import Program
+    from mooring.config.hosts.reading import Candidate
+    from mooring.config.hosts.transfer import Move
+
+USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
+DETAILS = """
+
+Looks for the files of the programs it knows (of PROGRAM alone, if given),
+shows what would change in the configuration, asks, and writes it. The other
+programs' files are only read.
+
+No secret is copied: where one stands in a file, a reference ${NAME} takes
+its place, and you are told which NAME to set. What cannot be carried over
+is said for each server.
+
+Programs: claude-code, claude-desktop, codex, vscode, copilot, cursor,
+windsurf, zed, gemini, goose, opencode, librechat, cline, roo, lmstudio,
+fastmcp, mcp-agent, mcpproxy, mcphub, continue, docker, evva, assistant4,
+skill-agent, nexo, anda, strands, mcp-proxy, metamcp.
+
+Exit code 3: nobody said yes. Without a terminal, give --yes."""
+EXAMPLES = """\
+  mooring import --dry-run
+  mooring import cursor
+  mooring import goose --from ~/backup/config.yaml --yes"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file that was looked into."""
+
+    program: Program
+    file: Path
+    found: tuple[Candidate, ...] = ()
+    error: str | None = None
+
+
+def configure(parser: Parser) -> None:
+    add = parser.add_argument
+    add("program", metavar="PROGRAM", nargs="?", help="whose servers; all that are found, if left out")
+    add("--from", metavar="FILE", dest="source", help="read this file of that program")
+    add("--server", metavar="S", action="append", default=[], help="this server only; repeatable")
+    add("--rename", action="store_true", help="import a clash of names under another name")
+    add("--force", action="store_true", help="let it replace what is configured")
+    add("--dry-run", action="store_true", help="show what would change, and end")
+    add("-y", "--yes", action="store_true", help="do not ask")
+    add_scope(parser)
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.editing import diff_lines, open_target, painted, short
+    from mooring.cli.moving import finish
+
+    target = open_target(options, args.scope)
+    sources = _sources(args, target)
+    moves = _moves(args, options, target, sources)
+    text = _text(target, moves)
+    coming = [move for move in moves if move.action != "skip"]
+    diff = diff_lines(target, text, [move.candidate.entry for move in coming]) if coming else []
+    if not options.json:
+        out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
+    question = f"Write {_count(coming)} into {short(target.path)}?"
+    code, written = await finish(target, text if coming else None, question, args, out)
+    if options.json:
+        out.document(
+            {
+                "file": str(target.path),
+                "scope": target.found.scope,
+                "written": written,
+                "found": [_found_document(source) for source in sources],
+                "servers": [_move_document(move) for move in moves],
+                "diff": "\n".join(diff),
+            }
+        )
+    return code
+
+
+def _sources(args: Namespace, target: Target) -> list[Source]:
+    from mooring.config.hosts.machine import Machine
+    from mooring.config.hosts.reading import candidates, installed
+    from mooring.config.hosts.scrub import Vault
+    from mooring.config.hosts.table import ANY, PROGRAMS, program
+
+    machine, vault = Machine.this(), Vault()
+    wanted = [program(args.program)] if args.program else list(PROGRAMS.values())
+    if args.source:
+        one = wanted[0] if args.program else ANY
+        file = Path(args.source).expanduser().absolute()
+        found = tuple(candidates(one, file, machine, vault))
+        if not found:
+            raise ConfigError(f"holds no servers where {one.title} keeps them", file=str(file))
+        return [Source(program=one, file=file, found=found)]
+    sources: list[Source] = []
+    for there in installed(wanted, machine):
+        if there.file.resolve() == target.path.resolve():
+            continue
+        try:
+            found = tuple(candidates(there.program, there.file, machine, vault))
+            sources.append(Source(program=there.program, file=there.file, found=found))
+        except ConfigError as error:
+            sources.append(Source(program=there.program, file=there.file, error=str(error)))
+    return sources
+
+
+def _moves(args: Namespace, options: Options, target: Target, sources: list[Source]) -> list[Move]:
+    from mooring.config import load
+    from mooring.config.formats import read_shape
+    from mooring.config.hosts.transfer import plan_import
+
+    found = [one for source in sources for one in source.found if not args.server or one.name in args.server]
+    files = [Path(file) for file in options.config if Path(file).expanduser().exists()]
+    present = (
+        {server.name: server for server in load(files or None).servers} if files or not options.config else {}
+    )
+    taken = read_shape(target.data, own=False).servers
+    return plan_import(found, present, tuple(taken), rename=args.rename, force=args.force)
+
+
+def _text(target: Target, moves: list[Move]) -> str:
+    from mooring.config.documents import parse_document
+    from mooring.config.edit import edited
+    from mooring.config.entries import put_entry
+
+    text, data = target.before or "", target.data
+    for move in moves:
+        if move.action != "skip":
+            put = put_entry(data, move.name, move.candidate.entry or {}, own=target.found.own)
+            text = edited(text, [put], file=target.path)
+            data = parse_document(text, target.path)
+    return text
+
+
+def _found_lines(sources: list[Source], out: Output) -> list[str]:
+    from mooring.cli.editing import short
+    from mooring.cli.layout import GAP, table, wrap
+    from mooring.cli.progress import plural
+
+    if not sources:
+        return ["No files of the programs that mooring knows were found here."]
+    rows = [
+        [
+            source.program.title,
+            plural(len(source.found), "server") if not source.error else "?",
+            short(source.file),
+        ]
+        for source in sources
+    ]
+    lines = [GAP.join(cells).rstrip() for cells in table(rows, width=out.width)]
+    for source in sources:
+        if source.error:
+            lines += wrap(source.error, out.width, indent="    ")
+    return [*lines, ""]
+
+
+def _move_lines(moves: list[Move], out: Output) -> list[str]:
+    from mooring.cli.moving import server_lines
+
+    lines: list[str] = []
+    for move in moves:
+        title = move.candidate.program.title
+        lines += server_lines(move.action, move.name, title, move.reason, move.candidate.notes, out)
+    return [*lines, ""] if lines else []
+
+
+def _found_document(source: Source) -> dict[str, Any]:
+    return {
+        "program": source.program.name,
+        "file": str(source.file),
+        "servers": len(source.found),
+        "error": source.error,
+    }
+
+
+def _move_document(move: Move) -> dict[str, Any]:
+    from mooring.core.suspect import masked
+
+    entry = move.candidate.entry
+    return {
+        "name": move.name,
+        "program": move.candidate.program.name,
+        "file": str(move.candidate.file),
+        "action": move.action,
+        "reason": move.reason or None,
+        "notes": list(move.candidate.notes),
+        "entry": None if entry is None else masked(dict(entry)),
+    }
+
+
+def _count(moves: list[Move]) -> str:
+    from mooring.cli.progress import plural
+
+    return plural(len(moves), "server")

@@ -1,0 +1,92 @@
+"""Files written whole or not at all, with a copy of what they held before."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from mooring.errors import ConfigError
+
+__all__ = ["backup_folder", "replace_file", "save"]
+
+_BOM = b"\xef\xbb\xbf"
+_KEPT = 20
+"""Backups of one file; the oldest go first."""
+
+
+def save(path: Path, text: str, *, before: str | None, private: bool = False) -> Path | None:
+    """Put `text` in place of what the file holds and return where that is kept now.
+
+    Args:
+        path: The file. A link stays a link: what it points at is written.
+        text: Its new content.
+        before: What it held when `text` was made of it; None when it did not exist.
+        private: Whether a new file is for its owner's eyes alone.
+
+    Raises:
+        ConfigError: somebody else has changed the file meanwhile, or it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        old = target.read_bytes() if target.exists() else None
+        if (None if old is None else old.removeprefix(_BOM).decode()) != before:
+            raise ConfigError("has been changed meanwhile; nothing was written: try again", file=str(path))
+        mark = _BOM if old is not None and old.startswith(_BOM) else b""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        backup = None if old is None else _keep(target, old)
+        mode = 0o600 if private else 0o644
+        replace_file(target, mark + text.encode(), mode=mode if old is None else _mode(target))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigError(f"cannot be written: {reason}", file=str(path)) from None
+    return backup
+
+
+def backup_folder(path: Path) -> Path:
+    """Where earlier contents of a file are kept: in the user's state directory, away from repositories."""
+    home = os.environ.get("MOORING_HOME")
+    if home:
+        base = Path(home)
+    else:
+        import platformdirs
+
+        base = platformdirs.user_state_path("mooring", appauthor=False)
+    unique = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return base / "backups" / f"{path.name}-{unique}"
+
+
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
+    """Put `data` in place of a file, all of it or nothing, whoever else reads or writes."""
+    import tempfile  # slow to import, and most starts write nothing
+
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(descriptor)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _keep(path: Path, content: bytes) -> Path:
+    from datetime import UTC, datetime
+
+    folder = backup_folder(path)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}"
+    replace_file(kept, content, mode=0o600)
+    for old in sorted(folder.iterdir())[:-_KEPT]:
+        old.unlink(missing_ok=True)
+    return kept

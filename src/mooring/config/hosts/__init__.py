@@ -1,0 +1,1 @@
+"""Other programs' configurations: where they are, how each reads and writes a server, what gets lost."""

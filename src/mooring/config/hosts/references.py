@@ -1,0 +1,120 @@
+"""Each program's way to name a variable, turned into ours and back. No value is ever looked up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from mooring.config.hosts.program import Carried, Program, Syntax
+from mooring.core.expand import Reference, references, unknown
+
+__all__ = ["InexpressibleError", "inward", "outward", "variable_name"]
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_ENV = re.compile(rf"\$\{{env:({_NAME})((?::-[^}}]*)?)\}}")
+_BRACE = re.compile(rf"(?<!\$)\{{env:({_NAME})\}}")
+_BRACE_FILE = re.compile(r"(?<!\$)\{file:([^}]+)\}")
+_DOLLAR = re.compile(rf"\$({_NAME})")
+_INPUT = re.compile(r"\$\{input:([^}]+)\}")
+_TEMPLATE = re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([^}\s]+)\s*\}\}")
+_PER_USER = re.compile(r"\{\{[^}]*\}\}")
+
+
+class InexpressibleError(ValueError):
+    """A text refers to something that a program has no way to name."""
+
+
+def inward(carried: Carried, program: Program, file: Path) -> None:
+    """Rewrites every reference in an entry, with a note where that says less than before."""
+
+    def change(text: str) -> str:
+        return _inward(text, carried, program, file)
+
+    carried.raw = _each(carried.raw, change)
+
+
+def outward(text: str, syntax: Syntax) -> str:
+    """`text` with its references in a program's own syntax.
+
+    Raises:
+        InexpressibleError: naming a reference that the program cannot make.
+    """
+    for reference in references(text):
+        written = _written(reference, syntax)
+        spelled = re.escape(str(reference)[:-1]).replace(r"\$\{", r"\$\{(?:env:)?")
+        text = re.sub(rf"{spelled}(?::-[^}}]*)?\}}", lambda _, new=written: new, text)
+    return text.replace("$${", "${")
+
+
+def variable_name(text: str) -> str:
+    """A name for a variable, made of any text."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "VALUE"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def _written(reference: Reference, syntax: Syntax) -> str:
+    if reference.kind == "file" and syntax == "brace":
+        return f"{{file:{reference.name}}}"
+    if reference.kind != "env" or syntax == "none":
+        raise InexpressibleError(str(reference))
+    match syntax:
+        case "shell":
+            default = "" if reference.default is None else f":-{reference.default}"
+            return f"${{{reference.name}{default}}}"
+        case "env":
+            return f"${{env:{reference.name}}}"
+        case "brace":
+            return f"{{env:{reference.name}}}"
+        case "dollar":
+            return f"${{{reference.name}}}"
+
+
+def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
+    for kind in {reference.kind for reference in references(text)} - program.looks_up:
+        text = text.replace(f"${{{kind}:", f"$${{{kind}:")
+        carried.notes.append(f"${{{kind}:…}} is mere text to {program.title}, and here")
+    text = _TEMPLATE.sub(lambda found: f"${{{variable_name(found[1])}}}", text)
+    text = _INPUT.sub(lambda found: _input(found[1], carried), text)
+    text = _ENV.sub(r"${\1\2}", text)
+    if program.syntax == "brace":
+        text = _BRACE_FILE.sub(r"${file:\1}", _BRACE.sub(r"${\1}", text))
+    if program.syntax == "dollar":
+        text = _DOLLAR.sub(r"${\1}", text)
+    text = text.replace("${userHome}", "${HOME}").replace("${pathSeparator}", "/").replace("${/}", "/")
+    if "${workspaceFolder}" in text and file.parent.name in (".vscode", ".cursor"):
+        text = text.replace("${workspaceFolder}", str(file.parent.parent))
+    if program.syntax == "none" and references(text):
+        carried.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
+    if _PER_USER.search(text):
+        carried.notes.append("has a {{…}} that stands for a user's own value; write a reference instead")
+    carried.notes.extend(f"{found} means nothing here and stays as it is" for found in unknown(text))
+    return text
+
+
+def _input(name: str, carried: Carried) -> str:
+    given = carried.document.get("inputs")
+    described = ""
+    for item in cast("list[Any]", given) if isinstance(given, list) else []:
+        if isinstance(item, Mapping) and cast("Mapping[str, Any]", item).get("id") == name:
+            text = cast("Mapping[str, Any]", item).get("description")
+            described = f" ({text})" if isinstance(text, str) else ""
+    variable = variable_name(name)
+    carried.notes.append(
+        f"was asked for as {name!r}{described}: set {variable} in the environment, "
+        f"or write ${{keyring:{name}}} and keep it there"
+    )
+    return f"${{{variable}}}"
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            return {key: _each(item, change) for key, item in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_each(item, change) for item in cast("list[Any]", value)]
+        case _:
+            return value

@@ -1,0 +1,218 @@
+"""The tool `result_read`: what was too large to show, piece by piece.
+
+Pure: a request and a text come in, a piece goes out. A search is for literal text and a path is a
+chain of names and numbers, so that no request takes longer than the text is long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mooring.core.near import nearest
+from mooring.core.render import fit
+from mooring.core.tokens import dumps, estimate
+from mooring.core.types import Tool
+from mooring.core.untrusted import line
+
+__all__ = ["READ", "Piece", "Request", "Unreadable", "chosen", "cut", "found", "request"]
+
+OWNER = "mooring"
+_LONGEST_PATH, _MOST_STEPS = 500, 64
+_LONGEST_NEEDLE = 500
+_AROUND = 200
+"""Characters that are shown on either side of what a search has found."""
+UNLIMITED = 100_000
+"""Characters of a piece where there is no budget."""
+
+READ = Tool(
+    name="result_read",
+    server=OWNER,
+    remote_name="result_read",
+    description="Read what was left out of a result that was too large to show. Give the handle that the "
+    "result names, and one way to read: 'offset' (go on there; the answer says the next offset), 'grep' "
+    "(lines that hold this literal text, each with its offset) or 'json_path' (one part of a JSON result, "
+    "such as items[0].name).",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string"},
+            "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "In characters."},
+            "limit": {"type": "integer", "minimum": 1, "description": "Characters, or lines with 'grep'."},
+            "grep": {"type": "string"},
+            "ignore_case": {"type": "boolean", "default": False},
+            "json_path": {"type": "string"},
+        },
+        "required": ["handle"],
+        "additionalProperties": False,
+    },
+)
+"""Offered to the models of those sessions that have something to read."""
+
+
+class Unreadable(ValueError):
+    """The request cannot be answered; the text says why, and what can be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be read."""
+
+    handle: str
+    offset: int = 0
+    limit: int | None = None
+    grep: str | None = None
+    ignore_case: bool = False
+    json_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a text."""
+
+    text: str
+    next_offset: int | None
+    """Where to go on; None at the end."""
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "handle": (str, "text"),
+    "offset": (int, "a whole number from 0 on"),
+    "limit": (int, "a whole number from 1 on"),
+    "grep": (str, "text"),
+    "ignore_case": (bool, "true or false"),
+    "json_path": (str, "text"),
+}
+
+
+def request(arguments: Mapping[str, Any]) -> Request:
+    """Return what a call of `result_read` asks for.
+
+    Raises:
+        Unreadable: it is not clear.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in given.items():
+        if name not in _KINDS:
+            raise Unreadable(f"result_read takes no {str(name)[:40]!r}; it takes {', '.join(_KINDS)}")
+        of, what = _KINDS[name]
+        low = {"offset": 0, "limit": 1}.get(name)
+        if type(value) is not of or (low is not None and value < low):
+            raise Unreadable(f"{name!r} of result_read must be {what}")
+    if "handle" not in given:
+        raise Unreadable("result_read needs the 'handle' that the result names")
+    if "grep" in given and "json_path" in given:
+        raise Unreadable("result_read takes 'grep' or 'json_path', not both")
+    if not 0 < len(given.get("grep", "x")) <= _LONGEST_NEEDLE:
+        raise Unreadable(f"'grep' of result_read must have 1 to {_LONGEST_NEEDLE} characters")
+    return Request(**given)
+
+
+def cut(text: str, offset: int, total: int, limit: int | None, budget: int) -> Piece:
+    """Return the piece that begins where `text` does, at `offset` of `total` characters.
+
+    Pieces that follow each other make up the whole, character by character.
+    """
+    count = min(len(text), limit or len(text))
+    if budget:
+        count = min(count, max(fit(text, budget), 1))
+    if limit is None and offset + count < total:
+        border = text.rfind("\n", count // 2, count) + 1
+        count = border or count
+    end = offset + count
+    return Piece(text=text[:count], next_offset=end if end < total else None)
+
+
+def found(text: str, wanted: Request, budget: int) -> Piece:
+    """Return the places from `offset` on that hold the literal text: lines, each after its own offset.
+
+    Of a line that is very long, the surroundings of each place are shown.
+    """
+    needle = wanted.grep or ""
+    where = _lowered(text) if wanted.ignore_case else text
+    needle = _lowered(needle) if wanted.ignore_case else needle
+    hits: list[str] = []
+    spent, place = 0, where.find(needle, wanted.offset)
+    while place >= 0:
+        start, end = _around(text, place, place + len(needle), wanted.offset)
+        hit = f"{start}: {text[start:end]}"
+        spent += estimate(hit) + 2
+        if hits and ((budget and spent > budget) or len(hits) == wanted.limit):
+            return Piece(text="\n".join(hits), next_offset=start)
+        hits.append(hit[: fit(hit, budget)] if budget else hit)
+        place = where.find(needle, end)
+    return Piece(text="\n".join(hits), next_offset=None)
+
+
+def _around(text: str, place: int, end: int, least: int) -> tuple[int, int]:
+    """Return where the line begins and ends, or at least so much of it."""
+    low = max(place - _AROUND, least)
+    start = text.rfind("\n", low, place) + 1 or low
+    stop = text.find("\n", end, end + _AROUND)
+    return start, min(end + _AROUND, len(text)) if stop < 0 else stop
+
+
+def _lowered(text: str) -> str:
+    """Return the text in lower case, each letter still in its place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+
+
+_STEP = re.compile(r"""\.?([^\W\d][\w$-]*)|\[(-?\d{1,9})\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]""")
+
+
+def chosen(text: str, path: str) -> str:
+    """Return the part of a JSON text that a path leads to: text as it is, anything else as JSON.
+
+    Raises:
+        Unreadable: the text is not JSON, the path is none, or it leads nowhere.
+    """
+    steps = _steps(path)
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreadable("this result is not JSON; read it with 'offset' or 'grep'") from None
+    for number, step in enumerate(steps):
+        value = _stepped(value, step, steps[:number])
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _steps(path: str) -> list[str | int]:
+    rest = path.strip().removeprefix("$")
+    steps: list[str | int] = []
+    while rest and len(path) <= _LONGEST_PATH:
+        step = _STEP.match(rest)
+        if step is None or len(steps) == _MOST_STEPS:
+            break
+        name, index, double, single = step.groups()
+        steps.append(int(index) if index is not None else cast("str", name or double or single or ""))
+        rest = rest[step.end() :]
+    if rest:
+        raise Unreadable(
+            "'json_path' is a chain of names and numbers, such as items[0].name or $['first name'][2]"
+        )
+    return steps
+
+
+def _stepped(value: Any, step: str | int, before: list[str | int]) -> Any:
+    here = "$" + "".join(f"[{part}]" if isinstance(part, int) else f"['{line(part, 40)}']" for part in before)
+    if isinstance(step, int) and isinstance(value, list):
+        items = cast("list[Any]", value)
+        if -len(items) <= step < len(items):
+            return items[step]
+        raise Unreadable(f"there is no [{step}] at {here}: it has {len(items)} items")
+    if isinstance(step, str) and isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if step in members:
+            return members[step]
+        near = [line(name, 40) for name in nearest(step, members) or list(members)[:10]]
+        raise Unreadable(f"there is no {line(step, 40)!r} at {here}; there is {', '.join(near) or 'nothing'}")
+    kind = (
+        "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else "a single value"
+    )
+    raise Unreadable(f"{here} is {kind}: {step!r} leads nowhere there")
