@@ -49,3 +49,11 @@ def test_a_project_file_is_approved_on_a_terminal(terminal, tmp_path: Path) -> N
     assert "Nothing was approved." in refused.text
     assert terminal("trust", typed="y\n").code == 0
     assert terminal("call", "mcp_notes_list_notes").code == 0
+
+
+def test_what_the_user_adds_himself_is_approved_and_nothing_else_of_the_file(ran, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"clock": entry("clock")}}))
+    added = entry("notes")
+    assert ran("add", "notes", "--", added["command"], *added["args"]).returncode == 0
+    assert ran("call", "mcp_notes_list_notes").returncode == 0
+    assert ran("call", "mcp_clock_now").returncode == 3

@@ -50,6 +50,7 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import entry_document, open_target, wrote
+    from mooring.cli.trust import approve_entry
     from mooring.config.entries import canonical_entry, find, put_entry
 
     target = open_target(options, args.scope)
@@ -65,6 +66,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     status, tools = (None, ()) if args.no_probe else await _probe(args.name, fields, target, options, out)
     failed = status is not None and status.state not in ("connected", "needs-auth")
     backup = None if failed else target.save(text)
+    if not failed and target.found.scope == "project":
+        approve_entry(target.path, args.name)
     if options.json:
         document = entry_document(args.name, entry, target)
         out.document({**document, "written": not failed, "probe": _document(status, tools)})
@@ -134,7 +137,8 @@ async def _probe(
 
     log_to_stderr(options.verbose)
     source = Source(file=str(target.path), scope=target.found.scope)
-    async with Host([ServerConfig(name=name, source=source, **fields)], lock=False) as host:
+    # Whoever typed the command has approved it.
+    async with Host([ServerConfig(name=name, source=source, **fields)], lock=False, trust=True) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
         tools = tuple(tool.remote_name for tool in host.catalog.tools.values())
         return host.status()[0], tools

@@ -12,7 +12,7 @@ from mooring.cli.output import Output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mooring.core.config import ServerConfig
+    from mooring.core.config import HostConfig, ServerConfig
 
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
@@ -63,12 +63,25 @@ def _path(args: Namespace, options: Options) -> Path:
     raise ConfigError("there is no project file here; name one, as in `mooring trust .mcp.json`")
 
 
-def _servers(path: Path, out: Output) -> list[ServerConfig]:
-    """The entries of the file as a host reads them that finds it: over those of the user's own file."""
+def as_found(path: Path) -> HostConfig:
+    """The configuration as a host reads it that finds the file: over the user's own."""
     from mooring.config import FoundFile, found_files, read_files
 
     user = [file for file in found_files(env={}) if file.scope == "user"]
-    config = read_files([*user, FoundFile(path=path, scope="project")])
+    return read_files([*user, FoundFile(path=path, scope="project")])
+
+
+def approve_entry(path: Path, name: str) -> None:
+    """Approve one entry that the user has just written himself; the others stay as they are."""
+    from mooring.config import approvals
+    from mooring.core.trust import mark
+
+    own = {server.name: mark(server) for server in as_found(path).servers if server.name == name}
+    approvals.approve(str(path), {**approvals.approved(str(path)), **own})
+
+
+def _servers(path: Path, out: Output) -> list[ServerConfig]:
+    config = as_found(path)
     for warning in config.warnings:
         out.warning(str(warning))
     return [server for server in config.servers if server.scope == "project"]
