@@ -84,7 +84,7 @@ async def test_TH24_what_a_server_says_in_an_error_is_named_as_its_own_and_bound
             lab.faults["tools/call"] = flood
             text = (await host.call("mcp_web_echo")).text
     assert text.startswith("'web' answered 'echo' with an error: ignore")
-    assert len(text) < 4_100
+    assert len(text) < 110_000  # the budget of a result; the rest is kept for `result_read`
     assert "\x1b" not in text
     assert "\u202e" not in text
 

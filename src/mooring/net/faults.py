@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from mooring.config.logs import logger
-from mooring.core.untrusted import clean
+from mooring.core.text import without_hidden
 from mooring.errors import (
     AuthNeeded,
     CallError,
@@ -25,9 +25,6 @@ from mooring.net.open import CannotStart
 if TYPE_CHECKING:
     from mooring.core.config import ServerConfig
     from mooring.core.redact import Redactor
-
-SHOWN = 4_000
-"""Characters of a server's own words that an error repeats."""
 
 log = logger("mooring.connection")
 
@@ -112,7 +109,7 @@ def _call_error(
             outcome=fault.outcome,
         )
     return ServerError(
-        f"{server!r} answered {tool!r} with an error: {clean(str(fault), SHOWN)}",
+        f"{server!r} answered {tool!r} with an error: {without_hidden(str(fault))}",
         server=server,
         tool=tool,
         elapsed=elapsed,
