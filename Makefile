@@ -29,6 +29,7 @@ format: $(READY)  ## Let ruff fix and format the code, and write the generated p
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
+	$(BIN)/python scripts/record_session.py
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py

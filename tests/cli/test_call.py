@@ -109,3 +109,47 @@ def test_json_holds_the_text_of_a_server_unchanged(ran, config) -> None:
     done = ran("call", "mcp_echo_say", "--json", "--config", config({"echo": echo_server(NASTY)}))
     assert json.loads(done.stdout)["text"] == NASTY
     assert "\u202e" not in done.stdout
+
+
+# --- where arguments come from
+
+
+@pytest.fixture
+def echo(config) -> str:
+    return config({"notes": "notes"})
+
+
+def test_a_value_is_taken_from_a_file(ran, echo, tmp_path) -> None:
+    (tmp_path / "title.txt").write_text("welcome")
+    done = ran("call", "--config", echo, "mcp_notes_read_note", "title=@title.txt")
+    assert (done.returncode, done.stdout) == (0, "A mooring holds many boats.\n")
+
+
+def test_a_value_is_taken_from_standard_input(ran, echo) -> None:
+    done = ran("call", "--config", echo, "mcp_notes_read_note", "title=@-", stdin="welcome")
+    assert (done.returncode, done.stdout) == (0, "A mooring holds many boats.\n")
+
+
+def test_two_at_signs_are_one(ran, echo) -> None:
+    done = ran("call", "--config", echo, "mcp_notes_read_note", "title=@@home")
+    assert done.returncode == 1
+    assert "@home" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named(ran, echo) -> None:
+    done = ran("call", "--config", echo, "mcp_notes_read_note", "title=@nowhere.txt")
+    assert done.returncode == 2
+    assert "@nowhere.txt: No such file or directory" in done.stderr
+
+
+def test_on_a_terminal_what_is_missing_is_asked_for(terminal, echo) -> None:
+    shown = terminal("call", "--config", echo, "mcp_notes_read_note", typed="welcome\n")
+    assert shown.code == 0
+    assert "title" in shown.text
+    assert shown.text.rstrip().endswith("A mooring holds many boats.")
+
+
+def test_without_a_terminal_what_is_missing_is_an_error(piped, echo) -> None:
+    done = piped("call", "--config", echo, "mcp_notes_read_note")
+    assert done.returncode == 2
+    assert "Missing: title" in done.stderr

@@ -1,5 +1,6 @@
 """How the program ends: on Ctrl-C, on a signal, on a closed pipe; and that nobody outlives it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.lab.stdio import COMMAND, methods, wire_log
 
 
 @pytest.fixture
@@ -119,3 +122,21 @@ def test_a_wait_has_an_end(ran, config) -> None:
     done = ran("list", "--timeout", "0.3", "--config", config({"silent": "silent"}))
     assert done.returncode == 0
     assert "pending" in done.stdout
+
+
+def test_ctrl_c_during_a_call_cancels_it_at_the_server_and_says_so(started, config, tmp_path) -> None:
+    log = tmp_path / "lab.log"
+    script = json.dumps({"tools": ["sleep"], "log": str(log)})
+    file = config({"lab": {"command": COMMAND[0], "args": [*COMMAND[1:], script]}})
+    with started("call", "mcp_lab_sleep", "--args", '{"seconds": 60}', "--config", file) as process:
+        deadline = time.monotonic() + 20
+        while "tools/call" not in methods(log):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # the file tells nobody that it has grown
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "mcp_lab_sleep was cancelled: lab has been told to stop." in err
+    (call,) = [entry for entry in wire_log(log) if entry.get("method") == "tools/call"]
+    cancelled = [entry for entry in wire_log(log) if entry.get("method") == "notifications/cancelled"]
+    assert call["id"] in [notice["params"]["requestId"] for notice in cancelled]

@@ -21,7 +21,7 @@ from mooring.errors import (
     UnknownTool,
 )
 
-__all__ = ["COMMANDS", "exit_code", "help_text", "main"]
+__all__ = ["COMMANDS", "exit_code", "help_text", "main", "parser_of"]
 
 COMMANDS = {
     "list": "Servers and their states",
@@ -42,7 +42,9 @@ COMMANDS = {
     "trust": "Approve what a project's file would run",
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
+    "watch": "The servers, live",
     "doctor": "What is wrong and what to do next",
+    "completion": "Teach your shell what can be typed",
     "demo": "See the main job done on bundled servers",
 }
 """Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""
@@ -91,7 +93,7 @@ def exit_code(error: BaseException) -> int:
 def help_text(command: str | None = None) -> str:
     """The help of one command, or of the whole program; imports no more than that command's module."""
     if command is not None:
-        return _parser(command).format_help()
+        return parser_of(command).format_help()
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items())
     parser = Parser(
@@ -117,14 +119,15 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"There is no {kind} {argv[0]!r}.{near} See `mooring --help`.")
-    args = _parser(argv[0]).parse_strictly(argv[1:])
+    args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     from mooring.cli.running import run_to_end  # asyncio is not needed for help
 
     return run_to_end(_module(argv[0]).run(args, options, out))
 
 
-def _parser(command: str) -> Parser:
+def parser_of(command: str) -> Parser:
+    """What reads the words of one command."""
     module = _module(command)
     parser = Parser(
         prog=f"mooring {command}",

@@ -1,15 +1,16 @@
-"""`key=value` words turned into a tool's arguments, typed by its schema. Pure; schemas are untrusted."""
+"""`key=value` words turned into a tool's arguments, typed by its schema. Pure, but for the files that
+words name; schemas are untrusted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mooring.cli.options import UsageError, did_you_mean
 
-__all__ = ["parse_arguments"]
+__all__ = ["missing", "names_of", "parse_arguments", "typed_value"]
 
 _DEPTH = 8
 """How far unions are followed. A reference is followed once, so that no schema can blow this up."""
@@ -24,8 +25,23 @@ _KINDS: dict[type, str] = {
 }
 
 
-def parse_arguments(words: Sequence[str], document: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
+def parse_arguments(
+    words: Sequence[str],
+    document: str | None,
+    schema: Mapping[str, Any],
+    *,
+    read: Callable[[str], str] | None = None,
+    complete: bool = True,
+) -> dict[str, Any]:
     """The arguments of a call: the JSON document, with each `key=value` or `key:=json` laid over it.
+
+    Args:
+        words: As they were typed. `@name` in place of a value stands for what `read` brings of that name,
+            and `@@` for an `@` itself.
+        document: A JSON object.
+        schema: What the tool takes.
+        read: The text of a file; without it, an `@` is an `@`.
+        complete: Whether all that the tool requires must be there.
 
     Raises:
         UsageError: a word, a value, or the set of names does not fit the schema.
@@ -36,12 +52,33 @@ def parse_arguments(words: Sequence[str], document: str | None, schema: Mapping[
         key, separator, text = word.partition("=")
         if not separator or not key:
             raise UsageError(f"{word!r} is not an argument: write key=value, or key:=json for a JSON value.")
+        if read is not None and text.startswith("@"):
+            text = text[1:] if text.startswith("@@") else read(text[1:])
         if key.endswith(":"):
             arguments[key[:-1]] = _json(text, key[:-1])
         else:
             arguments[key] = _typed(text, key, _types(properties.get(key), schema))
-    _check_names(arguments, properties, schema)
+    _check_names(arguments, properties, schema, complete=complete)
     return arguments
+
+
+def missing(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """What the tool requires and was not given."""
+    return [name for name in _required(schema) if name not in arguments]
+
+
+def names_of(schema: Mapping[str, Any]) -> list[str]:
+    """The names of a tool's arguments, in its own order."""
+    return list(_mapping(schema.get("properties")))
+
+
+def typed_value(text: str, name: str, schema: Mapping[str, Any]) -> Any:
+    """The value that somebody means who types this text for an argument.
+
+    Raises:
+        UsageError: it does not fit the schema.
+    """
+    return _typed(text, name, _types(_mapping(schema.get("properties")).get(name), schema))
 
 
 def _base(document: str | None) -> dict[str, Any]:
@@ -108,20 +145,23 @@ def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     return found
 
 
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    return [name for name in _list(schema.get("required")) if isinstance(name, str)]
+
+
 def _check_names(
-    arguments: Mapping[str, Any], properties: Mapping[str, Any], schema: Mapping[str, Any]
+    arguments: Mapping[str, Any], properties: Mapping[str, Any], schema: Mapping[str, Any], *, complete: bool
 ) -> None:
-    required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
+    required = _required(schema)
     open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
     unknown = [name for name in arguments if name not in properties] if properties and not open_ended else []
-    missing = [name for name in required if name not in arguments]
     if unknown:
         near = did_you_mean(unknown[0], list(properties))
         raise UsageError(
             f"The tool has no argument {unknown[0]!r}.{near} {_signature(properties, required, schema)}"
         )
-    if missing:
-        names = ", ".join(missing)
+    if complete and (absent := missing(arguments, schema)):
+        names = ", ".join(absent)
         raise UsageError(f"Missing: {names}. {_signature(properties, required, schema)}")
 
 

@@ -23,15 +23,18 @@ USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
 DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is
-always JSON. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1.
+always JSON. `key=@file` takes the value from a file, `@-` from standard
+input. On a terminal you are asked for what the tool requires and you have
+not given. The result goes to standard output. What the tool reports as an
+error goes to standard error, with exit code 1. Ctrl-C cancels the call at
+the server.
 
 A tool that the configuration wants to be asked for is asked for on the
 terminal. Exit code 3: nobody said yes, or it is denied."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
-  mooring call mcp_db_query sql='select 1' limit=10 options:='{"raw": true}'
+  mooring call mcp_db_query sql=@report.sql limit=10 options:='{"raw": true}'
   echo '{"path": "."}' | mooring call mcp_files_list_directory --args -"""
 
 
@@ -50,9 +53,11 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    import asyncio
+
     from mooring.cli.app import exit_code
-    from mooring.cli.arguments import parse_arguments
     from mooring.cli.bar import progress_bar
+    from mooring.cli.filling import filled
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
@@ -63,11 +68,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async with open_host(options, out, style=args.style, on_approval=approve) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
-        arguments = parse_arguments(args.arguments, document, tool.input_schema)
+        arguments = await filled(args.arguments, document, tool, out)
 
-        with progress_bar(out) as bar:
-            # The budget is for models: whoever types a command wants all of it.
-            result = await host.call(tool.name, arguments, timeout=options.timeout, on_progress=bar, budget=0)
+        try:
+            with progress_bar(out) as bar:
+                # The budget is for models: whoever types a command wants all of it.
+                result = await host.call(
+                    tool.name, arguments, timeout=options.timeout, on_progress=bar, budget=0
+                )
+        except asyncio.CancelledError:
+            out.error(f"{tool.name} was cancelled: {tool.server} has been told to stop.", label="")
+            raise
         shown = [] if options.json or result.is_error else await _shown(result, out, host)
     if options.json:
         out.document(_document(result))

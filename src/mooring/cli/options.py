@@ -13,7 +13,7 @@ from typing import NoReturn
 from mooring.core.near import nearest
 from mooring.errors import MooringError
 
-__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "split_options"]
+__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "seconds", "split_options"]
 
 
 class UsageError(MooringError):
@@ -114,11 +114,12 @@ def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore
     add("--json", action="store_true", help="one JSON document on standard output")
     add("-q", "--quiet", action="store_true", help="no progress and no warnings")
     add("-v", "--verbose", action="store_true", help="show the log, with what the servers print")
-    add("--timeout", metavar="S", type=_seconds, help="wait this many seconds at most")
+    add("--timeout", metavar="S", type=seconds, help="wait this many seconds at most")
     add("--no-lock", action="store_true", help="ask the servers, whatever a lock or an earlier run says")
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A span of time, for argparse."""
     try:
         value = float(text)
     except ValueError:

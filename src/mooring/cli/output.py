@@ -53,6 +53,14 @@ class Output:
         """The one JSON document of `--json`."""
         self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
+    def json_line(self, value: Any) -> None:
+        """One of many JSON documents, on a line of its own: for what has no end."""
+        self.line(clean_json(json.dumps(value, ensure_ascii=False)))
+
+    def flush(self) -> None:
+        """Let whoever reads the result have it now."""
+        sys.stdout.flush()
+
     def note(self, text: str) -> None:
         """A remark beside the result; silent with `--quiet`."""
         if not self.options.quiet:

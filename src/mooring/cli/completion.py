@@ -1,0 +1,156 @@
+"""`mooring completion`: the shell knows commands, options, servers and tools."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mooring.cli.options import Options, Parser
+from mooring.cli.output import Output
+from mooring.errors import MooringError
+
+if TYPE_CHECKING:
+    from mooring.core.types import Tool
+
+USAGE = "mooring completion bash|zsh|fish [options]"
+DETAILS = """
+
+Prints what teaches your shell to complete commands, options, servers, tools
+and their arguments. Nothing is started for it: tools are those that the
+lock or an earlier run knows."""
+EXAMPLES = """\
+  mooring completion bash >> ~/.bashrc
+  mooring completion zsh > "${fpath[1]}/_mooring"
+  mooring completion fish > ~/.config/fish/completions/mooring.fish"""
+
+_SCRIPTS = {
+    "bash": """\
+_mooring() {
+  local IFS=$'\\n'
+  COMPREPLY=($(mooring completion --words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+}
+complete -o default -F _mooring mooring
+""",
+    "zsh": """\
+#compdef mooring
+_mooring() {
+  local -a found
+  found=("${(@f)$(mooring completion --words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ ${found[1]-} == *= ]]; then compadd -S '' -- $found
+  elif [[ -n ${found[1]-} ]]; then compadd -- $found
+  else _files; fi
+}
+compdef _mooring mooring
+""",
+    "fish": """\
+function __mooring_words
+  mooring completion --words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null
+end
+complete -c mooring -a '(__mooring_words)'
+""",
+}
+
+_SERVERS = frozenset(
+    ("ping", "remove", "enable", "disable", "approve", "login", "logout", "prompt", "--server")
+)
+"""Commands and options that are followed by the name of a server."""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=list(_SCRIPTS), help="bash, zsh or fish")
+    parser.add_argument("--words", action="store_true", help="what may stand where the words after -- end")
+    parser.takes_command("typed")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.options import UsageError
+
+    if args.words:
+        typed = list(args.typed) or [""]
+        with suppress(MooringError):  # nobody wants to read an error between two words
+            out.lines(await _candidates(typed))
+        return 0
+    if args.shell is None:
+        raise UsageError("Name a shell: mooring completion bash, zsh or fish.")
+    if options.json:
+        out.document({"shell": args.shell, "script": _SCRIPTS[args.shell]})
+    else:
+        out.lines(_SCRIPTS[args.shell].splitlines())
+    return 0
+
+
+async def _candidates(typed: Sequence[str]) -> list[str]:
+    """The words that may stand in place of the last one, which may be the beginning of a word."""
+    from mooring.cli.app import COMMANDS
+    from mooring.cli.options import split_options
+
+    *before, start = typed
+    options, rest = split_options(before[:-1] if before[-1:] == ["--config"] else before)
+    command = rest[0] if rest and rest[0] in COMMANDS else None
+    if before[-1:] == ["--config"]:
+        found: Sequence[str] = ()  # a file: the shell knows those
+    elif start.startswith("-"):
+        found = _options_of(command)
+    elif command is None:
+        found = list(COMMANDS)
+    elif before[-1] in _SERVERS:
+        found = _servers(options)
+    elif (choices := _choices(command, before[-1])) is not None:
+        found = choices
+    elif command == "call":
+        found = await _for_call(options, rest[1:])
+    else:
+        found = ()
+    return [word for word in found if word.startswith(start)]
+
+
+def _options_of(command: str | None) -> list[str]:
+    import re
+
+    from mooring.cli.app import help_text
+
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_text(command))))
+
+
+def _choices(command: str, option: str) -> list[str] | None:
+    """The words that an option of the command takes, where it takes one of a few."""
+    from mooring.cli.app import parser_of
+
+    parser: Any = parser_of(command)
+    for action in parser._actions:
+        if option in action.option_strings and action.choices:
+            return [str(choice) for choice in action.choices]
+    return None
+
+
+def _servers(options: Options) -> list[str]:
+    from pathlib import Path
+
+    from mooring.config import load
+
+    return sorted(server.name for server in load([Path(file) for file in options.config] or None).servers)
+
+
+async def _for_call(options: Options, words: Sequence[str]) -> list[str]:
+    """Names of tools, or once one is typed, its arguments that are not there yet."""
+    from dataclasses import replace
+
+    from mooring.cli.hosting import open_host
+
+    silent = Output(replace(options, quiet=True))
+    async with open_host(options, silent, idle=True) as host:
+        tools = host.catalog.tools
+    names = [word for word in words if not word.startswith("-")]
+    if not names:
+        return list(tools)
+    return _arguments(tools[names[0]], names[1:]) if names[0] in tools else []
+
+
+def _arguments(tool: Tool, given: Sequence[str]) -> list[str]:
+    from mooring.cli.arguments import names_of
+
+    known = {word.partition("=")[0].rstrip(":") for word in given}
+    return [f"{name}=" for name in names_of(tool.input_schema) if name not in known]

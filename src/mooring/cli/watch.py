@@ -1,0 +1,205 @@
+"""`mooring watch`: the servers, live."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from argparse import Namespace
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from mooring.cli.options import Options, Parser, seconds
+from mooring.cli.output import Output
+
+if TYPE_CHECKING:
+    import logging
+
+    from mooring.cli.board import Board
+    from mooring.core.events import Event
+    from mooring.host import Host
+
+USAGE = "mooring watch [--every S] [options]"
+DETAILS = """
+
+Connects every enabled server and shows how each is doing, with the time of
+its last round trips. Keys: arrows choose a server, r reconnects it, d turns
+it off and on (for this view only), t shows its tools, l the log, q quits.
+
+In a pipe it prints one line for each thing that happens; with --json, each
+is a JSON object on a line of its own."""
+EXAMPLES = """\
+  mooring watch
+  mooring watch --every 10
+  mooring watch --json | jq -r 'select(.event == "StateChanged") | .server'"""
+
+_TICK = 0.25
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument(
+        "--every",
+        metavar="S",
+        type=seconds,
+        default=2.0,
+        help="time between two pings of a server",
+    )
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    import anyio
+
+    from mooring.cli.hosting import open_host
+    from mooring.cli.screen import is_terminal
+
+    live = is_terminal() and not options.json
+    async with open_host(replace(options, verbose=options.verbose and not live), out) as host:
+        with anyio.move_on_after(options.timeout):
+            await (_Live(host, out, args.every).run() if live else _plainly(host, options, out))
+    return 0
+
+
+async def _plainly(host: Host, options: Options, out: Output) -> None:
+    """One line for each event, for as long as somebody reads them."""
+    from mooring.cli.board import told
+
+    async for event in host.events():
+        if options.json:
+            out.json_line({"event": type(event).__name__, "time": time.time(), **_fields(event)})
+        elif (line := told(event)) is not None:
+            out.line(f"{_clock()}  {line[0]}")
+        else:
+            continue
+        out.flush()
+
+
+def _fields(event: Event) -> dict[str, object]:
+    return asdict(event)  # pyright: ignore[reportArgumentType] -- every event is a dataclass
+
+
+class _Live:
+    """The view on a terminal: what happens, what is typed, and the round trips in between."""
+
+    def __init__(self, host: Host, out: Output, every: float) -> None:
+        from mooring.cli.board import Board
+
+        self._host, self._out, self._every = host, out, every
+        self._board: Board = Board()
+        self._keys = asyncio.Queue[str]()
+        self._stirred = asyncio.Event()
+
+    async def run(self) -> None:
+        import anyio
+
+        from mooring.cli.screen import screen
+
+        with screen(self._out, self._keys.put_nowait) as shown, _logged_to(self._board):
+            async with anyio.create_task_group() as tasks:
+                for work in (self._listen, self._ask):
+                    tasks.start_soon(work)
+                tasks.start_soon(self._draw, shown)
+                while (key := await self._keys.get()) not in ("q", "\x1b"):
+                    tasks.start_soon(self._press, key)
+                tasks.cancel_scope.cancel()
+
+    async def _listen(self) -> None:
+        async for event in self._host.events():
+            self._board.heard(event, time.monotonic(), _clock())
+            self._stirred.set()
+
+    async def _ask(self) -> None:
+        import anyio
+
+        async def one(name: str) -> None:
+            from mooring.errors import MooringError
+
+            try:
+                self._board.pinged(name, await self._host.ping(name, self._every))
+            except MooringError:
+                self._board.pinged(name, None)
+            self._stirred.set()
+
+        while True:
+            async with anyio.create_task_group() as tasks:
+                for status in self._host.status():
+                    if status.state == "connected":
+                        tasks.start_soon(one, status.name)
+            await asyncio.sleep(self._every)
+
+    async def _draw(self, shown: object) -> None:
+        from mooring.cli.board import frame
+        from mooring.cli.screen import Screen
+
+        assert isinstance(shown, Screen)
+        while True:
+            width, height = shown.size
+            tools: dict[str, list[str]] = {}
+            for name, tool in self._host.catalog.tools.items():
+                tools.setdefault(tool.server, []).append(name)
+            now = time.monotonic()
+            shown.draw(frame(self._board, self._host.status(), tools, width=width, height=height, now=now))
+            self._stirred.clear()
+            try:
+                async with asyncio.timeout(1.0):
+                    await self._stirred.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(_TICK)  # what happens in a burst is drawn once
+
+    async def _press(self, key: str) -> None:
+        board, servers = self._board, self._host.status()
+        board.notice = ""
+        match key:
+            case "up" | "down":
+                board.chosen += 1 if key == "down" else -1
+            case "t" | "l":
+                board.pane = "tools" if key == "t" else "log"
+            case "r" | "d" if servers:
+                name = servers[board.chosen].name
+                off = servers[board.chosen].state == "disabled"
+                await self._change(name, "reconnecting" if key == "r" else "on" if off else "off")
+            case _:
+                pass
+        self._stirred.set()
+
+    async def _change(self, name: str, what: str) -> None:
+        """Turn a server off or on; to reconnect is both."""
+        self._board.notice = f"{name}: {what}"
+        self._stirred.set()
+        for disabled in {"reconnecting": (True, False), "on": (False,), "off": (True,)}[what]:
+            servers = tuple(
+                replace(server, disabled=disabled) if server.name == name else server
+                for server in self._host.config.servers
+            )
+            await self._host.apply(replace(self._host.config, servers=servers))
+        self._board.notice = ""
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+class _logged_to:  # noqa: N801 -- used like a function
+    """Shows in the view's log what the servers print, and what the host warns of."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._handler: logging.Handler | None = None
+
+    def __enter__(self) -> None:
+        import logging
+
+        board = self._board
+
+        class Shown(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                board.said(record.getMessage(), _clock())
+
+        self._handler = Shown(logging.INFO)
+        logging.getLogger("mooring.server").setLevel(logging.INFO)
+        logging.getLogger("mooring").addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        import logging
+
+        assert self._handler is not None
+        logging.getLogger("mooring").removeHandler(self._handler)

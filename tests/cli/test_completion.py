@@ -1,0 +1,90 @@
+"""`mooring completion`: what the shell offers between two words."""
+
+import shutil
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def offered(ran, fleet):
+    def ask(*typed: str) -> list[str]:
+        return ran("completion", "--words", "--", "--config", fleet, *typed).stdout.split()
+
+    return ask
+
+
+def test_a_command_is_completed(offered) -> None:
+    assert offered("do") == ["doctor"]
+    assert {"list", "tools", "call"} <= set(offered(""))
+
+
+def test_options_of_the_command_and_of_every_command_are_offered(offered) -> None:
+    assert "--check-only" in offered("lock", "--")
+    assert "--json" in offered("lock", "--")
+    assert offered("tools", "--sty") == ["--style"]
+
+
+def test_servers_come_from_the_configuration(offered) -> None:
+    assert offered("ping", "") == ["broken", "clock", "notes", "spare"]
+    assert offered("tools", "--server", "n") == ["notes"]
+
+
+def test_choices_of_an_option_are_offered(offered) -> None:
+    assert "double" in offered("tools", "--style", "")
+
+
+def test_tools_and_their_arguments_come_from_an_earlier_run_without_starting_anything(
+    ran, config, lab, offered
+) -> None:
+    file = config({"lab": lab.entry})
+    assert ran("tools", "--config", file).returncode == 0
+    starts = lab.starts
+
+    def ask(*typed: str) -> list[str]:
+        return ran("completion", "--words", "--", "--config", file, *typed).stdout.split()
+
+    assert ask("call", "mcp_lab_r") == ["mcp_lab_read"]
+    assert ask("call", "mcp_lab_read", "") == ["z=", "a="]
+    assert ask("call", "mcp_lab_read", "z=1", "") == ["a="]
+    assert ask("call", "mcp_lab_nothing", "") == []
+    assert lab.starts == starts
+
+
+def test_a_configuration_that_cannot_be_read_offers_nothing_and_says_nothing(ran, tmp_path) -> None:
+    bad = tmp_path / "mcp.json"
+    bad.write_text("{")
+    done = ran("completion", "--words", "--", "--config", str(bad), "ping", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_understands_its_script(ran, shell: str) -> None:
+    script = ran("completion", shell).stdout
+    assert "mooring completion --words --" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_bash_completes_a_command(ran, environment, tmp_path) -> None:
+    script = ran("completion", "bash").stdout
+    probe = f"""
+        mooring() {{ python -m mooring "$@"; }}
+        {script}
+        COMP_WORDS=(mooring do) COMP_CWORD=1
+        _mooring
+        echo "${{COMPREPLY[@]}}"
+    """
+    import sys
+    from pathlib import Path
+
+    env = environment | {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}"}
+    done = subprocess.run(["bash", "-c", probe], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["doctor"]
+
+
+def test_no_shell_is_an_error_that_names_them(ran) -> None:
+    done = ran("completion")
+    assert done.returncode == 2
+    assert "bash, zsh or fish" in done.stderr
