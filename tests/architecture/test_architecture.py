@@ -117,5 +117,9 @@ def test_the_page_for_agents_stays_short() -> None:
 
 
 def test_every_logger_of_ours_is_one_that_keeps_secrets() -> None:
-    made = [str(path) for path in (ROOT / "src").rglob("*.py") if 'getLogger("mooring' in path.read_text()]
+    made = [
+        str(path)
+        for path in (ROOT / "src").rglob("*.py")
+        if '= logging.getLogger("mooring' in path.read_text()
+    ]
     assert made == [], "use `mooring.config.logs.logger`"
