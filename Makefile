@@ -7,7 +7,7 @@ READY := .venv/.ready
 JOBS ?= 2
 SECONDS ?= 600
 
-.PHONY: help demo test check format bench soak nightly test-reference test-providers lock clean
+.PHONY: help demo test check format bench soak nightly test-reference test-providers test-adapters lock clean
 
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -52,6 +52,9 @@ test-providers: $(READY)  ## Check compiled schemas with the providers' own SDKs
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
+
+test-adapters: $(READY)  ## Play the adapters through the newest agent frameworks, installed into .peers (SET=together)
+	$(BIN)/python scripts/test_adapters.py $(SET)
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

@@ -23,7 +23,7 @@ async def connect(servers: Sequence[Server]) -> AsyncGenerator[Clients]:
         names = {(tool.server, tool.remote_name): name for name, tool in host.catalog.tools.items()}
 
         async def call(server: str, tool: str, arguments: dict[str, Any]) -> str:
-            return (await host.call(names[server, tool], arguments, check=True)).text
+            return (await host.call(names[server, tool], arguments, check=True, budget=0)).text
 
         yield Clients(tools=len(names), call=call)
 

@@ -59,11 +59,13 @@ _HOMES = {
     "UnknownServer": "errors",
     "UnknownTool": "errors",
     "LocalTools": "local",
+    "Login": "net.login",
     "Provider": "local",
     "Host": "host",
     "RefreshReport": "fleet",
     "Session": "session",
     "SyncHost": "sync",
+    "SyncLogin": "sync",
     "SyncSession": "sync",
 }
 
@@ -121,8 +123,10 @@ if TYPE_CHECKING:
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
+    from mooring.net.login import Login as Login
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
+    from mooring.sync import SyncLogin as SyncLogin
     from mooring.sync import SyncSession as SyncSession
 
 

@@ -18,7 +18,7 @@ from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.redact import Redactor
-from mooring.core.types import ServerStatus, Snapshot
+from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.local import Provider
 from mooring.tasks import Tasks
@@ -26,6 +26,7 @@ from mooring.trust import Trust
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.login import OnAuth
     from mooring.net.pool import HttpPool
 
 log = logger("mooring.host")
@@ -53,7 +54,9 @@ class Fleet:
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
+        on_auth: OnAuth | None = None,
     ) -> None:
+        self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
@@ -225,6 +228,11 @@ class Fleet:
         named = (name for name in self.held if style != "raw" and may_belong(tool, name, style))
         return next((self.held[name] for name in named), None)
 
+    def logins(self) -> Mapping[str, Tool]:
+        """The tool `authenticate` of each server that a login would help."""
+        found = {name: connection.login_tool for name, connection in self.connections.items()}
+        return {name: tool for name, tool in found.items() if tool is not None}
+
     async def settled(self) -> None:
         """Until every server that is not lazy has ended its first try to connect."""
         for connection in list(self.connections.values()):
@@ -322,6 +330,7 @@ class Fleet:
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
+            on_auth=self._on_auth,
         )
         connection.owner.problem = self.held.get(server.name)
         self.connections[server.name] = connection

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -21,11 +21,11 @@ from mooring.config.lockfile import lock_path, speaks_of
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
@@ -38,6 +38,9 @@ from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
+
+if TYPE_CHECKING:
+    from mooring.net.login import Login, OnAuth
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -67,6 +70,7 @@ class Host:
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        on_auth: OnAuth | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -89,6 +93,7 @@ class Host:
             publish=self.publish,
             withdraw=self._withdraw,
             emit=self.emit,
+            on_auth=on_auth,
         )
         self.keeper = Keeper(
             home=partial(home_at, home),
@@ -111,6 +116,7 @@ class Host:
             config=lambda: self.config,
             servers=self._fleet.configs,
             listed=self._gatekeeper.listed,
+            logins=self._fleet.logins,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
@@ -223,6 +229,10 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model of the session that everybody shares sees now; see `Session.tools`."""
+        return self._shared.tools()
+
     def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
         """A view for one conversation."""
         return Session(self, session_id, agent_id=agent_id)
@@ -249,6 +259,24 @@ class Host:
             MooringError: there was none.
         """
         return await self._fleet.connection(server).ping(timeout)
+
+    async def login(self, server: str) -> Login:
+        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+            AuthNeeded: no login can be had, and why.
+        """
+        return await self._fleet.connection(server).login()
+
+    async def logout(self, server: str) -> bool | None:
+        """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
+        where there was no login.
+
+        Raises:
+            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
+        """
+        return await self._fleet.connection(server).logout()
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
@@ -317,6 +345,8 @@ class Host:
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
+        if isinstance(event, AuthNeeded):
+            self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
 

@@ -86,6 +86,11 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         pass
 
+    @property
+    def catalog(self) -> Catalog:
+        """Everything that can be called, shown or not."""
+        return self._shore.catalog
+
     def tools(self) -> tuple[Tool, ...]:
         """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.names import Style
 from mooring.core.search import Index
-from mooring.core.types import Snapshot
+from mooring.core.types import Snapshot, Tool
 
 MERGE_WITHIN = 0.02
 """Seconds within which a change of the catalog is told to those who do not look at it."""
@@ -27,6 +28,7 @@ class Shelf:
         config: Callable[[], HostConfig],
         servers: Mapping[str, ServerConfig],
         listed: Callable[[Snapshot], Snapshot],
+        logins: Callable[[], Mapping[str, Tool]],
         announce: Callable[[Diff], None],
     ) -> None:
         self._own = own
@@ -34,6 +36,7 @@ class Shelf:
         self._style, self._config, self._servers, self._announce = style, config, servers, announce
         self._listed = listed
         """What of a snapshot may be shown."""
+        self._logins = logins
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
         self._index: tuple[Catalog, Index] | None = None
@@ -77,12 +80,16 @@ class Shelf:
             return
         self._stale = False
         old, config = self._catalog, self._config()
+        filters = {name: Filter(allow=one.allow, deny=one.deny) for name, one in self._servers.items()}
+        offers = {name: snapshot for name, snapshot in self._snapshots.items() if name not in self._own}
+        for name, tool in self._logins().items():
+            offer, allowed = offers.get(name, Snapshot(server=name)), filters[name]
+            offers[name] = replace(offer, tools=(*offer.tools, tool))
+            filters[name] = replace(allowed, allow=(*allowed.allow, tool.name))
         self._catalog = merge(
-            [self._listed(snapshot) for name, snapshot in self._snapshots.items() if name not in self._own],
+            map(self._listed, offers.values()),
             style=self._style(),
-            filters={
-                name: Filter(allow=server.allow, deny=server.deny) for name, server in self._servers.items()
-            },
+            filters=filters,
             static=[snapshot for name, snapshot in self._snapshots.items() if name in self._own],
             description_prefix=config.description_prefix,
             previous=old,

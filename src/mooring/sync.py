@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig, Plan, ServerConfig
@@ -20,7 +20,10 @@ from mooring.host import Host
 from mooring.local import Progress
 from mooring.session import SHARED, Session
 
-__all__ = ["SyncHost", "SyncSession"]
+if TYPE_CHECKING:
+    from mooring.net.login import Login
+
+__all__ = ["SyncHost", "SyncLogin", "SyncSession"]
 
 T = TypeVar("T")
 EXIT_WAIT = 6.0
@@ -156,6 +159,9 @@ class SyncHost:
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._host.catalog))
 
+    def tools(self) -> tuple[Tool, ...]:
+        return self._do(_now(self._host.tools))
+
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
 
@@ -199,6 +205,13 @@ class SyncHost:
     def ping(self, server: str, timeout: float | None = None) -> float:
         return self._do(self._host.ping(server, timeout))
 
+    def login(self, server: str) -> SyncLogin:
+        """See `Host.login`."""
+        return SyncLogin(self._do(self._host.login(server)), self._do)
+
+    def logout(self, server: str) -> bool | None:
+        return self._do(self._host.logout(server))
+
     def health_check(self) -> bool:
         return self._do(self._host.health_check())
 
@@ -235,6 +248,10 @@ class SyncSession:
     def __exit__(self, *_: object) -> None:
         self._do(self._session.__aexit__(None, None, None))
 
+    @property
+    def catalog(self) -> Catalog:
+        return self._do(_now(lambda: self._session.catalog))
+
     def tools(self) -> tuple[Tool, ...]:
         return self._do(_now(self._session.tools))
 
@@ -252,6 +269,24 @@ class SyncSession:
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
         return self._do(work)
+
+
+class SyncLogin:
+    """`Login` without `await`."""
+
+    def __init__(self, login: Login, do: Any) -> None:
+        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
+        self._login = login
+        self._do = do
+
+    def complete(self, callback_url: str) -> None:
+        self._do(self._login.complete(callback_url))
+
+    def done(self, timeout: float | None = None) -> None:
+        self._do(self._login.done(timeout))
+
+    def cancel(self) -> None:
+        self._do(self._login.cancel())
 
 
 async def _now(look: Any) -> Any:

@@ -75,7 +75,12 @@ def test_each_module_names_only_what_it_has() -> None:
         name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
         if name.endswith("__main__") or ".demo.servers." in name:
             continue
-        module = import_module(name)
+        try:
+            module = import_module(name)
+        except ImportError as problem:
+            if 'pip install "mooring[' in str(problem):  # an adapter whose framework is not installed
+                continue
+            raise
         wrong += [f"{name}.{item}" for item in getattr(module, "__all__", ()) if not hasattr(module, item)]
     assert wrong == []
 

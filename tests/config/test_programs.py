@@ -165,7 +165,7 @@ bearer_token = "hunter2-very-secret"
             "a": {"command": "${HOME}/bin/a", "args": ["FOLDER"], "env": {"T": "${T}"}},
             "b": {
                 "url": "https://b.example.com/mcp",
-                "auth": {"CLIENT_ID": "id", "CLIENT_SECRET": "${B_CLIENT_SECRET}"},
+                "auth": {"client_id": "id", "client_secret": "${B_CLIENT_SECRET}"},
             },
         },
         {"b": "set B_CLIENT_SECRET"},
@@ -343,7 +343,7 @@ mcpServers:
         {
             "a": {"command": "a", "call_timeout": 5},
             "b": {"url": "https://f.example.com", "headers": {"Authorization": "Bearer ${B_TOKEN}"}},
-            "c": {"url": "https://g.example.com", "auth": "oauth"},
+            "c": {"url": "https://g.example.com", "auth": {"type": "oauth"}},
         },
         {"a": "not carried over: keep_alive", "b": "set B_TOKEN"},
     ),

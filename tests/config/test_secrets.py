@@ -180,7 +180,3 @@ def test_values_that_are_secret_by_name_are_remembered_though_they_are_written_o
 def test_what_everybody_knows_is_no_secret() -> None:
     given = server(args=["${HOME}/data", "${ACCOUNT}"])
     assert resolved(given, HOME="/home/me", ACCOUNT="me-and-you").secrets == ("me-and-you",)
-
-
-def test_a_missing_reference_of_the_login_is_left_to_the_login() -> None:
-    assert resolved(server(auth={"client_secret": "${GONE}"})).secrets == ()

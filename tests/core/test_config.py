@@ -174,9 +174,11 @@ def test_everything_wrong_with_an_entry_is_told_at_once() -> None:
 
 
 def test_no_repr_shows_a_value_of_env_headers_query_or_auth() -> None:
-    one = server(env={"TOKEN": SECRET}, args=["--token", SECRET], auth=SECRET)
+    one = server(env={"TOKEN": SECRET}, args=["--token", SECRET])
     two = remote(
-        url=f"https://h/p?key={SECRET}", headers={"Authorization": SECRET}, auth={"client_secret": SECRET}
+        url=f"https://h/p?key={SECRET}",
+        headers={"Authorization": SECRET},
+        auth={"client_id": "x", "client_secret": SECRET},
     )
     target = Target(
         command=SECRET,
@@ -236,7 +238,7 @@ def test_a_fingerprint_tells_nothing_of_a_literal_value(value: str, where: str) 
             case "q":
                 return remote(url=f"https://h/mcp?key={secret.encode().hex()}")
             case _:
-                return remote(auth={"client_secret": secret})
+                return remote(auth={"client_id": "x", "client_secret": secret})
 
     assert fingerprint(made(value)) == fingerprint(made("something else"))
 

@@ -33,6 +33,8 @@ class HttpLab:
         self.era, self.answers, self.sessions, self.stream = era, answers, sessions, stream
         self.tools = list(tools)
         self.faults: dict[str, Fault] = {}
+        self.middlewares: list[Any] = []
+        """What stands before all routes, such as somebody who wants to see a token."""
         self.seen: list[tuple[str, dict[str, Any]]] = []
         """Every message that arrived: its method (or "GET", "DELETE") and its HTTP headers."""
         self.messages: list[dict[str, Any]] = []
@@ -48,7 +50,7 @@ class HttpLab:
         self.port = 0
 
     async def __aenter__(self) -> HttpLab:
-        app = web.Application(client_max_size=64 * 2**20)
+        app = web.Application(client_max_size=64 * 2**20, middlewares=self.middlewares)
         app.router.add_route("POST", "/mcp", self._post)
         app.router.add_route("GET", "/mcp", self._get)
         app.router.add_route("DELETE", "/mcp", self._delete)

@@ -171,6 +171,8 @@ def call(request_id, params):
         return text(lists)
     if name == "meta":
         return text(json.dumps(meta))
+    if name == "mirror":
+        return text(json.dumps(arguments, sort_keys=True))
     return text(f"called {name}")
 
 

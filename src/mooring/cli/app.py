@@ -30,6 +30,8 @@ COMMANDS = {
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
     "ping": "Round trip to each server",
+    "login": "Log in to a server",
+    "logout": "Forget a login",
     "add": "Try a server and write it into the configuration",
     "remove": "Take a server out of the configuration",
     "enable": "Turn a server on in the configuration",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from argparse import Namespace
 from dataclasses import asdict, replace
@@ -80,6 +79,8 @@ class _Live:
     """The view on a terminal: what happens, what is typed, and the round trips in between."""
 
     def __init__(self, host: Host, out: Output, every: float) -> None:
+        import asyncio
+
         from mooring.cli.board import Board
 
         self._host, self._out, self._every = host, out, every
@@ -107,6 +108,8 @@ class _Live:
             self._stirred.set()
 
     async def _ask(self) -> None:
+        import asyncio
+
         import anyio
 
         async def one(name: str) -> None:
@@ -126,6 +129,8 @@ class _Live:
             await asyncio.sleep(self._every)
 
     async def _draw(self, shown: object) -> None:
+        import asyncio
+
         from mooring.cli.board import frame
         from mooring.cli.screen import Screen
 

@@ -38,9 +38,7 @@ async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, 
 
 
 def _references(server: ServerConfig) -> list[Reference]:
-    auth: list[object] = [] if not server.auth or isinstance(server.auth, str) else list(server.auth.values())
-    texts = [*(text for _, text in server.texts()), *(text for text in auth if isinstance(text, str))]
-    return [reference for text in texts for reference in references(text)]
+    return [reference for _, text in server.texts() for reference in references(text)]
 
 
 async def _in_thread(work: Callable[[], Target]) -> Target:

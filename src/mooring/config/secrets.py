@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -68,7 +68,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         raise ConfigError("; ".join(problems), file=server.file, place=f"server {shown(server.name)}")
     for name in server.inherit_env:
         remembering(Reference(kind="env", name=name))
-    secrets.update(secrets_in(values | _auth_texts(server, filled_in)))
+    secrets.update(secrets_in(values))
     secrets.discard("")
     return Target(
         command=values.get("command"),
@@ -77,21 +77,9 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         cwd=_from_file(server.source, values.get("cwd")),
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
+        auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
     )
-
-
-def _auth_texts(server: ServerConfig, filled_in: Callable[[str], str]) -> dict[str, str]:
-    """The texts of `auth`, so that none of them is ever shown; whoever logs in reads them for himself."""
-    known: dict[str, str] = {}
-    auth: Mapping[str, Any] = server.auth if isinstance(server.auth, Mapping) else {}
-    for name, value in auth.items():
-        if isinstance(value, str):
-            try:
-                known[f"auth.{name}"] = filled_in(value)
-            except ConfigError:  # told by the code that signs in
-                continue
-    return known
 
 
 def default_lookup(
@@ -118,6 +106,10 @@ def default_lookup(
                 return _command(reference, written, env)
 
     return lookup
+
+
+def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
+    return (server.auth or {}).items()
 
 
 def _check(place: str, value: str) -> None:

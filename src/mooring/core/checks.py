@@ -15,7 +15,6 @@ from mooring.core.expand import expand, references
 from mooring.core.secret import reveal
 
 __all__ = [
-    "check_auth",
     "check_command",
     "check_header",
     "check_headers",
@@ -128,12 +127,6 @@ def check_protocol(value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d", value):
         return value
     raise ValueError("must be a version of the protocol, such as '2025-06-18'")
-
-
-def check_auth(value: object) -> Mapping[str, Any] | str | None:
-    if value is None or isinstance(value, str | Mapping):
-        return cast("Mapping[str, Any] | str | None", value)
-    raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
 
 
 def text_of(value: object) -> str:

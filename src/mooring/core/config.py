@@ -77,9 +77,12 @@ def _headers(value: object) -> Mapping[str, str]:
     return checks.check_headers(_texts_by_name(value))
 
 
-def _auth(value: object) -> Mapping[str, Any] | str | None:
-    known = checks.check_auth(value)
-    return MappingProxyType(dict(known)) if isinstance(known, Mapping) else known
+def _auth(value: object) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    from mooring.core.authconfig import read_auth  # few servers have it
+
+    return read_auth(value)
 
 
 def _nothing() -> Mapping[str, str]:
@@ -133,6 +136,7 @@ class Target:
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
 
@@ -192,8 +196,8 @@ class ServerConfig(Settings):
     """Whether the server's word that a tool is read-only counts."""
     min_protocol: str | None = setting(optional(checks.check_protocol), default=None)
     """An older protocol than this one is refused."""
-    auth: Mapping[str, Any] | str | None = setting(_auth, default=None)
-    """Kept as written for the code that signs in."""
+    auth: Mapping[str, Any] | None = setting(_auth, default=None)
+    """How to log in: the given fields of `AuthConfig`."""
     description: str | None = setting(optional(some_text), default=None)
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
@@ -274,6 +278,9 @@ class ServerConfig(Settings):
         yield from ((f"args[{i}]", text) for i, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
+        for name, text in (self.auth or {}).items():
+            if isinstance(text, str):
+                yield f"auth.{name}", text
 
 
 class ResourceCache(Settings):

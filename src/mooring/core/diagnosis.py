@@ -65,7 +65,7 @@ def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
     if status.state in ("connected", "disabled"):
         return None
     if status.state == "needs-auth":
-        return Diagnosis(cause="login", next=_login(server))
+        return Diagnosis(cause="login", next=_login(server, status.error or ""))
     text = status.error or ""
     if not text:
         return Diagnosis(cause="no-answer", next="It is still starting: give it longer with `--timeout 60`.")
@@ -157,7 +157,11 @@ def _look(server: ServerConfig) -> str:
     return "See everything that it prints: `mooring list --verbose`."
 
 
-def _login(server: ServerConfig) -> str:
+def _login(server: ServerConfig, error: str) -> str:
+    if "`mooring login" in error:
+        return f"Log in: `mooring login {server.name}`."
+    if "OAuth login cannot be used" in error:
+        return "Ask whoever runs the server to correct its OAuth metadata, or give it a token in `headers`."
     variable = re.sub(r"\W+", "_", server.name, flags=re.ASCII).upper().strip("_") or "SERVER"
     return (
         f'Give its entry "headers": {{"Authorization": "Bearer ${{{variable}_TOKEN}}"}}, '

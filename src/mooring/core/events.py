@@ -7,6 +7,7 @@ from mooring.core.values import Value
 
 __all__ = [
     "ApprovalAsked",
+    "AuthNeeded",
     "CallDenied",
     "CallFinished",
     "CallStarted",
@@ -50,6 +51,15 @@ class ServerLost(Event):
 
     server: str
     reason: str
+
+
+class AuthNeeded(Event):
+    """A server wants a login, or more rights than the login has. Not the error of the same name."""
+
+    server: str
+    reason: str
+    login: bool
+    """Whether `host.login` can help: not where the server has no such login, or an unsafe one."""
 
 
 class ServerRemoved(Event):

@@ -27,7 +27,7 @@ LIMIT = 64
 RESERVED = frozenset(
     (
         *("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources"),
-        *("read_mcp_resource", "authenticate"),
+        "read_mcp_resource",
     )
 )
 """Names of the tools that mooring itself puts beside those of the servers."""

@@ -127,10 +127,7 @@ def _special(server: ServerConfig) -> Iterator[str]:
 
 def literal_secrets(server: ServerConfig) -> Redactor:
     """Blots out the secrets that are written into an entry; references stay, since they show none."""
-    auth: Mapping[str, Any] = server.auth if isinstance(server.auth, Mapping) else {}
-    texts = dict(server.texts()) | {
-        f"auth.{name}": text for name, text in auth.items() if isinstance(text, str)
-    }
+    texts = dict(server.texts())
     return Redactor(text for text in secrets_in(texts) if not references(text))
 
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
+from mooring.core.logintool import AUTHENTICATE, login_tool
 from mooring.core.redact import Redactor
-from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot, State
-from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, NotTrusted, Overloaded
+from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
+from mooring.errors import (
+    AuthNeeded,
+    CallTimeout,
+    CircuitOpen,
+    ConfigError,
+    MooringError,
+    NotTrusted,
+    Overloaded,
+)
 from mooring.net import wire
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
@@ -22,6 +32,10 @@ from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
 from mooring.net.rpc import Progress
+
+if TYPE_CHECKING:
+    from mooring.net.access import Access
+    from mooring.net.login import Login, OnAuth
 
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
@@ -44,7 +58,9 @@ class Connection:
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
+        on_auth: OnAuth | None = None,
     ) -> None:
+        self._on_auth = on_auth
         self.owner = Owner(
             config,
             enabled=enabled,
@@ -57,7 +73,6 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
-        self.stop = self.owner.stop
         self._breaker = Breaker()
         self._gate = Gate(config.max_concurrency)
 
@@ -109,6 +124,77 @@ class Connection:
         """Connect now, even if the configuration says `start: lazy`."""
         self.owner.kick()
 
+    async def stop(self) -> None:
+        """End it and all that belongs to it."""
+        await self.owner.stop()
+        if self.owner.access is not None:
+            await self.owner.access.close()
+
+    # --- logins ---------------------------------------------------------------------------------
+
+    @property
+    def login_tool(self) -> Tool | None:
+        """What a model calls to begin a login, while one would help; a tool of that name that the server
+        has itself goes before it."""
+        access = self.owner.access
+        wanted = access is not None and access.wanted is not None
+        if not wanted or any(tool.name == AUTHENTICATE for tool in self.snapshot.tools):
+            return None
+        return login_tool(self.name)
+
+    async def login(self) -> Login:
+        """A login that waits for a person.
+
+        Raises:
+            ConfigError: the server is not one that can be logged in to.
+            AuthNeeded: no login can be had, and why.
+        """
+        if self.owner.access is None:
+            with suppress(MooringError):
+                await self.owner.refresh()  # the server tells where to log in when it is asked
+        login = await (await self._access()).begin()
+        login.on_success, login.settle = self._logged_in, self.owner.refresh
+        return login
+
+    async def logout(self) -> bool | None:
+        """Forget the login; see `Access.logout`.
+
+        Raises:
+            ConfigError: the server is not one that can be logged in to.
+        """
+        done = await (await self._access()).logout()
+        if self.owner.live is not None:
+            self.owner.live.channel.die("logged out")
+        return done
+
+    async def _access(self) -> Access:
+        if self.owner.access is None and self.state != "disabled":
+            await self.owner.introduce()
+        if self.owner.access is not None:
+            return self.owner.access
+        if self.config.url is None:
+            how = "it is a program on this machine: give it what it needs in `env`"
+        elif self.state == "disabled":
+            how = "it is disabled"
+        else:
+            how = "its credentials are in `headers`, or `auth` says 'none'"
+        raise ConfigError(f"there is no login to {self.name!r}: {how}", file=self.config.file)
+
+    def _logged_in(self) -> None:
+        if self.owner.live is None:
+            self.owner.kick()
+        else:
+            self.owner.mark_dirty()
+
+    async def _authenticate(self, timeout: float | None) -> Result:
+        from mooring.net.login import authenticate
+
+        started = time.monotonic()
+        text = await authenticate(await self.login(), self._on_auth, timeout)
+        block = Block({"type": "text", "text": text})
+        duration = time.monotonic() - started
+        return Result(server=self.name, tool=AUTHENTICATE, blocks=(block,), duration=duration)
+
     # --- verbs ----------------------------------------------------------------------------------
 
     async def call(
@@ -125,6 +211,8 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there is no answer of the tool; `outcome` tells whether it may have run.
         """
+        if tool == AUTHENTICATE and self.login_tool is not None:
+            return await self._authenticate(timeout)
         started = time.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
@@ -264,7 +352,7 @@ class Connection:
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
                 )
             except WireError as fault:
-                if fault.kind in ("session", "refused", "auth"):
+                if fault.kind in ("session", "refused", "auth") and fault.status != 403:
                     live.channel.die(str(fault))  # connecting anew tells what it is now
                 if last or not await self._worth_repeating(fault, again, left):
                     if live.channel.death is not None:

@@ -6,7 +6,7 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 import aiohttp
@@ -14,8 +14,11 @@ import aiohttp
 from mooring.core.redact import Redactor
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
-from mooring.net.refusal import SHOWN, refusal
+from mooring.net.refusal import SHOWN, challenge_in, refusal
 from mooring.net.sse import SseEvent, SseParser, TooLarge
+
+if TYPE_CHECKING:
+    from mooring.net.access import Access
 
 MAX_HOPS = 5
 
@@ -32,11 +35,13 @@ class Endpoint:
         pool: HttpPool,
         max_message: int,
         redact: Redactor,
+        access: Access | None = None,
     ) -> None:
         self.url = url
         self._server = server
         self._headers = dict(headers)
         self._redact = redact
+        self._access = access
         self._pool = pool
         self._proxy = proxy_for(url)
         self._max = max_message
@@ -54,6 +59,7 @@ class Endpoint:
             pool=self._pool,
             max_message=self._max,
             redact=self._redact,
+            access=self._access,
         )
 
     def _within(self, base: str, location: str, status: int | None) -> str:
@@ -75,12 +81,33 @@ class Endpoint:
     async def open(
         self, method: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """The response, its headers read.
+        """The response, its headers read. A 401 is no response where there is another token to be had: it
+        says that nothing was done, so that the request is sent once more.
 
         Raises:
             WireError: the server cannot be reached, or the connection broke.
         """
+        if self._access is None:
+            async with self._open(method, body, headers) as response:
+                yield response
+            return
+        token = await self._access.bearer()
+        async with self._open(method, body, headers, token) as response:
+            if not await self._access.another(response.status, challenge_in(response), token):
+                yield response
+                return
+        token = await self._access.bearer()
+        async with self._open(method, body, headers, token) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, body: bytes | None, headers: Mapping[str, str], token: str | None = None
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
         sent = {"Accept-Encoding": "gzip, deflate", **self._headers, **headers}
+        if token is not None and self._access is not None:
+            sent["Authorization"] = f"Bearer {token}"
+            self._redact.learn(self._access.secrets())
         url = self.url
         for _ in range(MAX_HOPS):
             async with await self._send(method, url, body, sent) as response:

@@ -55,7 +55,7 @@ def _explained(problem: BaseException, config: ServerConfig, last_words: Sequenc
         return problem
     if isinstance(problem, WireError):
         if problem.kind == "auth":
-            return AuthNeeded(f"{name!r} {problem}; give it credentials in `headers` or log in", server=name)
+            return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
         if problem.kind == "timeout":
             text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
             return ConnectError("\n".join([text, *last_words]), server=name)
@@ -89,7 +89,7 @@ def _call_error(
     fault: WireError, server: str, tool: str, elapsed: float, words: str | None
 ) -> CallError | AuthNeeded:
     if fault.kind == "auth":
-        return AuthNeeded(f"{server!r} {fault}; log in, then call again", server=server)
+        return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
             f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
@@ -16,6 +16,9 @@ from mooring.net.pool import HttpPool
 from mooring.net.process import Child, child_environment
 from mooring.net.rpc import Channel
 from mooring.net.stdio import StdioChannel
+
+if TYPE_CHECKING:
+    from mooring.net.access import Access
 
 Wire = Literal["stdio", "http", "sse"]
 
@@ -36,7 +39,12 @@ def wires(config: ServerConfig) -> tuple[Wire, ...]:
 
 @asynccontextmanager
 async def open_channel(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, redact: Redactor
+    wire: Wire,
+    config: ServerConfig,
+    target: Target,
+    pool: HttpPool,
+    redact: Redactor,
+    access: Access | None = None,
 ) -> AsyncGenerator[Channel]:
     """An open channel, its pump running; closed within the server's grace on the way out.
 
@@ -44,7 +52,7 @@ async def open_channel(
         CannotStart: the command is not there or may not be run.
         OSError: the system has no room for another process.
     """
-    channel = await _make(wire, config, target, pool, redact)
+    channel = await _make(wire, config, target, pool, redact, access)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.pump)
         try:
@@ -57,7 +65,12 @@ async def open_channel(
 
 
 async def _make(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, redact: Redactor
+    wire: Wire,
+    config: ServerConfig,
+    target: Target,
+    pool: HttpPool,
+    redact: Redactor,
+    access: Access | None,
 ) -> Channel:
     if wire == "stdio":
         return StdioChannel(await _spawn(config, target, redact), max_message=config.max_message)
@@ -73,6 +86,7 @@ async def _make(
         pool=pool,
         max_message=config.max_message,
         redact=redact,
+        access=access,
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 

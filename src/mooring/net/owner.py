@@ -8,11 +8,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from mooring.config.logs import logger
+from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
@@ -26,6 +27,9 @@ from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
+
+if TYPE_CHECKING:
+    from mooring.net.access import Access
 
 log = logger("mooring.connection")
 
@@ -70,6 +74,8 @@ class Owner:
         """On the monotonic clock: when the server is tried again without being asked."""
         self.freshness: Freshness | None = None
         self.restarts = Restarts()
+        self.access: Access | None = None
+        """How an HTTP server is let know who asks; None where that is no matter of ours."""
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
@@ -105,6 +111,15 @@ class Owner:
         """The server's lists are out of date."""
         self._dirty = True
         self._wake.set()
+
+    async def introduce(self) -> Target:
+        """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
+        target = await self._resolve(self.config)
+        if target.url is not None:
+            from mooring.net.access import access_for  # children want no login
+
+            self.access = access_for(self.config, target, self.access, self._tell_auth)
+        return target
 
     async def connected(self, timeout: float) -> Live:
         """The live connection, waited for no longer than `timeout`.
@@ -146,8 +161,9 @@ class Owner:
 
     def _may_try(self) -> bool:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
-        stuck = isinstance(self.problem, AuthNeeded | Permanent)
-        return not stuck and self.restarts.rest(time.monotonic()) == 0
+        if isinstance(self.problem, AuthNeeded):
+            return self.access is not None and self.access.news()
+        return not isinstance(self.problem, Permanent) and self.restarts.rest(time.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()
@@ -195,7 +211,10 @@ class Owner:
         except Exception as group:
             # A try that callers asked for before its time makes the next rest no longer.
             self._failures = self._failures + 1 if rested else max(self._failures, 1)
-            problem = explain(leaf(group), self.config, self._last_words, self.redact)
+            fault = leaf(group)
+            problem = explain(fault, self.config, self._last_words, self.redact)
+            if isinstance(problem, AuthNeeded) and self.access is not None:
+                problem = await self.access.explain(str(fault))
             self._fail(problem, backoff(self._failures, random.random()))
             return
         finally:
@@ -244,7 +263,7 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
-        target = await self._resolve(self.config)
+        target = await self.introduce()
         self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
         with self._clock:
             left = list(wires(self.config))
@@ -278,7 +297,7 @@ class Owner:
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
             self.restarts.started(time.monotonic())
-        async with open_channel(kind, self.config, target, self._pool, self.redact) as channel:
+        async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
             try:
                 peer = await negotiate(
                     channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
@@ -315,6 +334,8 @@ class Owner:
         name = self.config.name
         self.live, self.snapshot = live, snapshot
         self.connected_at = time.time()
+        if self.access is not None:
+            self.access.accepted()
         self.publish(snapshot)
         self._to("connected", None)
         self._emit(ServerConnected(server=name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
@@ -349,6 +370,8 @@ class Owner:
                 self.publish(self.snapshot)
             except WireError as fault:
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
+                if fault.kind == "auth" and fault.status != 403:
+                    live.channel.die(str(fault))  # connecting anew tells what it is now
         if live.channel.death is not None:
             self._refreshers += asked  # they are told with all the others
             return
@@ -369,6 +392,10 @@ class Owner:
             if not waiter.done():
                 waiter.set_exception(problem)
 
+    def _tell_auth(self, reason: str) -> None:
+        login = self.access is not None and self.access.wanted is not None
+        self._emit(events.AuthNeeded(server=self.config.name, reason=reason, login=login))
+
     def _to(self, state: State, problem: MooringError | None) -> None:
         """The only door through which the state changes."""
         old = self.state
@@ -381,3 +408,5 @@ class Owner:
             reason = str(problem) if problem else None
             log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
+            if state == "needs-auth":
+                self._tell_auth(reason or "")

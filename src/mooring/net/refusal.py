@@ -6,6 +6,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from mooring.core.oauth import read_challenge
 from mooring.core.redact import Redactor
 from mooring.errors import Outcome
 from mooring.net.message import INTERNAL_ERROR, Kind, WireError, decode
@@ -29,6 +30,10 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
     if status == 401:
         kind, outcome = "auth", "not sent"
         message = "it wants a login (HTTP 401)"
+    elif status == 403 and (asked := read_challenge(challenge_in(response))) is not None:
+        if asked.wants_more:
+            kind, outcome = "auth", "not sent"
+            message = f"it wants more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
     elif session and (status == 404 or (status == 400 and "session" in text.lower())):
         kind, outcome = "session", "not sent"
         message = f"it has forgotten the session (HTTP {status})"
@@ -43,8 +48,13 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
         data=error[2] if error else None,
         status=status,
         retry_after=_seconds(response.headers.get("Retry-After")),
-        challenge=response.headers.get("WWW-Authenticate"),
+        challenge=challenge_in(response),
     )
+
+
+def challenge_in(response: aiohttp.ClientResponse) -> str | None:
+    """What the response says of the ways to get in; several headers count as one."""
+    return ", ".join(response.headers.getall("WWW-Authenticate", [])) or None
 
 
 async def content_fault(response: aiohttp.ClientResponse, kind: str) -> WireError:

@@ -1,0 +1,65 @@
+# pyright: basic
+"""Google's Agent Development Kit: a toolset, asked for its tools before each turn.
+
+LlmAgent(name=…, model=…, tools=[google_adk.tools(session)])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.adapters._bridge import AnySource, Bridge, extra
+from mooring.adapters._offers import Offer
+from mooring.adapters._render import fields, pieces
+
+with extra("google_adk"):
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.genai import types
+
+__all__ = ["tools"]
+
+_IMAGES = frozenset(("image/png", "image/jpeg", "image/webp"))
+"""What a function response may hold."""
+
+
+def tools(source: AnySource) -> BaseToolset:
+    """The tools that the model sees, for `LlmAgent(tools=[…])`."""
+    return _Toolset(Bridge(source, "gemini"))
+
+
+class _Toolset(BaseToolset):
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__()
+        self._bridge = bridge
+        # What one call selects is to be seen in the next turn of the same invocation.
+        self._use_invocation_cache = False
+
+    async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+        return [_Tool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
+
+
+class _Tool(BaseTool):
+    def __init__(self, bridge: Bridge, offer: Offer) -> None:
+        super().__init__(name=offer.name, description=offer.description())
+        self._bridge = bridge
+        self._offer = offer
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            # The dialect is that of Google's own `Schema`, which says `nullable` where JSON Schema says null.
+            parameters=types.Schema.model_validate(self._offer.schema),
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, Any]:
+        """`{"output": …}`, or `{"error": …}` for the model to read; images as parts beside it."""
+        result = await self._bridge.call(self._offer.name, args, self._offer.compiled)
+        shown: dict[str, Any] = fields(result)
+        images = [
+            types.Part.from_bytes(data=piece.raw, mime_type=piece.mime_type)
+            for piece in pieces(result, _IMAGES)
+            if piece.mime_type
+        ]
+        return {**shown, "images": images} if images else shown

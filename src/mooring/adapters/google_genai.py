@@ -1,0 +1,70 @@
+"""Google's GenAI SDK: tools as the dicts that it takes, and the answers to the calls in a response.
+
+    response = await client.aio.models.generate_content(
+        model=…, contents=contents, config={"tools": google_genai.tools(session)})
+    contents += [response.candidates[0].content,
+                 {"role": "user", "parts": await google_genai.results(session, response)}]
+
+Needs no package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, overload
+
+from mooring.adapters._answers import Answer, Call, answers, member
+from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource
+from mooring.adapters._render import fields, pieces
+from mooring.core.types import Result
+
+__all__ = ["results", "tools"]
+
+_IMAGES = frozenset(("image/png", "image/jpeg", "image/webp"))
+"""What a function response may hold."""
+
+
+def tools(source: AnySource) -> list[dict[str, Any]]:
+    """The tools that the model sees now, for `tools` in the configuration of a request."""
+    declarations = [
+        # In `parameters`, not `parameters_json_schema`: the dialect is that of Google's own `Schema`, which
+        # says `nullable` where JSON Schema says null.
+        {"name": offer.name, "description": offer.description(), "parameters": offer.schema}
+        for offer in Bridge(source, "gemini").offers()
+    ]
+    return [{"function_declarations": declarations}] if declarations else []
+
+
+@overload
+def results(source: Source, response: Any) -> Coroutine[Any, Any, list[Answer]]: ...
+@overload
+def results(source: SyncSource, response: Any) -> list[Answer]: ...
+def results(source: AnySource, response: Any) -> Any:
+    """The parts that answer the calls in `response`: those of the next content, whose role is `user`.
+
+    Args:
+        source: What `tools` was given. With a `Host` or a `Session`, await the parts.
+        response: A response, or the content of its candidate; the SDK's object or the same as a dict.
+    """
+    candidates = member(response, "candidates")
+    content = member(candidates[0], "content") if candidates else response
+    calls = [
+        Call(id=member(call, "id"), name=member(call, "name"), arguments=member(call, "args") or {})
+        for part in member(content, "parts") or ()
+        if (call := member(part, "function_call") or member(part, "functionCall")) is not None
+    ]
+    return answers(Bridge(source, "gemini"), calls, _part)
+
+
+def _part(call: Call, result: Result) -> Answer:
+    answer: dict[str, Any] = {"name": call.name, "response": fields(result)}
+    if call.id is not None:
+        answer["id"] = call.id
+    shown = [
+        {"inline_data": {"mime_type": piece.mime_type, "data": piece.raw}}
+        for piece in pieces(result, _IMAGES)
+        if piece.mime_type
+    ]
+    if shown:
+        answer["parts"] = shown
+    return {"function_response": answer}

@@ -1,0 +1,138 @@
+"""OpenAI's Responses and Chat APIs: tools as JSON, and the answers to the calls in a reply. Needs no package.
+
+reply = await client.responses.create(model=…, input=items, tools=openai.tools(session))
+items += [*reply.output, *await openai.results(session, reply)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Literal, overload
+
+from mooring.adapters._answers import Answer, Call, answers, member
+from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource, parsed
+from mooring.adapters._offers import Offer
+from mooring.adapters._render import pieces, text
+from mooring.core.schema import Dialect
+from mooring.core.types import Result
+
+__all__ = ["results", "tools"]
+
+_DESCRIPTION = 1_024
+"""What the Chat API takes at most."""
+
+
+def tools(
+    source: AnySource,
+    *,
+    api: Literal["responses", "chat"] = "responses",
+    strict: bool = False,
+    deferred: bool = False,
+) -> list[dict[str, Any]]:
+    """The tools that the model sees now, for `tools=` of a request.
+
+    Args:
+        source: A host or a session.
+        api: Which of the two shapes.
+        strict: Schemas for Structured Outputs: the arguments then always fit them.
+        deferred: All tools of the catalog, by namespace, where those that the session does not show are
+            found by OpenAI's own tool search. Responses only.
+    """
+    if deferred and api == "chat":
+        raise ValueError("the Chat API has no tool search; use deferred=True with api='responses'")
+    bridge = Bridge(source, _dialect(strict))
+    if api == "chat":
+        return [{"type": "function", "function": _function(offer, strict)} for offer in bridge.offers()]
+    if not deferred:
+        return [{"type": "function", **_function(offer, strict)} for offer in bridge.offers()]
+    spaces, rest = bridge.namespaces()
+    found: list[dict[str, Any]] = [
+        {
+            "type": "namespace",
+            "name": space.name,
+            "description": space.description,
+            "tools": [_deferrable(offer, strict) for offer in members],
+        }
+        for space, members in spaces
+    ]
+    return [*found, *(_deferrable(offer, strict) for offer in rest), {"type": "tool_search"}]
+
+
+@overload
+def results(source: Source, reply: Any, *, strict: bool = False) -> Coroutine[Any, Any, list[Answer]]: ...
+@overload
+def results(source: SyncSource, reply: Any, *, strict: bool = False) -> list[Answer]: ...
+def results(source: AnySource, reply: Any, *, strict: bool = False) -> Any:
+    """The answers to the calls in `reply`, to be sent after it: input items, or tool messages for Chat.
+
+    Args:
+        source: What `tools` was given. With a `Host` or a `Session`, await the answers.
+        reply: A response, a chat completion, or a message; the SDK's object or the same as a dict.
+        strict: As it was for `tools`.
+    """
+    output = member(reply, "output")
+    bridge = Bridge(source, _dialect(strict))
+    if output is not None:
+        return answers(bridge, [_call(item) for item in output if _is_call(item)], _item)
+    choices = member(reply, "choices")
+    message = member(choices[0], "message") if choices else reply
+    calls = [_chat_call(call) for call in member(message, "tool_calls") or ()]
+    return answers(bridge, calls, _message)
+
+
+def _dialect(strict: bool) -> Dialect:
+    return "openai-strict" if strict else "openai"
+
+
+def _function(offer: Offer, strict: bool) -> dict[str, Any]:
+    return {
+        "name": offer.name,
+        "description": offer.description(_DESCRIPTION),
+        "parameters": offer.schema,
+        "strict": strict,
+    }
+
+
+def _deferrable(offer: Offer, strict: bool) -> dict[str, Any]:
+    later = {"defer_loading": True} if offer.deferred else {}
+    return {"type": "function", **_function(offer, strict), **later}
+
+
+def _is_call(item: Any) -> bool:
+    return member(item, "type") == "function_call"
+
+
+def _call(item: Any) -> Call:
+    return Call(
+        id=member(item, "call_id"), name=member(item, "name"), arguments=parsed(member(item, "arguments"))
+    )
+
+
+def _chat_call(call: Any) -> Call:
+    function = member(call, "function")
+    return Call(
+        id=member(call, "id"), name=member(function, "name"), arguments=parsed(member(function, "arguments"))
+    )
+
+
+def _item(call: Call, result: Result) -> Answer:
+    """OpenAI has no mark for errors: the text says it."""
+    shown = pieces(result)
+    output: Any = _worded(result, "\n".join(piece.text for piece in shown))
+    if any(piece.mime_type for piece in shown):
+        output = [
+            {"type": "input_image", "image_url": piece.url, "detail": "auto"}
+            if piece.mime_type
+            else {"type": "input_text", "text": _worded(result, piece.text)}
+            for piece in shown
+        ]
+    return {"type": "function_call_output", "call_id": call.id, "output": output}
+
+
+def _message(call: Call, result: Result) -> Answer:
+    """Tool messages of the Chat API hold no images."""
+    return {"role": "tool", "tool_call_id": call.id, "content": _worded(result, text(result))}
+
+
+def _worded(result: Result, shown: str) -> str:
+    return f"Error: {shown}" if result.is_error else shown

@@ -1,0 +1,367 @@
+"""From a 401 to the tools: every way of logging in, against a real authorization server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mooring import AuthNeeded, Host, Login, SyncHost
+from mooring.core import events
+from tests.lab.http import HttpLab
+from tests.lab.oauth import AuthLab, browse, query_of
+from tests.lab.wait import until
+
+CLIENT = {"client_id": "ours", "client_secret": "planted-client-secret"}
+
+
+def names(host: Host) -> set[str]:
+    return set(host.catalog.tools)
+
+
+async def log_in(host: Host, server: str = "web") -> Login:
+    login = await host.login(server)
+    assert (await browse(login.url))[0] == 200
+    await login.done(10)
+    return login
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("hint", [True, False])
+async def test_a_login_turns_needs_auth_into_tools(era: str, hint: bool, hosting: Any) -> None:
+    async with AuthLab(lab=HttpLab(era=era), hint=hint) as auth, hosting(auth.config()) as host:
+        (status,) = host.status()
+        assert status.state == "needs-auth"
+        assert "mooring login web" in (status.error or "")
+        login = await log_in(host)
+        assert (login.server, f"http://{login.host}") == ("web", auth.issuer)
+        assert host.status()[0].state == "connected"
+        assert names(host) == {"mcp_web_echo", "mcp_web_sleep"}
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert query_of(login.url)["resource"] == auth.lab.url
+        assert auth.count("/token", resource=auth.lab.url) == 1
+        (registered,) = auth.clients.values()
+        assert registered["application_type"] == "native"
+
+
+async def test_an_old_sse_server_is_logged_in_to_as_well(hosting: Any) -> None:
+    async with AuthLab(lab=HttpLab(era="legacy")) as auth:
+        url = auth.lab.url.replace("/mcp", "/sse")
+        auth.protected = {"resource": url}
+        async with hosting(auth.config(url=url, transport="sse")) as host:
+            await log_in(host)
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+
+
+async def test_a_server_of_2025_03_without_metadata_of_its_own_is_its_own_authorization_server(
+    hosting: Any,
+) -> None:
+    async with AuthLab(protected=None, hint=False, at_home=True) as auth, hosting(auth.config()) as host:
+        login = await log_in(host)
+        assert query_of(login.url)["resource"] == auth.lab.url
+        assert "mcp_web_echo" in names(host)
+
+
+@pytest.mark.parametrize(
+    ("style", "tool"),
+    [
+        ("mcp", "mcp_web_authenticate"),
+        ("double", "mcp__web__authenticate"),
+        ("server", "web_authenticate"),
+        ("raw", "authenticate"),
+    ],
+)
+async def test_O1_the_tool_authenticate_stands_for_the_server_until_the_login(
+    style: str, tool: str, hosting: Any
+) -> None:
+    changes: list[int] = []
+    async with AuthLab() as auth:
+        server = auth.config(allow=["echo"])
+        async with hosting(server, style=style, on_tools_changed=lambda: changes.append(1)) as host:
+            assert names(host) == {tool}
+            stream = host.events()
+            result = await host.call(tool)
+            assert result.is_error
+            assert isinstance(result.error, AuthNeeded)
+            assert result.error.url in result.text
+            assert urlhost(auth.issuer) in result.text
+            before = len(changes)
+            assert (await browse(result.error.url))[0] == 200
+            await until(lambda: tool not in host.catalog.tools)
+            assert [t.remote_name for t in host.catalog.tools.values()] == ["echo"]
+            await until(lambda: len(changes) > before)
+            seen = []
+            async with asyncio.timeout(5):
+                async for event in stream:
+                    seen.append(event)
+                    if isinstance(event, events.CatalogChanged):
+                        break
+            assert tool in seen[-1].removed
+
+
+def urlhost(url: str) -> str:
+    return url.partition("://")[2]
+
+
+async def test_O1_an_event_tells_that_a_login_is_needed(hosting: Any) -> None:
+    async with AuthLab() as auth, Host([auth.config()]) as host:
+        stream = host.events()
+        async with asyncio.timeout(5):
+            async for event in stream:
+                if isinstance(event, events.AuthNeeded):
+                    break
+        assert (event.server, event.login) == ("web", True)
+        assert "HTTP 401" in event.reason
+
+
+async def test_calling_authenticate_twice_shows_the_same_login(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        first = await host.call("mcp_web_authenticate")
+        second = await host.call("mcp_web_authenticate")
+        assert first.error.url == second.error.url
+        assert auth.count("/register") == 1
+
+
+async def test_O3_the_callback_of_the_application_shows_the_login_and_the_call_waits_for_it(
+    hosting: Any,
+) -> None:
+    shown: list[Login] = []
+
+    async def on_auth(login: Login) -> None:
+        shown.append(login)
+        await browse(login.url)
+
+    async with AuthLab() as auth, hosting(auth.config(), on_auth=on_auth) as host:
+        result = await host.call("mcp_web_authenticate")
+        assert not result.is_error
+        assert "Logged in" in result.text
+        assert "mcp_web_echo" in names(host)
+        assert "mcp_web_authenticate" not in names(host)
+        assert [login.server for login in shown] == ["web"]
+
+
+async def test_O3_a_login_that_the_application_cancels_is_an_error_that_says_so(hosting: Any) -> None:
+    async def on_auth(login: Login) -> None:
+        await login.cancel()
+
+    async with AuthLab() as auth, hosting(auth.config(), on_auth=on_auth) as host:
+        result = await host.call("mcp_web_authenticate")
+        assert result.is_error
+        assert "cancelled" in result.text
+        assert host.status()[0].state == "needs-auth"
+
+
+async def test_O3_a_callback_that_fails_costs_the_login_and_nothing_else(hosting: Any) -> None:
+    def on_auth(login: Login) -> None:
+        raise RuntimeError("no screen")
+
+    async with AuthLab() as auth, hosting(auth.config(), on_auth=on_auth) as host:
+        result = await host.call("mcp_web_authenticate")
+        assert result.is_error
+        assert "could not show" in result.text
+        assert (await log_in(host)).over
+
+
+async def test_the_address_that_the_browser_was_sent_to_can_be_pasted(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        login = await host.login("web")
+        _, back = await browse(login.url, follow=False)
+        with pytest.raises(AuthNeeded, match="must begin with"):
+            await login.complete("https://elsewhere.example/callback?code=1")
+        assert not login.over
+        await login.complete(f"  {back}\n")
+        await login.done(5)
+        assert "mcp_web_echo" in names(host)
+
+
+async def test_a_no_of_the_person_is_told(hosting: Any) -> None:
+    async with AuthLab(denies="access_denied") as auth, hosting(auth.config()) as host:
+        login = await host.login("web")
+        status, page = await browse(login.url)
+        assert status == 400
+        assert "access_denied" not in page
+        with pytest.raises(AuthNeeded, match="access_denied"):
+            await login.done(5)
+
+
+async def test_a_client_metadata_document_goes_before_a_registration(hosting: Any) -> None:
+    document = "https://app.example/mooring.json"
+    async with AuthLab(documents=True) as auth:
+        async with hosting(auth.config(auth={"client_metadata_url": document})) as host:
+            login = await log_in(host)
+            assert query_of(login.url)["client_id"] == document
+            assert auth.count("/register") == 0
+        auth.documents = False
+        async with hosting(auth.config("two", auth={"client_metadata_url": document})) as host:
+            login = await host.login("two")
+            assert query_of(login.url)["client_id"] == "client-1"
+            await login.cancel()
+
+
+async def test_a_client_that_was_registered_beforehand_is_used(hosting: Any) -> None:
+    async with AuthLab(registers=False) as auth:
+        auth.clients["ours"] = {"client_secret": CLIENT["client_secret"], "redirect_uris": AnyUri()}
+        async with hosting(auth.config(auth=CLIENT)) as host:
+            login = await log_in(host)
+            assert query_of(login.url)["client_id"] == "ours"
+            assert auth.count("/token", client_secret=CLIENT["client_secret"]) == 0  # it went by Basic
+
+
+class AnyUri(list[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+async def test_without_a_way_to_get_a_client_the_next_step_is_named(hosting: Any) -> None:
+    async with AuthLab(registers=False) as auth, hosting(auth.config()) as host:
+        with pytest.raises(AuthNeeded, match="client_id"):
+            await host.login("web")
+
+
+async def test_client_credentials_need_nobody(hosting: Any) -> None:
+    async with AuthLab() as auth:
+        auth.clients["ours"] = {"client_secret": CLIENT["client_secret"]}
+        settings = {"type": "client_credentials", **CLIENT, "scopes": ["mcp"]}
+        async with hosting(auth.config(auth=settings)) as host:
+            assert host.status()[0].state == "connected"
+            auth.revoke_all()
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+            auth.needs["echo"] = "admin"
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+            assert auth.count("/token", grant_type="client_credentials", scope="mcp admin") == 1
+            with pytest.raises(AuthNeeded, match="no person"):
+                await host.login("web")
+
+
+async def test_client_credentials_that_are_refused_are_told_without_a_tool(hosting: Any) -> None:
+    async with AuthLab() as auth:
+        settings = {"type": "client_credentials", **CLIENT}
+        async with hosting(auth.config(auth=settings)) as host:
+            (status,) = host.status()
+            assert status.state == "needs-auth"
+            assert "invalid_client" in (status.error or "")
+            assert names(host) == set()
+
+
+async def test_more_rights_are_asked_for_when_a_call_needs_them(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        auth.needs["echo"] = "files:write"
+        result = await host.call("mcp_web_echo", {"text": "x"})
+        assert isinstance(result.error, AuthNeeded)
+        assert "files:write" in result.text
+        assert host.status()[0].state == "connected"
+        assert names(host) == {"mcp_web_authenticate", "mcp_web_echo", "mcp_web_sleep"}
+        login = await log_in(host)
+        assert set(login.scopes) == {"mcp", "files:write"}
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        await until(lambda: "mcp_web_authenticate" not in host.catalog.tools)
+        assert auth.lab.methods().count("server/discover") == 1  # the connection was never given up
+
+
+async def test_rights_that_the_login_already_has_are_not_asked_for_again(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        for issued in auth.tokens.values():
+            issued.scopes.clear()
+        auth.needs["echo"] = "mcp"
+        assert (await host.call("mcp_web_echo", {"text": "x"})).is_error
+        assert "mcp_web_authenticate" not in names(host)
+
+
+async def test_a_server_with_a_token_in_its_headers_is_not_offered_a_login(hosting: Any) -> None:
+    async with AuthLab() as auth:
+        async with hosting(auth.config(headers={"Authorization": "Bearer old"})) as host:
+            (status,) = host.status()
+            assert status.state == "needs-auth"
+            assert "`headers`" in (status.error or "")
+            assert names(host) == set()
+            assert auth.requests == []
+        async with hosting(auth.config(auth="none")) as host:
+            assert names(host) == set()
+
+
+async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> None:
+    async with AuthLab(protected=None, hint=False) as auth, hosting(auth.config()) as host:
+        (status,) = host.status()
+        assert status.state == "needs-auth"
+        assert "no OAuth login" in (status.error or "")
+        assert "`headers`" in (status.error or "")
+        assert names(host) == set()
+        with pytest.raises(AuthNeeded, match="no authorization server"):
+            await host.login("web")
+
+
+async def test_a_tool_of_the_server_that_is_called_authenticate_stays_its_own(hosting: Any) -> None:
+    lab = HttpLab(tools=("authenticate", "echo"))
+    async with AuthLab(lab=lab) as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        auth.needs["echo"] = "more"
+        await host.call("mcp_web_echo", {"text": "x"})
+        assert (await host.call("mcp_web_authenticate", {"text": "theirs"})).text == "theirs"
+
+
+async def test_after_logout_the_login_is_gone_here_and_there(hosting: Any) -> None:
+    async with AuthLab() as auth:
+        async with hosting(auth.config()) as host:
+            await log_in(host)
+            assert await host.logout("web") is True
+            assert (auth.tokens, auth.refresh) == ({}, {})
+            await until(lambda: host.status()[0].state == "needs-auth")
+            assert await host.logout("web") is None
+        async with hosting(auth.config()) as host:
+            assert host.status()[0].state == "needs-auth"
+
+
+async def test_where_nothing_can_be_revoked_logout_forgets_all_the_same(hosting: Any) -> None:
+    async with AuthLab(revokes=False) as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        assert await host.logout("web") is None
+        await until(lambda: host.status()[0].state == "needs-auth")
+
+
+async def test_the_same_verbs_work_without_await() -> None:
+    async with AuthLab() as auth:
+
+        def work() -> set[str]:
+            with SyncHost([auth.config()]) as host:
+                host.ready(10)
+                login = host.login("web")
+                asyncio.run(browse(login.url))
+                login.done(10)
+                found = set(host.catalog.tools)
+                assert host.logout("web") is True
+                other = host.login("web")
+                other.cancel()
+                with pytest.raises(AuthNeeded, match="cancelled"):
+                    other.done(5)
+                return found
+
+        assert "mcp_web_echo" in await asyncio.to_thread(work)
+
+
+async def test_a_login_that_is_left_open_ends_with_the_host(hosting: Any, leaves_nothing: None) -> None:
+    async with AuthLab() as auth:
+        async with hosting(auth.config()) as host:
+            login = await host.login("web")
+        assert login.over
+
+
+async def test_logins_that_begin_together_are_one(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        begun = await asyncio.gather(*(host.login("web") for _ in range(5)))
+        assert len({login.url for login in begun}) == 1
+        assert auth.count("/register") == 1
+
+
+async def test_a_login_under_way_gives_way_to_one_that_asks_for_more(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+        auth.needs |= {"echo": "read", "sleep": "write"}
+        await host.call("mcp_web_echo", {"text": "x"})
+        first = await host.login("web")
+        await host.call("mcp_web_sleep", {"seconds": 0})
+        second = await host.login("web")
+        assert first.over
+        assert "write" in second.scopes
