@@ -57,3 +57,10 @@ def test_what_the_user_adds_himself_is_approved_and_nothing_else_of_the_file(ran
     assert ran("add", "notes", "--", added["command"], *added["args"]).returncode == 0
     assert ran("call", "mcp_notes_list_notes").returncode == 0
     assert ran("call", "mcp_clock_now").returncode == 3
+
+
+def test_TH03_a_name_that_looks_like_another_is_not_added(ran, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"clock": entry("clock")}}))
+    done = ran("add", "Clock", "--no-probe", "--", "x")
+    assert done.returncode == 2
+    assert "has a server 'clock', which looks like 'Clock'" in done.stderr

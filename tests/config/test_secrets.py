@@ -173,7 +173,10 @@ def test_a_secret_of_the_application_is_filled_in_as_it_is_and_remembered() -> N
 
 
 def test_values_that_are_secret_by_name_are_remembered_though_they_are_written_out() -> None:
-    given = server(env={"API_KEY": SECRET, "LEVEL": "debug-level"}, auth={"client_secret": "from-auth"})
+    given = server(
+        env={"API_KEY": SECRET, "LEVEL": "debug-level"},
+        auth={"client_id": "me", "client_secret": "from-auth"},
+    )
     assert set(resolved(given).secrets) == {SECRET, "from-auth"}
 
 

@@ -61,6 +61,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             f"already has a server {args.name!r}; choose another name, or replace it with --force",
             file=str(target.path),
         )
+    _refuse_look_alike(args.name, target)
     _warn_of_secrets(fields, target, out)
     text = target.changed([put_entry(target.data, args.name, entry, own=target.found.own)])
     status, tools = (None, ()) if args.no_probe else await _probe(args.name, fields, target, options, out)
@@ -113,6 +114,15 @@ def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, st
             f"{option} wants {example}, such as {option} {example}."
         )  # not the word: it may be a secret
     return name.strip(), value.strip() if separator == ":" else value
+
+
+def _refuse_look_alike(name: str, target: Target) -> None:
+    from mooring.config.formats import read_shape
+    from mooring.core.lookalike import look_alikes
+
+    there = [other for other in read_shape(target.data, own=target.found.own).servers if other != name]
+    for other, _ in look_alikes([*there, name]):
+        raise ConfigError(f"has a server {other!r}, which looks like {name!r}", file=str(target.path))
 
 
 def _warn_of_secrets(fields: dict[str, Any], target: Target, out: Output) -> None:
