@@ -12,7 +12,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Block": "core.types",
+    "Contents": "core.types",
     "Group": "core.types",
+    "Message": "core.types",
     "Prompt": "core.types",
     "Resource": "core.types",
     "ResourceTemplate": "core.types",
@@ -21,6 +23,8 @@ _HOMES = {
     "Snapshot": "core.types",
     "Tool": "core.types",
     "Catalog": "core.catalog",
+    "Elicitation": "core.elicitation",
+    "Answer": "core.elicitation",
     "HostConfig": "core.config",
     "ServerConfig": "core.config",
     "Policy": "core.policy",
@@ -35,13 +39,16 @@ _HOMES = {
     "Event": "core.events",
     "EventsDropped": "core.events",
     "LoopLagged": "core.events",
+    "ResourceUpdated": "core.events",
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
+    "SessionEnded": "core.events",
     "StateChanged": "core.events",
     "ToolSetAside": "core.events",
     "Secret": "core.secret",
     "TrustRequest": "core.trust",
+    "AmbiguousResource": "errors",
     "AuthNeeded": "errors",
     "CallError": "errors",
     "CallTimeout": "errors",
@@ -55,6 +62,7 @@ _HOMES = {
     "PolicyDenied": "errors",
     "ServerError": "errors",
     "ToolChanged": "errors",
+    "UnknownPrompt": "errors",
     "UnknownResource": "errors",
     "UnknownServer": "errors",
     "UnknownTool": "errors",
@@ -63,6 +71,10 @@ _HOMES = {
     "Provider": "local",
     "Host": "host",
     "RefreshReport": "fleet",
+    "TurnContext": "context",
+    "ContextProvider": "context",
+    "PromptList": "prompting",
+    "ResourceList": "resources",
     "Session": "session",
     "SyncHost": "sync",
     "SyncLogin": "sync",
@@ -73,9 +85,13 @@ __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedD
 
 if TYPE_CHECKING:
     from mooring.approval import ApprovalRequest as ApprovalRequest
+    from mooring.context import ContextProvider as ContextProvider
+    from mooring.context import TurnContext as TurnContext
     from mooring.core.catalog import Catalog as Catalog
     from mooring.core.config import HostConfig as HostConfig
     from mooring.core.config import ServerConfig as ServerConfig
+    from mooring.core.elicitation import Answer as Answer
+    from mooring.core.elicitation import Elicitation as Elicitation
     from mooring.core.events import ApprovalAsked as ApprovalAsked
     from mooring.core.events import CallDenied as CallDenied
     from mooring.core.events import CallFinished as CallFinished
@@ -86,16 +102,20 @@ if TYPE_CHECKING:
     from mooring.core.events import Event as Event
     from mooring.core.events import EventsDropped as EventsDropped
     from mooring.core.events import LoopLagged as LoopLagged
+    from mooring.core.events import ResourceUpdated as ResourceUpdated
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
+    from mooring.core.events import SessionEnded as SessionEnded
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
     from mooring.core.policy import Policy as Policy
     from mooring.core.secret import Secret as Secret
     from mooring.core.trust import TrustRequest as TrustRequest
     from mooring.core.types import Block as Block
+    from mooring.core.types import Contents as Contents
     from mooring.core.types import Group as Group
+    from mooring.core.types import Message as Message
     from mooring.core.types import Prompt as Prompt
     from mooring.core.types import Resource as Resource
     from mooring.core.types import ResourceTemplate as ResourceTemplate
@@ -103,6 +123,7 @@ if TYPE_CHECKING:
     from mooring.core.types import ServerStatus as ServerStatus
     from mooring.core.types import Snapshot as Snapshot
     from mooring.core.types import Tool as Tool
+    from mooring.errors import AmbiguousResource as AmbiguousResource
     from mooring.errors import AuthNeeded as AuthNeeded
     from mooring.errors import CallError as CallError
     from mooring.errors import CallTimeout as CallTimeout
@@ -116,6 +137,7 @@ if TYPE_CHECKING:
     from mooring.errors import PolicyDenied as PolicyDenied
     from mooring.errors import ServerError as ServerError
     from mooring.errors import ToolChanged as ToolChanged
+    from mooring.errors import UnknownPrompt as UnknownPrompt
     from mooring.errors import UnknownResource as UnknownResource
     from mooring.errors import UnknownServer as UnknownServer
     from mooring.errors import UnknownTool as UnknownTool
@@ -124,6 +146,8 @@ if TYPE_CHECKING:
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
     from mooring.net.login import Login as Login
+    from mooring.prompting import PromptList as PromptList
+    from mooring.resources import ResourceList as ResourceList
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
     from mooring.sync import SyncLogin as SyncLogin

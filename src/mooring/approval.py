@@ -51,14 +51,14 @@ class Gatekeeper:
     def __init__(
         self,
         *,
-        own: str,
+        own: frozenset[str],
         config: Callable[[], HostConfig],
         servers: Mapping[str, ServerConfig],
         ask: Approver | None,
         emit: Callable[[Event], None],
     ) -> None:
         self._own = own
-        """The provider of the application's own functions: it needs nobody's leave."""
+        """The providers of the application's own functions and of mooring's: they need nobody's leave."""
         self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
         self._denied: dict[str, dict[str, str]] = {}
         """Tools that are not listed, by server and its own name of them, and which rule denies them."""
@@ -67,7 +67,7 @@ class Gatekeeper:
         """What of it may be shown: denied tools are not."""
         rules = self._rules(snapshot.server)
         self._denied.pop(snapshot.server, None)
-        if snapshot.server == self._own or not rules.may_deny:
+        if snapshot.server in self._own or not rules.may_deny:
             return snapshot
         judged = [(tool, rules.decide(tool)) for tool in snapshot.tools]
         denied = {tool.remote_name: one.reason for tool, one in judged if one.verdict == "deny"}
@@ -93,7 +93,7 @@ class Gatekeeper:
         Raises:
             PolicyDenied: it may not, or nobody said yes.
         """
-        if tool.server == self._own:
+        if tool.server in self._own:
             return
         decision = self._rules(tool.server).decide(tool)
         if decision.verdict == "allow":

@@ -5,6 +5,8 @@
     ├── UnknownTool            .suggestions: the nearest names there are
     ├── UnknownServer          .suggestions
     ├── UnknownResource        .suggestions
+    │   └── AmbiguousResource  .suggestions: the servers that offer it
+    ├── UnknownPrompt          .suggestions
     ├── ConnectError           .server .attempts: the server could not be reached
     ├── AuthNeeded             .server .url
     ├── NotTrusted             .server .file: the file that names it was merely found, and never approved
@@ -29,6 +31,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 __all__ = [
+    "AmbiguousResource",
     "AuthNeeded",
     "CallError",
     "CallTimeout",
@@ -43,6 +46,7 @@ __all__ = [
     "PolicyDenied",
     "ServerError",
     "ToolChanged",
+    "UnknownPrompt",
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
@@ -87,6 +91,14 @@ class UnknownServer(_Unknown):
 
 class UnknownResource(_Unknown):
     kind = "resource"
+
+
+class AmbiguousResource(UnknownResource):
+    kind = "single server for"
+
+
+class UnknownPrompt(_Unknown):
+    kind = "prompt"
 
 
 class ConnectError(MooringError):

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -20,6 +21,7 @@ from mooring.core.near import nearest
 from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
+from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
 from mooring.tasks import Tasks
 from mooring.trust import Trust
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from mooring.net.connection import Connection
     from mooring.net.login import OnAuth
     from mooring.net.pool import HttpPool
+    from mooring.net.questions import OnElicit, Questions
 
 log = logger("mooring.host")
 
@@ -55,18 +58,21 @@ class Fleet:
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
+        stale: Callable[[str, str | None], None],
+        on_elicit: OnElicit | None,
     ) -> None:
         self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
+        self._private: set[Connection] = set()
+        """Connections that belong to one conversation each."""
         self._asleep: dict[str, Snapshot | None] = {}
         """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
-            self._reserve(provider.name)
-            self.providers[provider.name] = provider
+            self.join(provider)
         self.held: dict[str, NotTrusted] = {}
         """Servers that must not be started, and why."""
         self.redact = Redactor()
@@ -77,9 +83,21 @@ class Fleet:
         self._publish = publish
         self._withdraw = withdraw
         self._emit = emit
+        self._stale = stale
+        self._on_elicit = on_elicit
+        self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
+
+    def join(self, provider: Provider) -> None:
+        """Take in one more provider before the start.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        self._reserve(provider.name)
+        self.providers[provider.name] = provider
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -101,7 +119,7 @@ class Fleet:
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
         async with anyio.create_task_group() as stopping:
-            for connection in self.connections.values():
+            for connection in (*self.connections.values(), *self._private):
                 stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
@@ -128,7 +146,8 @@ class Fleet:
             if not server.disabled:
                 await connection.refresh()
         except BaseException:
-            del self.connections[server.name], self.configs[server.name]
+            self.connections.pop(server.name, None)
+            self.configs.pop(server.name, None)
             with anyio.CancelScope(shield=True):
                 await connection.stop()
             raise
@@ -148,6 +167,7 @@ class Fleet:
         del self.configs[name]
         self._asleep.pop(name, None)
         self._withdraw(name)
+        self._stale(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
             with anyio.CancelScope(shield=True):
                 await connection.stop()
@@ -187,6 +207,30 @@ class Fleet:
                 restart=tuple(server for server in steps.restart if server.name in active),
                 stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
             )
+
+    # --- connections of one conversation --------------------------------------------------------
+
+    def private(self, server: ServerConfig, known: Snapshot | None, headers: OwnHeaders | None) -> Connection:
+        """One more connection to a server, with headers of its own; nobody else is led to it."""
+        enabled = server.name not in self.held  # no conversation starts what nobody approved
+        connection = self._launch(server, enabled=enabled, known=known, headers=headers, shown=False)
+        self._private.add(connection)
+        return connection
+
+    def hand_over(self, name: str) -> Connection | None:
+        """The connection that everybody would share, for one conversation alone; the server then sleeps
+        until somebody wants it. None when there is none that is of use."""
+        connection = self.connections.get(name)
+        if connection is None or connection.state not in ("connected", "pending"):
+            return None
+        self._asleep[name] = connection.snapshot
+        self._private.add(self.connections.pop(name))
+        return connection
+
+    async def end(self, connection: Connection) -> None:
+        """End a connection of one conversation."""
+        await connection.stop()
+        self._private.discard(connection)
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -278,6 +322,30 @@ class Fleet:
                 tasks.start_soon(one, provider)
         return {name: reports[name] for name in sorted(reports)}
 
+    async def gather(self, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
+        """Have the named servers, or all, connected and listed, side by side; why some are not.
+
+        Raises:
+            UnknownServer: one of `names` is not there.
+        """
+        wanted = [name for name in (self.configs if names is None else names) if name not in self.providers]
+        connections = [self.connection(name) for name in wanted]
+        errors: dict[str, str] = {}
+
+        async def one(connection: Connection) -> None:
+            config = connection.config
+            patience = config.connect_timeout + config.list_timeout if timeout is None else timeout
+            try:
+                await connection.owner.connected(patience)
+            except MooringError as problem:
+                errors[connection.name] = str(problem)
+
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                if connection.state != "disabled" or names is not None:
+                    tasks.start_soon(one, connection)
+        return {name: errors[name] for name in sorted(errors)}
+
     async def next_arrival(self, tool: str, style: Style) -> bool:
         """Wait until one more server that could bring `tool` has settled; False when there is none.
         Lazy ones among them are started."""
@@ -313,27 +381,35 @@ class Fleet:
         enabled: bool,
         known: Snapshot | None = None,
         publish: Callable[[Snapshot], None] | None = None,
+        headers: OwnHeaders | None = None,
+        shown: bool = True,
     ) -> Connection:
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
+        from mooring.net.questions import Questions
 
         assert self._tasks is not None
         if self._pool is None:
             self._pool = HttpPool()
-        self.configs[server.name] = server
+        if self._questions is None:
+            self._questions = Questions(self._on_elicit)
         connection = Connection(
             server,
             enabled=enabled,
             known=known,
-            resolve=self._target,
+            resolve=self._target if headers is None else partial(self._own_target, headers),
             redact=self.redact,
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
             on_auth=self._on_auth,
+            stale=self._stale,
+            questions=self._questions,
         )
         connection.owner.problem = self.held.get(server.name)
-        self.connections[server.name] = connection
+        if shown:
+            self.configs[server.name] = server
+            self.connections[server.name] = connection
         self._tasks.start_soon(connection.run)
         return connection
 
@@ -343,6 +419,11 @@ class Fleet:
         lookup = default_lookup(os.environ, self._get_secret, source=server.source)
         slow = self._get_secret is not None
         target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
+        self.redact.learn(target.secrets)
+        return target
+
+    async def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
+        target = speaking_as(headers, await self._target(server))
         self.redact.learn(target.secrets)
         return target
 

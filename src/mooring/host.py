@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -16,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from mooring.approval import Approver, Gatekeeper
+from mooring.builtin import Builtin
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
@@ -29,10 +28,15 @@ from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
+from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
+from mooring.prompting import Prompts
+from mooring.pulse import feel
+from mooring.resources import Resources
 from mooring.session import SHARED, Session
+from mooring.sessions import Sessions
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
@@ -41,6 +45,7 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
+    from mooring.net.questions import OnElicit
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -48,10 +53,6 @@ log = logger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
-
-
-PULSE, LAG = 1.0, 0.5
-"""How often the loop is felt, and from how many seconds on a lag is told."""
 
 
 class Host:
@@ -71,6 +72,7 @@ class Host:
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         on_auth: OnAuth | None = None,
+        on_elicit: OnElicit | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -94,7 +96,17 @@ class Host:
             withdraw=self._withdraw,
             emit=self.emit,
             on_auth=on_auth,
+            stale=self._forget,
+            on_elicit=on_elicit,
         )
+        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
+        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self._builtin = Builtin(self._resources)
+        self._fleet.join(self._builtin)
+        self.resources, self.read = self._resources.list, self._resources.read
+        self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
+        self.prompts, self.prompt = self._prompts.list, self._prompts.get
+        self.complete = self._prompts.complete
         self.keeper = Keeper(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
@@ -102,7 +114,7 @@ class Host:
         )
         self._rules = RuleBook()
         self._gatekeeper = Gatekeeper(
-            own=self._local.name,
+            own=frozenset({self._local.name, self._builtin.name}),
             config=lambda: self.config,
             servers=self._fleet.configs,
             ask=on_approval,
@@ -111,7 +123,7 @@ class Host:
         self.permit = self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
-            own=frozenset({self._local.name}),
+            own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
@@ -122,6 +134,9 @@ class Host:
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
+        self._sessions = Sessions(
+            self, self._fleet, self._shelf.offered, lambda one, two: self._pins.deviations(one, two)
+        )
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
@@ -154,7 +169,8 @@ class Host:
             log.warning("%s", warning)
         self._tasks = Tasks()
         try:
-            self._tasks.start_soon(self._feel_the_pulse)
+            self._tasks.start_soon(feel, self.emit)
+            self._tasks.start_soon(self._sessions.reap)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
@@ -216,7 +232,7 @@ class Host:
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
-        return self._fleet.status()
+        return self._sessions.status()
 
     def events(self) -> EventStream:
         """What happens from now on. Bounded: a slow reader loses the oldest and is told how many."""
@@ -233,9 +249,23 @@ class Host:
         """What the model of the session that everybody shares sees now; see `Session.tools`."""
         return self._shared.tools()
 
-    def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
-        """A view for one conversation."""
-        return Session(self, session_id, agent_id=agent_id)
+    def session(
+        self,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+    ) -> Session:
+        """One conversation: the same one for the same id, until it is left or has been idle for long.
+
+        Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
+        which `headers` names headers (or a function that returns them): nobody else uses those.
+
+        Raises:
+            UnknownServer: `headers` names a server that is not there.
+            ConfigError: the id belongs to another agent, or to somebody with other headers.
+        """
+        return self._sessions.open(session_id, agent_id=agent_id, headers=headers)
 
     async def call(
         self,
@@ -291,7 +321,8 @@ class Host:
             UnknownServer: one of `servers` is not there.
         """
         reports = await self._fleet.refresh(servers)
-        return {name: report for name, report in reports.items() if name != self._local.name}
+        own = (self._local.name, self._builtin.name)
+        return {name: report for name, report in reports.items() if name not in own}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
         """Connect one more server and show its tools: all of it or nothing.
@@ -312,6 +343,7 @@ class Host:
             UnknownServer: it is not there.
         """
         await self._fleet.remove(server)
+        await self._sessions.settle()
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
@@ -319,6 +351,7 @@ class Host:
         self._running()
         old, self.config = self.config, config
         steps = await self._fleet.apply(old, config)
+        await self._sessions.settle()
         self._shelf.changed()
         self.emit(
             ConfigApplied(
@@ -331,9 +364,13 @@ class Host:
 
     # --- for providers and sessions -------------------------------------------------------------
 
-    def provider(self, name: str) -> Provider:
-        """Whoever runs the tools of `name`."""
-        return self._fleet.provider(name)
+    def provider(self, name: str, session: Session | None = None) -> Provider:
+        """Whoever runs the tools of `name`, for a session or for everybody."""
+        return self._sessions.provider(name, session or self._shared)
+
+    async def leave(self, session: Session) -> None:
+        """End what belongs to one session alone."""
+        await self._sessions.end(session, "left")
 
     def rules(self, server: str) -> Rules:
         """What holds for the calls of a server."""
@@ -342,6 +379,11 @@ class Host:
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
         self._shelf.put(self._pins.judge(snapshot))
+        self._offer_reading()
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        """The outcome of a tool that is no plain call: see `Tool.verb`."""
+        return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
@@ -395,10 +437,21 @@ class Host:
         snapshot = self._pins.known(server)
         if snapshot is not None:
             self._shelf.put(snapshot)
+            self._offer_reading()
         return snapshot
 
     def _withdraw(self, name: str) -> None:
         self._shelf.drop(name)
+        self._offer_reading()
+
+    def _forget(self, server: str, uri: str | None) -> None:
+        self._resources.forget(server, uri)
+
+    def _offer_reading(self) -> None:
+        """Show the tools that read resources while there are any."""
+        if self._builtin.shown != self._shelf.has_resources:
+            self._builtin.shown = self._shelf.has_resources
+            self._shelf.put(self._builtin.snapshot)
 
     def _set_aside(self, tool: str) -> None:
         self.emit(ToolSetAside(tool=tool))
@@ -406,15 +459,6 @@ class Host:
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
-
-    async def _feel_the_pulse(self) -> None:
-        """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
-        while True:
-            asleep = time.monotonic()
-            await asyncio.sleep(PULSE)
-            if (late := time.monotonic() - asleep - PULSE) > LAG:
-                log.warning("the event loop was blocked for %.1f s", late)
-                self.emit(LoopLagged(seconds=late))
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         quiet = self.config.watch.debounce

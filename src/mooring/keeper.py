@@ -15,8 +15,8 @@ import anyio.to_thread
 
 from mooring.config.logs import logger
 from mooring.core.config import SMALLEST_BUDGET, Conformance
+from mooring.core.names import OWNER
 from mooring.core.reading import (
-    OWNER,
     READ,
     UNLIMITED,
     Piece,

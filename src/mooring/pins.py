@@ -113,6 +113,19 @@ class Pins:
             writer.start()
         return verdict.visible
 
+    def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
+        """The tools that one connection to a server describes otherwise than `shown`, which models have
+        read, and that must not be called there; approves nothing and hides nothing from others."""
+        if snapshot.tools == shown.tools:
+            return {}
+        from mooring.core.lock import decide, pin_of
+
+        policy = self._policies.get(snapshot.server, "warn")
+        verdict = decide(pin_of(shown, ""), snapshot, policy)
+        for warning in verdict.warnings:
+            log.warning("%s", warning)
+        return verdict.set_aside
+
     def close(self) -> None:
         """Until what is to be remembered is written."""
         for writer in self._writers:

@@ -58,10 +58,19 @@ class Shelf:
             self._index = (catalog, self._index[1].updated(catalog))
         return self._index[1]
 
+    @property
+    def has_resources(self) -> bool:
+        """Whether any server has something to read."""
+        return any(snapshot.resources or snapshot.templates for snapshot in self._snapshots.values())
+
     def put(self, snapshot: Snapshot) -> None:
         """A provider offers this now."""
         self._snapshots[snapshot.server] = snapshot
         self.changed()
+
+    def offered(self, name: str) -> Snapshot | None:
+        """What a provider offers now, as far as it may be shown."""
+        return self._snapshots.get(name)
 
     def drop(self, name: str) -> None:
         """A provider is gone."""

@@ -79,6 +79,17 @@ async def test_TH17_a_found_file_starts_nothing_and_says_what_to_type(project: P
     assert project.started == 0
 
 
+async def test_TH17_no_conversation_starts_a_server_of_its_own_past_the_gate(project: Project) -> None:
+    project.write(a=project.entry(isolation="session"))
+    async with project.host() as host:
+        async with host.session("chat") as chat:
+            result = await chat.call("mcp_a_echo", {"text": "x"})
+            assert isinstance(result.error, NotTrusted)
+        private = host._fleet.private(host.config.servers[0], None, None)
+        assert private.state == "disabled"
+    assert project.started == 0
+
+
 async def test_TH17_its_tools_are_not_shown_from_the_lock_either(project: Project) -> None:
     project.write(a=project.entry())
     async with project.host(trust=True) as host:

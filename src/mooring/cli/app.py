@@ -17,6 +17,8 @@ from mooring.errors import (
     MooringError,
     NotTrusted,
     PolicyDenied,
+    UnknownPrompt,
+    UnknownResource,
     UnknownServer,
     UnknownTool,
 )
@@ -29,6 +31,10 @@ COMMANDS = {
     "search": "Tools that fit some words",
     "groups": "Bundles of tools, one line each",
     "call": "Call one tool",
+    "resources": "What the servers offer to read",
+    "read": "Read one resource",
+    "prompts": "The prompts of all servers",
+    "prompt": "Show one prompt, filled in",
     "ping": "Round trip to each server",
     "login": "Log in to a server",
     "logout": "Forget a login",
@@ -84,7 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def exit_code(error: BaseException) -> int:
     """What the shell is told about an error."""
     match error:
-        case UsageError() | ConfigError() | UnknownTool() | UnknownServer():
+        case UsageError() | ConfigError():
+            return MISUSED
+        case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED
         case AuthNeeded() | PolicyDenied() | NotTrusted():
             return NEEDS_LOGIN

@@ -27,7 +27,8 @@ always JSON. `key=@file` takes the value from a file, `@-` from standard
 input. On a terminal you are asked for what the tool requires and you have
 not given. The result goes to standard output. What the tool reports as an
 error goes to standard error, with exit code 1. Ctrl-C cancels the call at
-the server.
+the server. Questions that the server has meanwhile are asked on a terminal,
+and declined elsewhere.
 
 A tool that the configuration wants to be asked for is asked for on the
 terminal. Exit code 3: nobody said yes, or it is denied."""
@@ -55,6 +56,7 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
+    from mooring.cli.answering import asker
     from mooring.cli.app import exit_code
     from mooring.cli.bar import progress_bar
     from mooring.cli.filling import filled
@@ -65,7 +67,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async def approve(request: ApprovalRequest) -> bool:
         return args.yes or await _said_yes(request, out)
 
-    async with open_host(options, out, style=args.style, on_approval=approve) as host:
+    async with open_host(options, out, style=args.style, on_approval=approve, on_elicit=asker(out)) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = await filled(args.arguments, document, tool, out)

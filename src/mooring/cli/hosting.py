@@ -36,6 +36,7 @@ async def open_host(
     idle: bool = False,
     lock: bool = True,
     on_approval: Approver | None = None,
+    on_elicit: Any = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -47,6 +48,7 @@ async def open_host(
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
         on_approval: Asked before a call that needs a yes.
+        on_elicit: Answers what servers ask.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -57,7 +59,11 @@ async def open_host(
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
         host = Host.from_config(
-            *options.config, style=style, lock=lock and not options.no_lock, on_approval=on_approval
+            *options.config,
+            style=style,
+            lock=lock and not options.no_lock,
+            on_approval=on_approval,
+            on_elicit=on_elicit,
         )
         _check(host, out, servers)
         if idle:

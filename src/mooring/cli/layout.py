@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
-__all__ = ["crop", "table", "width_of", "wrap"]
+__all__ = ["by_server", "crop", "table", "width_of", "wrap"]
 
 GAP = "  "
+NARROW = 24
+"""Columns below which a text goes under its name instead of beside it."""
 
 
 def width_of(text: str) -> int:
@@ -57,6 +61,30 @@ def table(
             over = max(_total(widths, kept) - width, 0)
             widths[column] = max(widths[column] - over, min(widths[column], least))
     return [_padded(row, kept, widths, right) for row in rows]
+
+
+def by_server(
+    rows: Sequence[tuple[str, ...]], width: int | None, paint: Callable[[str, Any], str]
+) -> list[str]:
+    """Lines of (server, name, text) under a heading for each server; without a width, tabbed lines of
+    name, server and text."""
+    if width is None:
+        return ["\t".join((name, server, text)) for server, name, text in rows]
+    lines: list[str] = []
+    longest = max((width_of(name) for _, name, _ in rows), default=0)
+    beside = width - longest - 2 * len(GAP) >= NARROW
+    for server, group in groupby(sorted(rows), key=lambda row: row[0]):
+        own = [[name, text] for _, name, text in group]
+        lines.append(paint(server, "bold"))
+        if beside:
+            cells = table([[name.ljust(longest), text] for name, text in own], width=width - len(GAP))
+            lines += [f"{GAP}{paint(name, 'cyan')}{GAP}{text}".rstrip() for name, text in cells]
+            continue
+        for name, text in own:
+            # A name is copied and typed: it is broken over lines rather than cut.
+            lines += [paint(line, "cyan") for line in wrap(name, width, indent=GAP)]
+            lines += wrap(text, width, indent=GAP * 2)[:2]
+    return lines
 
 
 def _total(widths: Sequence[int], kept: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from mooring.core.types import ServerStatus, State
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["SYMBOLS", "plural", "show_progress", "summary"]
+__all__ = ["SYMBOLS", "one_line", "plural", "show_progress", "summary"]
 
 SYMBOLS: dict[State, tuple[str, Style]] = {
     "connected": ("✓", "green"),
@@ -61,7 +61,12 @@ def summary(status: ServerStatus) -> str:
         return plural(status.tools, "tool")
     if status.state == "pending" and not status.error:
         return "starting"
-    return clean_line("; ".join((status.error or status.state).splitlines()).replace(":; ", ": "))
+    return one_line(status.error or status.state)
+
+
+def one_line(reason: str) -> str:
+    """A reason of several lines as one."""
+    return clean_line("; ".join(reason.splitlines()).replace(":; ", ": "))
 
 
 def plural(count: int, noun: str) -> str:

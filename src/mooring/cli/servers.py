@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from mooring.cli.hosting import watch
 from mooring.cli.output import Output
-from mooring.cli.progress import summary
+from mooring.cli.progress import one_line, summary
 
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["chosen", "gather", "report_missing", "report_warnings", "settle", "warnings_of"]
+__all__ = [
+    "chosen",
+    "gather",
+    "listed",
+    "report_failed",
+    "report_missing",
+    "report_warnings",
+    "settle",
+    "warnings_of",
+]
+
+T = TypeVar("T")
 
 
 def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
@@ -40,11 +51,30 @@ async def settle(host: Host, names: Collection[str]) -> None:
         await anext(events)
 
 
+async def listed(
+    host: Host, out: Output, ask: Callable[..., Awaitable[T]], server: str | None, timeout: float | None
+) -> T:
+    """What `ask` brings of the named server or of all, with progress; in time, or what there is by then."""
+    found: list[T] = []
+
+    async def wait() -> None:
+        found.append(await ask(server))
+
+    await watch(host, out, wait, timeout=timeout, names=None if server is None else [server])
+    return found[0] if found else await ask(server, timeout=0)
+
+
 def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
     """Say on standard error which of these servers are absent from the result, and why."""
     for status in host.status():
         if status.name in names and status.state not in ("connected", "disabled"):
             out.warning(f"{status.name} is missing: {summary(status)}")
+
+
+def report_failed(errors: Mapping[str, str], out: Output) -> None:
+    """Say on standard error which servers are absent from the result, and why."""
+    for name, why in errors.items():
+        out.warning(f"{name} is missing: {one_line(why)}")
 
 
 def report_warnings(host: Host, out: Output) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring.core.names import Style, assign, imitates, prefix
 from mooring.core.near import nearest
+from mooring.core.prompts import prompt_tools
 from mooring.core.text import without_hidden
 from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Snapshot, Tool
 from mooring.errors import UnknownTool
@@ -186,6 +187,12 @@ def _offer(snapshot: Snapshot, filters: Mapping[str, Filter], warnings: list[str
         if offer.setdefault(tool.remote_name, tool) is not tool:
             repeated[tool.remote_name] = None
     _warn(warnings, snapshot.server, "is offered more than once; the first counts", repeated)
+    hidden = [
+        name
+        for name, tool in prompt_tools(snapshot.prompts).items()
+        if (passing is None or passing.passes(name)) and offer.setdefault(name, tool) is not tool
+    ]
+    _warn(warnings, snapshot.server, "hides a prompt that would have the same name", hidden)
     return offer
 
 
@@ -249,6 +256,7 @@ def _localised(tool: Tool, name: str, server: str, lead: str, old: Catalog) -> T
         annotations=tool.annotations,
         meta=tool.meta,
         extra=tool.extra,
+        verb=tool.verb,
     )
     return known if known is not None and _same(known, local) else local
 

@@ -291,6 +291,15 @@ class ResourceCache(Settings):
     max_entries: int = setting(within(whole, least=1), default=256)
 
 
+class HostContext(Context):
+    """The same for all servers, and what of theirs a model is given before a turn."""
+
+    resources: tuple[str, ...] = setting(list_of_text, default=())
+    """URIs, or globs of them, that `ContextProvider` hands to the model."""
+    budget: int = setting(within(whole, least=1), default=4000)
+    """Tokens that these may take in one turn."""
+
+
 class Watch(Settings):
     """Whether changed files are taken over."""
 
@@ -321,8 +330,12 @@ class HostConfig(Settings):
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
     resource_uri_allowlist: tuple[str, ...] = setting(list_of_text, default=())
+    """Schemes of resources that may be read; empty allows all."""
+    roots: tuple[str, ...] = setting(list_of_text, default=())
+    """Folders, for `strict_root_paths`."""
     strict_root_paths: bool = setting(flag, default=False)
-    context: Context = setting(section(Context), default=Context())
+    """Whether `file:` resources must lie inside `roots`."""
+    context: HostContext = setting(section(HostContext), default=HostContext())
     watch: Watch = setting(section(Watch), default=Watch())
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
 

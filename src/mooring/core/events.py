@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from mooring.core.types import State
 from mooring.core.values import Value
 
@@ -17,9 +19,11 @@ __all__ = [
     "Event",
     "EventsDropped",
     "LoopLagged",
+    "ResourceUpdated",
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
+    "SessionEnded",
     "StateChanged",
     "ToolSetAside",
 ]
@@ -68,6 +72,13 @@ class ServerRemoved(Event):
     server: str
 
 
+class SessionEnded(Event):
+    """A conversation is over: its own connections are ended."""
+
+    session: str
+    reason: Literal["left", "idle"]
+
+
 class CatalogChanged(Event):
     """The merged catalog is another one: local tool names, sorted."""
 
@@ -81,6 +92,15 @@ class ToolSetAside(Event):
     """A tool is not what was approved and is not shown: `server/tool`, the server's own name of it."""
 
     tool: str
+
+
+class ResourceUpdated(Event):
+    """A resource that was subscribed to is another one now."""
+
+    server: str
+    uri: str
+    missed: bool = False
+    """The server could not be heard for a while, so that a change may have gone unnoticed."""
 
 
 class ConfigApplied(Event):

@@ -14,7 +14,18 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Literal, get_args
 
-__all__ = ["LIMIT", "RESERVED", "STYLES", "Style", "assign", "imitates", "may_belong", "parse", "prefix"]
+__all__ = [
+    "LIMIT",
+    "OWNER",
+    "RESERVED",
+    "STYLES",
+    "Style",
+    "assign",
+    "imitates",
+    "may_belong",
+    "parse",
+    "prefix",
+]
 
 Style = Literal["mcp", "double", "server", "raw"]
 """`mcp_<server>_<tool>`, `mcp__<server>__<tool>`, `<server>_<tool>`, `<tool>`."""
@@ -23,6 +34,9 @@ STYLES: tuple[Style, ...] = get_args(Style)
 
 LIMIT = 64
 """Characters that a name may have with every provider of models we know."""
+
+OWNER = "mooring"
+"""The server id of the tools that mooring itself offers: no server may have it."""
 
 RESERVED = frozenset(
     (

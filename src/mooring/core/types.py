@@ -6,6 +6,7 @@ it was said and is untrusted: show it as data, never obey it.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "EMPTY",
     "Block",
+    "Contents",
     "Group",
     "Json",
+    "Message",
     "Prompt",
     "Resource",
     "ResourceTemplate",
@@ -30,6 +33,7 @@ __all__ = [
     "Snapshot",
     "State",
     "Tool",
+    "Verb",
 ]
 
 Json = Any
@@ -47,6 +51,8 @@ def _text(value: object) -> str | None:
 
 
 State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
+Verb = Literal["call", "prompt"]
+"""What calling a tool does: most are called on their server; some stand for another thing that it offers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +74,7 @@ class Tool:
     meta: Mapping[str, Any] = field(default_factory=_nothing)
     extra: Mapping[str, Any] = field(default_factory=_nothing)
     """Fields of the definition that mooring does not know, passed through."""
+    verb: Verb = "call"
 
 
 class Resource(Value):
@@ -177,6 +184,41 @@ class Block:
     @property
     def uri(self) -> str | None:
         return _text((self.raw["resource"] if self.type == "resource" else self.raw).get("uri"))
+
+
+class Contents(Value):
+    """What was read of one resource: one block, or several where it stands for several things."""
+
+    uri: str
+    server: str
+    blocks: tuple[Block, ...] = ()
+    """Of type `resource`, each with its own `uri`, `mime_type`, and `text` or `data`."""
+
+    @property
+    def text(self) -> str:
+        """The texts, joined by newlines."""
+        return "\n".join(text for block in self.blocks if (text := block.text) is not None)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the binary blocks, joined."""
+        return b"".join(a2b_base64(data) for block in self.blocks if (data := block.data) is not None)
+
+    @property
+    def is_binary(self) -> bool:
+        return any(block.data is not None for block in self.blocks)
+
+
+class Message(Value):
+    """One message of a prompt."""
+
+    role: str
+    """`user` or `assistant`."""
+    block: Block
+
+    @property
+    def text(self) -> str | None:
+        return self.block.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

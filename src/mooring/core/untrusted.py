@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["clean", "fence", "line"]
+__all__ = ["clean", "fence", "line", "quote"]
 
 _UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
 # Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
@@ -18,6 +18,7 @@ _BLANK = re.compile(
 )
 _SPACE = re.compile(r"[^\S\n]+")
 _GAP = re.compile(r"\n\s*\n\s*")
+_MARK = re.compile(r"<\s*/?\s*untrusted", re.IGNORECASE)
 
 
 def clean(text: str, limit: int) -> str:
@@ -41,6 +42,28 @@ def fence(text: str, server: str, limit: int) -> str:
     body = clean(text, limit).replace("<", "‹").replace(">", "›")
     owner = clean(server, 80).replace("<", "‹").replace(">", "›").replace('"', "'")
     return f'<untrusted from="{owner}">\n{body}\n</untrusted>'
+
+
+def quote(text: str, server: str, **about: str) -> str:
+    """Return a whole text of a server between marks that say whose it is; its layout stays as it is.
+
+    For what was asked for and is to be read as it is written, such as a file. `about` goes into the mark.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(
+            letter if letter == "\t" else _visible(letter) for letter in text.replace("\r\n", "\n")
+        )
+    given = {"from": server, **about}
+    marks = "".join(f' {word}="{_attribute(value)}"' for word, value in given.items())
+    return f"<untrusted{marks}>\n{_MARK.sub(_defused, text)}\n</untrusted>"
+
+
+def _attribute(value: str) -> str:
+    return clean(value, 200).replace("<", "‹").replace(">", "›").replace('"', "'").replace("\n", " ")
+
+
+def _defused(mark: re.Match[str]) -> str:
+    return mark[0].replace("<", "‹")
 
 
 def _visible(letter: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mooring import clock
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
@@ -25,12 +25,14 @@ from mooring.errors import (
     Overloaded,
 )
 from mooring.net import wire
+from mooring.net.exchange import Exchange
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
 from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
+from mooring.net.questions import Questions
 from mooring.net.rpc import Progress
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Connection:
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
+        stale: Callable[[str, str | None], None],
+        questions: Questions,
     ) -> None:
         self._on_auth = on_auth
         self.owner = Owner(
@@ -70,6 +74,8 @@ class Connection:
             pool=pool,
             publish=publish,
             emit=emit,
+            stale=stale,
+            questions=questions,
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
@@ -102,7 +108,7 @@ class Connection:
         return getattr(getattr(self.owner.live and self.owner.live.channel, "child", None), "pid", None)
 
     def status(self) -> ServerStatus:
-        owner, now = self.owner, time.monotonic()
+        owner, now = self.owner, clock.monotonic()
         up = owner.state == "connected"
         return ServerStatus(
             name=self.name,
@@ -189,10 +195,10 @@ class Connection:
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.net.login import authenticate
 
-        started = time.monotonic()
+        started = clock.monotonic()
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
-        duration = time.monotonic() - started
+        duration = clock.monotonic() - started
         return Result(server=self.name, tool=AUTHENTICATE, blocks=(block,), duration=duration)
 
     # --- verbs ----------------------------------------------------------------------------------
@@ -213,21 +219,22 @@ class Connection:
         """
         if tool == AUTHENTICATE and self.login_tool is not None:
             return await self._authenticate(timeout)
-        started = time.monotonic()
+        started = clock.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
-        raw = await self._guarded(
+        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+        if self.owner.live is not None and tool in self.owner.live.deferred:
+            params["task"] = {}
+        raw = await Exchange(self.owner, self._guarded, tool, started + limit).result(
             "tools/call",
-            {"name": tool, "arguments": dict(arguments)},
-            tool,
-            started + limit,
+            params,
             idle=idle,
             # A token always goes along: a server that reports progress must not be cut off as silent.
             on_progress=on_progress or _unheard,
             meta=meta,
             again=idempotent,
         )
-        return wire.result(self.name, tool, raw, time.monotonic() - started)
+        return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:
         """Seconds that one round trip takes.
@@ -235,16 +242,16 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there was none.
         """
-        end = time.monotonic() + (self.config.call_limits(timeout)[0])
+        end = clock.monotonic() + (self.config.call_limits(timeout)[0])
         try:
             live = await self._live(end)
         except WireError as fault:
             raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
-        started = time.monotonic()
+        started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._guarded(method, {}, method, end)
-        return time.monotonic() - started
+        return clock.monotonic() - started
 
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
@@ -255,7 +262,48 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        return await self._guarded(method, params, about, time.monotonic() + limit, idle=idle)
+        exchange = Exchange(self.owner, self._guarded, about, clock.monotonic() + limit)
+        return await exchange.result(method, params, idle=idle)
+
+    async def watch(self, uri: str, timeout: float | None = None) -> None:
+        """Have changes of a resource told as `ResourceUpdated`, on this connection and the next ones.
+
+        Raises:
+            CallError, AuthNeeded: the server does not do that.
+        """
+        async with self._told("resources/subscribe", timeout):
+            known = uri in self.owner.notices.watched
+            self.owner.notices.watched.add(uri)
+            try:
+                assert self.owner.notices.watching is not None
+                await self.owner.notices.watching.add(uri)
+            except BaseException:
+                if not known:
+                    self.owner.notices.watched.discard(uri)
+                raise
+
+    async def unwatch(self, uri: str, timeout: float | None = None) -> None:
+        """Have them told no longer.
+
+        Raises:
+            CallError, AuthNeeded: the server did not take the word; they are not told all the same.
+        """
+        self.owner.notices.watched.discard(uri)
+        if self.owner.live is not None:
+            async with self._told("resources/unsubscribe", timeout):
+                assert self.owner.notices.watching is not None
+                await self.owner.notices.watching.remove(uri)
+
+    @asynccontextmanager
+    async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
+        """A live connection, and its faults in our words."""
+        started = clock.monotonic()
+        try:
+            await self._live(started + self.config.call_limits(timeout)[0])
+            yield
+        except WireError as fault:
+            elapsed, words = clock.monotonic() - started, fault.obituary
+            raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
 
     # --- one request ----------------------------------------------------------------------------
 
@@ -263,7 +311,7 @@ class Connection:
         self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
     ) -> dict[str, Any]:
         """A request within the server's limits: the breaker, and a place among those under way."""
-        started = time.monotonic()
+        started = clock.monotonic()
         probe = self._admitted(about, started)
         told = False
         try:
@@ -276,8 +324,7 @@ class Connection:
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed = time.monotonic() - started
-                words = fault.obituary
+                elapsed, words = clock.monotonic() - started, fault.obituary
                 raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
             finally:
                 self._gate.leave()
@@ -327,7 +374,7 @@ class Connection:
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:
-            self._breaker.failed(time.monotonic())
+            self._breaker.failed(clock.monotonic())
         else:
             return False
         return True
@@ -346,7 +393,7 @@ class Connection:
         """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
         for last in (False, True):
             live = self.owner.live or await self._live(end)
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             try:
                 return await live.ask(
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
@@ -372,7 +419,7 @@ class Connection:
 
     async def _live(self, end: float) -> Live:
         try:
-            return await self.owner.connected(end - time.monotonic())
+            return await self.owner.connected(end - clock.monotonic())
         except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:

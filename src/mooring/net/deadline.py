@@ -27,7 +27,17 @@ class Deadline:
 
     def touch(self) -> None:
         """A sign of life: silence starts anew."""
+        if self._heard < math.inf:
+            self._heard = self._loop.time()
+
+    def pause(self) -> None:
+        """Silence is excused until `resume`: the other side waits for us. The end stays."""
+        self._heard = math.inf
+
+    def resume(self) -> None:
         self._heard = self._loop.time()
+        self.disarm()
+        self._arm()
 
     def disarm(self) -> None:
         if self._timer is not None:

@@ -16,15 +16,15 @@ from mooring.net.rpc import Channel, Progress
 class Waiter:
     """One request without an answer."""
 
-    __slots__ = ("_deadline", "answer", "disarm", "on_progress", "place", "touch")
+    __slots__ = ("answer", "deadline", "disarm", "on_progress", "place", "touch")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
         self.answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
         self.place = 0
         """Where the request begins in all that was sent, for wires that know what was taken of it."""
-        self._deadline = Deadline(timeout, idle, self._expire)
-        self.touch, self.disarm = self._deadline.touch, self._deadline.disarm
+        self.deadline = Deadline(timeout, idle, self._expire)
+        self.touch, self.disarm = self.deadline.touch, self.deadline.disarm
 
     def fail(self, fault: WireError) -> None:
         if not self.answer.done():
@@ -54,7 +54,8 @@ class DuplexChannel(Channel):
         wire_id, key, body = self.prepare(
             method, params, request_id, idle is not None or on_progress is not None
         )
-        waiter = self.waiting[key] = Waiter(timeout, idle, on_progress)
+        waiter = Waiter(timeout, idle, on_progress)
+        self.expect(key, waiter)
         abandoned = True
         try:
             self.send(body, waiter)

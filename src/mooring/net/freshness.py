@@ -30,12 +30,16 @@ MIN_SWEEP = 10.0
 class Freshness:
     """Keeps one live connection's lists fresh; runs beside it."""
 
-    def __init__(self, live: Live, sweep: float, mark_dirty: Callable[[], None]) -> None:
+    def __init__(
+        self, live: Live, sweep: float, mark_dirty: Callable[[], None], missed: Callable[[], None]
+    ) -> None:
         self._live = live
         self._sweep = sweep
         self._mark_dirty = mark_dirty
+        self._missed = missed
         self._pushed = live.peer.era == "legacy" and self._announces()
         self._acknowledged = anyio.Event()
+        self._stood = False
         self._listings = 0
         self._failures = 0
 
@@ -50,13 +54,14 @@ class Freshness:
             if self._live.peer.era == "modern" and self._announces():
                 tasks.start_soon(self._keep_subscribed)
 
-    def heard(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == ACKNOWLEDGED:
-            self._pushed = True
-            if self._listings:
-                # Nothing is replayed: what changed before this moment is only in the lists.
-                self._mark_dirty()
-            self._acknowledged.set()
+    def acknowledged(self) -> None:
+        """The held subscription stands."""
+        self._pushed = True
+        if self._listings:
+            # Nothing is replayed: what changed before this moment is only in the lists.
+            self._missed() if self._stood else self._mark_dirty()
+        self._stood = True
+        self._acknowledged.set()
 
     def listed(self) -> None:
         self._listings += 1

@@ -10,7 +10,9 @@ from typing import Any
 from mooring.core.types import Snapshot, Tool
 
 _PLAIN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId"}
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
 
 HeaderMap = dict[tuple[str, ...], str]
 

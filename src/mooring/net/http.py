@@ -38,13 +38,13 @@ SESSION = "Mcp-Session-Id"
 class _Clock:
     """The deadline of one request, as a context around its exchange."""
 
-    __slots__ = ("_deadline", "disarm", "on_progress", "timer", "touch")
+    __slots__ = ("deadline", "disarm", "on_progress", "timer", "touch")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
         self.on_progress = on_progress
         self.timer = asyncio.timeout(None)
-        self._deadline = Deadline(timeout, idle, self._expire)
-        self.touch, self.disarm = self._deadline.touch, self._deadline.disarm
+        self.deadline = Deadline(timeout, idle, self._expire)
+        self.touch, self.disarm = self.deadline.touch, self.deadline.disarm
 
     def _expire(self) -> None:
         self.timer.reschedule(asyncio.get_running_loop().time())
@@ -91,7 +91,8 @@ class HttpChannel(Channel):
         wire_id, key, body = self.prepare(
             method, params, request_id, idle is not None or on_progress is not None
         )
-        clock = self.waiting[key] = _Clock(timeout, idle, on_progress)
+        clock = _Clock(timeout, idle, on_progress)
+        self.expect(key, clock)
         abandoned = True
         try:
             async with clock.timer:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
-from mooring.core.types import Snapshot
+from mooring.core.types import Snapshot, Tool
+from mooring.net import trace
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
-from mooring.net.message import number
+from mooring.net.message import WireError, number
 from mooring.net.negotiate import Peer
 from mooring.net.rpc import Channel, Progress
+from mooring.net.wire import Raw
 
 
 @dataclass(slots=True)
@@ -28,6 +31,17 @@ class Live:
     """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
     mourned: bool = False
     """Whether a request has already reported that the wire died."""
+    deferred: frozenset[str] = frozenset()
+    """Tools that must be called as tasks (handshake era)."""
+    task_news: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
+    """Whom to tell that a task has changed, by its id."""
+    task_keys: set[str] = field(default_factory=set[str])
+    """Ids of the held requests that tell of tasks."""
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def next_number(self) -> int:
+        """A number that no other held request on this wire has."""
+        return next(self._numbers)
 
     async def ask(
         self,
@@ -57,15 +71,23 @@ class Live:
                 and (found := self.header_maps.get(params["name"]))
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
-        return await self.channel.request(
-            method,
-            params,
-            timeout=timeout,
-            idle=idle,
-            on_progress=on_progress,
-            headers=headers,
-            request_id=request_id,
-        )
+        try:
+            result = await self.channel.request(
+                method,
+                params,
+                timeout=timeout,
+                idle=idle,
+                on_progress=on_progress,
+                headers=headers,
+                request_id=request_id,
+            )
+        except WireError as fault:
+            if fault.kind == "answer":
+                error = {"code": fault.code, "message": str(fault)}
+                trace.note(self.channel.server, method, params, None, error)
+            raise
+        trace.note(self.channel.server, method, params, result)
+        return result
 
     async def list(self, timeout: float) -> Snapshot:
         """What the server offers now; see `take_snapshot`."""
@@ -77,11 +99,14 @@ class Live:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
+        trace.note(self.channel.server, "initialize", {}, self.peer.raw)
         snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
         if found := doubts(snapshot):
             snapshot = replace(snapshot, warnings=(*snapshot.warnings, *found))
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)
+        if self.peer.era == "legacy" and "tasks" in self.peer.info.capabilities:
+            self.deferred = frozenset(tool.name for tool in snapshot.tools if _needs_task(tool))
         return snapshot
 
 
@@ -103,3 +128,8 @@ def _without_secrets(snapshot: Snapshot, redact: Redactor) -> Snapshot:
         instructions=redact.within(snapshot.instructions),
         warnings=tuple(redact(warning) for warning in snapshot.warnings),
     )
+
+
+def _needs_task(tool: Tool) -> bool:
+    execution = tool.extra.get("execution")
+    return isinstance(execution, Mapping) and cast("Raw", execution).get("taskSupport") == "required"

@@ -13,7 +13,7 @@ from mooring.errors import Outcome
 RequestId = int | str
 Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
 
-PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
+PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
 CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
 MAX_ID_DIGITS = 18
 
@@ -54,6 +54,11 @@ class WireError(Exception):
 
 def closed(reason: str, outcome: Outcome) -> WireError:
     return WireError(reason, kind="closed", outcome=outcome, code=CONNECTION_CLOSED)
+
+
+def not_offered(method: str) -> WireError:
+    """The answer to a request of the server's that nobody here takes."""
+    return WireError(f"{method} is not offered", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ UNSUPPORTED_VERSION = -32022
 MODERN_CODES = (-32020, -32021, UNSUPPORTED_VERSION)
 CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
+TASKS = f"{_META}tasks"
 
 
 def era_of(protocol: str | None) -> Era | None:
@@ -138,10 +139,11 @@ async def _after_refused_probe(fault: WireError, channel: Channel, capabilities:
 
 
 async def _discover(channel: Channel, version: str, capabilities: Mapping[str, Any]) -> Peer:
-    meta = {
+    meta: dict[str, Any] = {
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
-        f"{_META}clientCapabilities": capabilities,
+        # Answers that come later are an extension: without a word of it no server gives one.
+        f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
     }
     headers = {"MCP-Protocol-Version": version}
     raw = await channel.request(

@@ -8,10 +8,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mooring import clock
 from mooring.config.logs import logger
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
@@ -21,12 +23,14 @@ from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
-from mooring.net.freshness import DEBOUNCE, LIST_CHANGED, Freshness
+from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
+from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
+from mooring.net.questions import Questions
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
@@ -61,9 +65,13 @@ class Owner:
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
+        stale: Callable[[str, str | None], None],
+        questions: Questions,
     ) -> None:
         self.config = config
         self.publish = publish
+        self.questions = questions
+        self.notices = Notices(config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty)
         self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
@@ -132,7 +140,7 @@ class Owner:
         if self.state == "disabled":
             raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
-            raise Permanent("the host was closed", server=self.config.name)
+            raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
             raise self.problem
         return await self._wait(timeout)
@@ -154,6 +162,10 @@ class Owner:
         self._wake.set()
         await done
 
+    def privately(self, publish: Callable[[Snapshot], None]) -> None:
+        """From now on this is one conversation's own connection: its states are not the server's."""
+        self.publish, self._emit = publish, _unheard
+
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
@@ -163,7 +175,7 @@ class Owner:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
-        return not isinstance(self.problem, Permanent) and self.restarts.rest(time.monotonic()) == 0
+        return not isinstance(self.problem, Permanent) and self.restarts.rest(clock.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()
@@ -195,7 +207,7 @@ class Owner:
                     rested = await self._rest()
         finally:
             self.live = None
-            gone = Permanent("the host was closed", server=self.config.name)
+            gone = Permanent("its connection was closed", server=self.config.name)
             self._tell(self._waiters, gone)
             self._tell(self._refreshers, gone)
             self.settled.set()
@@ -205,7 +217,7 @@ class Owner:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
-        born = time.monotonic()
+        born = clock.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
@@ -220,7 +232,7 @@ class Owner:
         finally:
             self.live = self.connected_at = self.freshness = None
         # The first reconnect is not held back; a server that falls again and again is.
-        self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
+        self._failures = 0 if clock.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
         # Whoever has come since it fell waits for the next connection, not for the news of the fall.
@@ -230,7 +242,7 @@ class Owner:
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
         for a listing."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
@@ -251,7 +263,7 @@ class Owner:
     async def _rest(self) -> bool:
         """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
         with anyio.move_on_after(
-            math.inf if self.next_try is None else self.next_try - time.monotonic()
+            math.inf if self.next_try is None else self.next_try - clock.monotonic()
         ) as rest:
             await self._kick.wait()
         self.next_try = None
@@ -296,18 +308,22 @@ class Owner:
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
-            self.restarts.started(time.monotonic())
+            self.restarts.started(clock.monotonic())
         async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
             try:
+                channel.on_ask = partial(self.questions.answer, self.config.name)
                 peer = await negotiate(
-                    channel, era=self._era, probe_timeout=self.config.probe_timeout, capabilities={}
+                    channel,
+                    era=self._era,
+                    probe_timeout=self.config.probe_timeout,
+                    capabilities=self.questions.capabilities,
                 )
                 refuse_older(peer, self.config.min_protocol)
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
                 live = Live(channel, peer, self.redact)
-                channel.on_notice, channel.on_gap = self._heard, self.mark_dirty
-                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty)
+                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
                 self.freshness = freshness
+                self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
             except WireError as fault:
@@ -322,6 +338,7 @@ class Owner:
             self._seen = max(self._seen or "", peer.protocol)
             channel.on_death = self._died
             freshness.listed()
+            self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
             while channel.death is None:
                 await self._wake.wait()
@@ -349,12 +366,6 @@ class Owner:
         self.live = None
         self._wake.set()
 
-    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        if method in LIST_CHANGED:
-            self.mark_dirty()
-        elif self.freshness is not None:
-            self.freshness.heard(method, params)
-
     async def _relist(self, live: Live, freshness: Freshness) -> None:
         """One listing for all who asked and all notices so far; given up when the wire dies."""
         with live.channel.lifetime():
@@ -365,7 +376,9 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                self.snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
+                self.notices.relisted(self.snapshot, snapshot)
+                self.snapshot = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
@@ -410,3 +423,7 @@ class Owner:
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
             if state == "needs-auth":
                 self._tell_auth(reason or "")
+
+
+def _unheard(event: Event) -> None:
+    """Nobody is told."""

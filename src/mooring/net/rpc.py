@@ -16,13 +16,14 @@ import anyio
 import anyio.abc
 
 from mooring.config.logs import logger
+from mooring.net.deadline import Deadline
 from mooring.net.message import (
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     RequestId,
     WireError,
     answer_id,
     encode,
+    not_offered,
     number,
 )
 
@@ -48,6 +49,9 @@ class Waiter(Protocol):
     @property
     def on_progress(self) -> Progress | None: ...
 
+    @property
+    def deadline(self) -> Deadline: ...
+
     def touch(self) -> None:
         """The server gave a sign of life: silence starts anew."""
 
@@ -66,12 +70,15 @@ class Channel:
         """Called once, synchronously, when the wire is gone: before any waiter runs again."""
         self.on_gap: Callable[[], None] = _ignore_gap
         """Called when notices may have been missed."""
+        self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
+        """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
         self.death: str | None = None
         self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""
         self.waiting: dict[RequestId, Waiter] = {}
         """Our requests that have no answer yet."""
         self._next_id = 0
+        self._excuses = 0
         self._gone = anyio.Event()
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -135,6 +142,25 @@ class Channel:
                 yield
             finally:
                 self._bound.discard(scope)
+
+    def expect(self, key: RequestId, waiter: Waiter) -> None:
+        """A request of ours is under way."""
+        self.waiting[key] = waiter
+        if self._excuses:
+            waiter.deadline.pause()
+
+    @contextmanager
+    def excused(self) -> Generator[None]:
+        """Meanwhile the server waits for us: its silence counts against none of our requests."""
+        self._excuses += 1
+        for waiter in self.waiting.values():
+            waiter.deadline.pause()
+        try:
+            yield
+        finally:
+            self._excuses -= 1
+            for waiter in () if self._excuses else self.waiting.values():
+                waiter.deadline.resume()
 
     async def opened(self) -> None:
         """Until requests can be sent; most wires are born open.
@@ -289,9 +315,8 @@ class Channel:
         if method == "ping":
             return {}
         if self._on_request is None:
-            raise WireError(
-                f"{method} is not offered", kind="answer", outcome="failed", code=METHOD_NOT_FOUND
-            )
+            with self.excused():
+                return await self.on_ask(method, cast("dict[str, Any]", params or {}))
         return await self._on_request(_Context(request_id), method, params)
 
 
@@ -329,3 +354,7 @@ def _ignore_death(reason: str) -> None:
 
 def _ignore_gap() -> None:
     pass
+
+
+async def _refuse(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    raise not_offered(method)

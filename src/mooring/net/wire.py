@@ -6,12 +6,15 @@ Pure: dicts in, values out.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from mooring.core.types import (
     EMPTY,
     Block,
+    Contents,
+    Message,
     Prompt,
     Resource,
     ResourceTemplate,
@@ -24,6 +27,7 @@ Raw = Mapping[str, Any]
 T = TypeVar("T")
 
 SHOWN = 80
+MOST_VALUES = 100
 _TOOL = {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta"}
 _RESOURCE = {"uri", "name", "title", "description", "mimeType", "size"}
 _TEMPLATE = {"uriTemplate", "name", "title", "description", "mimeType"}
@@ -169,6 +173,72 @@ def content(items: Any) -> tuple[list[Block], list[str]]:
         else:
             problems.append(problem)
     return blocks, problems
+
+
+def contents(server: str, uri: str, raw: Raw) -> Contents:
+    """What was read of a resource.
+
+    Raises:
+        Invalid: a part of it cannot be used.
+    """
+    items = raw.get("contents")
+    if not isinstance(items, list):
+        raise Invalid("it has no 'contents'")
+    pieces = [{"type": "resource", "resource": _piece(uri, item)} for item in cast("list[Any]", items)]
+    blocks, problems = content(pieces)
+    if problems:
+        raise Invalid(problems[0])
+    return Contents(uri=uri, server=server, blocks=tuple(blocks))
+
+
+def _piece(uri: str, item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    blob = cast("dict[str, Any]", item).get("blob")
+    if isinstance(blob, str):
+        try:
+            a2b_base64(blob)
+        except ValueError:
+            raise Invalid("its data is not base64") from None
+    return {"uri": uri, **cast("dict[str, Any]", item)}
+
+
+def messages(raw: Raw) -> tuple[Message, ...]:
+    """The messages of a prompt.
+
+    Raises:
+        Invalid: one of them cannot be used: half a prompt may say the opposite of the whole.
+    """
+    items = raw.get("messages")
+    if not isinstance(items, list):
+        raise Invalid("it has no 'messages'")
+    found: list[Message] = []
+    for item in cast("list[Any]", items):
+        fields = _mapping(item)
+        role, blocks = fields.get("role"), fields.get("content")
+        if role not in ("user", "assistant"):
+            raise Invalid("a message has no known role")
+        good, problems = content(cast("list[Any]", blocks) if isinstance(blocks, list) else [blocks])
+        if problems:
+            raise Invalid(problems[0])
+        found += [Message(role=role, block=block) for block in good]
+    return tuple(found)
+
+
+def completion(raw: Raw) -> tuple[str, ...]:
+    """The values that a server proposes."""
+    inner = raw.get("completion")
+    values = cast("Raw", inner).get("values") if isinstance(inner, dict) else None
+    items = cast("list[Any]", values) if isinstance(values, list) else []
+    return tuple(value for value in items[:MOST_VALUES] if isinstance(value, str))
+
+
+def time_to_live(raw: Raw) -> float | None:
+    """Seconds for which a result holds, if the server says so."""
+    hint = raw.get("ttlMs")
+    if isinstance(hint, bool) or not isinstance(hint, int | float):
+        return None
+    return max(hint / 1000, 0.0)
 
 
 _BLOCK_NEEDS: Mapping[str, Sequence[str]] = {

@@ -1,0 +1,85 @@
+"""`mooring prompt`: one prompt, filled in."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mooring.cli.options import Options, Parser, UsageError
+from mooring.cli.output import Output
+from mooring.core.near import nearest
+from mooring.core.text import clean
+from mooring.errors import UnknownPrompt
+
+if TYPE_CHECKING:
+    from mooring.core.types import Message, Prompt
+    from mooring.host import Host
+
+USAGE = "mooring prompt SERVER NAME [key=value ...] [options]"
+DETAILS = """
+
+Shows the messages that the server makes of the prompt, each under its role.
+Every argument is text."""
+EXAMPLES = """\
+  mooring prompt files summarise path=a.md
+  mooring prompt files summarise path=a.md --json | jq '.messages'"""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("server", metavar="SERVER", help="whose prompt it is")
+    parser.add_argument("name", metavar="NAME", help="a name that `mooring prompts` shows")
+    parser.add_argument("arguments", metavar="key=value", nargs="*", help="arguments of the prompt")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.answering import asker
+    from mooring.cli.hosting import open_host
+    from mooring.core.prompts import fitting
+
+    given = _arguments(args.arguments)
+    async with open_host(options, out, servers=[args.server], on_elicit=asker(out)) as host:
+        prompt = await _find(host, args.server, args.name, options.timeout)
+        try:
+            fitting(prompt, given)
+        except ValueError as problem:
+            raise UsageError(f"The prompt {args.name!r} does not take this: {problem}.") from None
+        messages = await host.prompt(args.server, args.name, given, timeout=options.timeout)
+    if options.json:
+        shown = [{"role": message.role, "content": dict(message.block.raw)} for message in messages]
+        out.document({"server": args.server, "name": args.name, "messages": shown})
+    else:
+        out.lines(_shown(messages, out))
+    return 0
+
+
+def _arguments(words: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for word in words:
+        key, separator, text = word.partition("=")
+        if not separator or not key:
+            raise UsageError(f"{word!r} is not an argument: write key=value.")
+        given[key] = text
+    return given
+
+
+async def _find(host: Host, server: str, name: str, timeout: float | None) -> Prompt:
+    from mooring.errors import ConnectError
+
+    found = await host.prompts(server, timeout=timeout)
+    for prompt in found.prompts:
+        if prompt.name == name:
+            return prompt
+    if server in found.errors:
+        raise ConnectError(f"{server} cannot be asked: {found.errors[server]}", server=server)
+    names = [prompt.name for prompt in found.prompts]
+    raise UnknownPrompt(name, nearest(name, names), hint=f"`mooring prompts --server {server}` lists them.")
+
+
+def _shown(messages: Sequence[Message], out: Output) -> list[str]:
+    lines: list[str] = []
+    for message in messages:
+        text = f"[{message.block.type}: --json shows it]" if message.text is None else message.text
+        lines.append(out.paint(f"{message.role}:", "bold"))
+        lines.append(text if out.width is None else clean(text))
+    return lines

@@ -1,0 +1,88 @@
+"""`mooring read`: one resource, to look at or to keep."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mooring.cli.options import Options, Parser, UsageError
+from mooring.cli.output import Output
+from mooring.core.text import clean, clean_line
+
+if TYPE_CHECKING:
+    from mooring.core.types import Block, Contents
+
+USAGE = "mooring read URI [--server S] [--output FILE] [options]"
+DETAILS = """
+
+Without `--server`, the server is found that lists the URI or has a template
+for it. Text goes to standard output; in a pipe it is passed on as the server
+sent it, and so are bytes. Bytes are never written to a terminal."""
+EXAMPLES = """\
+  mooring read memo:///shopping
+  mooring read file:///notes.md --server files | less
+  mooring read img:///logo --output logo.png"""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("uri", metavar="URI", help="a URI that `mooring resources` shows, or fits a template")
+    parser.add_argument("--server", metavar="S", help="the server to ask")
+    parser.add_argument("--output", metavar="FILE", help="write the contents to this file")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.answering import asker
+    from mooring.cli.hosting import open_host
+
+    named = [args.server] if args.server else []
+    async with open_host(options, out, servers=named, on_elicit=asker(out)) as host:
+        contents = await host.read(args.uri, args.server, timeout=options.timeout)
+    if args.output:
+        _save(contents, Path(args.output), out)
+    elif options.json:
+        out.document(_document(contents))
+    elif contents.is_binary and out.width is not None:
+        raise UsageError(
+            f"{contents.uri} is binary ({_summary(contents)}). "
+            "Write it to a file with `--output FILE`, or into a pipe."
+        )
+    elif out.width is not None:
+        out.line(clean(contents.text))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_bytes(contents))
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _bytes(contents: Contents) -> bytes:
+    return contents.data if contents.is_binary else contents.text.encode("utf-8", "replace")
+
+
+def _save(contents: Contents, file: Path, out: Output) -> None:
+    data = _bytes(contents)
+    try:
+        file.write_bytes(data)
+    except OSError as problem:
+        raise UsageError(f"{str(file)!r} cannot be written: {problem.strerror or problem}.") from None
+    out.note(f"{len(data):,} bytes written to {file}")
+
+
+def _document(contents: Contents) -> dict[str, Any]:
+    return {
+        "uri": contents.uri,
+        "server": contents.server,
+        "contents": [_piece(block) for block in contents.blocks],
+    }
+
+
+def _piece(block: Block) -> dict[str, Any]:
+    held = {"text": block.text} if block.text is not None else {"blob": block.data}
+    return {"uri": block.uri, "mime_type": block.mime_type, **held}
+
+
+def _summary(contents: Contents) -> str:
+    kinds = sorted({block.mime_type or "of no known type" for block in contents.blocks})
+    return clean_line(f"{', '.join(kinds)}, {len(contents.data):,} bytes")

@@ -1,0 +1,90 @@
+"""One request of ours, from its first sending to its last word: questions on the way, and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mooring import clock
+from mooring.errors import CallTimeout, ServerError
+from mooring.net.dialogue import converse, failed
+from mooring.net.faults import call_error
+from mooring.net.message import WireError
+from mooring.net.owner import Owner
+from mooring.net.rpc import Progress
+from mooring.net.tasks import Task, task_in
+
+Guarded = Callable[..., Awaitable[dict[str, Any]]]
+"""`(method, params, about, end, **options)`: one round trip within the server's limits."""
+
+
+class Exchange:
+    """Made for one request, whose errors name `about` and which ends at `end`."""
+
+    def __init__(self, owner: Owner, guarded: Guarded, about: str, end: float) -> None:
+        self._owner, self._guarded, self._about, self._end = owner, guarded, about, end
+        self._server = owner.config.name
+        self._started = clock.monotonic()
+
+    @property
+    def _elapsed(self) -> float:
+        return clock.monotonic() - self._started
+
+    async def result(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """The final result; the user is asked whatever the server wants to know before it.
+
+        Raises:
+            CallError, AuthNeeded: there is none.
+        """
+
+        async def send(params: dict[str, Any]) -> dict[str, Any]:
+            return await self._guarded(method, params, self._about, self._end, **options)
+
+        try:
+            raw = await converse(send, params, self._answer)
+            if raw.get("resultType") not in ("complete", "task", None):
+                raise failed("the answer is of a kind that is not known")
+            if method != "tools/call" or (state := task_in(raw)) is None:
+                return raw
+            return await self._followed(state, options.get("on_progress"))
+        except WireError as fault:
+            redact = self._owner.redact
+            raise call_error(fault, self._server, self._about, self._elapsed, None, redact) from None
+
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self._end - clock.monotonic()):
+                return await self._owner.questions.answer(self._server, method, params)
+        except TimeoutError:
+            raise CallTimeout(
+                f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
+                "nobody answered the question that it asked",
+                server=self._server,
+                tool=self._about,
+                elapsed=self._elapsed,
+                outcome="failed",
+            ) from None
+
+    async def _followed(self, state: Mapping[str, Any], on_progress: Progress | None) -> dict[str, Any]:
+        """The result of a task; whoever stops waiting for it stops it, too."""
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            return await self._guarded(method, params, self._about, self._end)
+
+        live = await self._owner.connected(self._end - clock.monotonic())
+        task = Task(state, live, ask, self._answer)
+        over = False
+        try:
+            async with asyncio.timeout(self._end - clock.monotonic()):
+                result = await task.result(on_progress)
+            over = True
+            return result
+        except TimeoutError:
+            raise WireError("", kind="timeout", outcome="unknown") from None
+        except (WireError, ServerError) as fault:
+            over = not isinstance(fault, WireError) or task.ended
+            raise
+        finally:
+            if not over:
+                task.abandon()

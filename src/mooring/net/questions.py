@@ -1,0 +1,104 @@
+"""What servers ask the user in the midst of their work: put to the application, one question at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio.to_thread
+
+from mooring.core.elicitation import Answer, Elicitation, question
+from mooring.core.untrusted import line
+from mooring.net.message import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, not_offered
+from mooring.net.rpc import log
+
+OnElicit = Callable[[Elicitation], Answer | Awaitable[Answer | None] | None]
+"""Puts a question to the user. A plain function runs in a thread; None means that nobody answered."""
+
+ELICIT = "elicitation/create"
+MOST_WAITING = 8
+"""Questions of one server that may wait: more are cancelled, so that none can bury the user."""
+_SHOWN = 200
+
+
+class Questions:
+    """All questions of a host's servers."""
+
+    def __init__(self, ask: OnElicit | None) -> None:
+        self._ask = ask
+        self._turn = asyncio.Lock()
+        self._waiting: dict[str, int] = {}
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What servers are told of it: nothing where nobody would be asked."""
+        return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
+
+    async def answer(self, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a request of a server's.
+
+        Raises:
+            WireError: there is none; the text is fit for the server and for the model.
+        """
+        if method != ELICIT:
+            raise not_offered(method)
+        if self._ask is None:
+            raise _nobody_asked(params)
+        try:
+            asked = question(server, params)
+        except ValueError as problem:
+            raise WireError(
+                f"its question was not put to the user: {problem}",
+                kind="answer",
+                outcome="failed",
+                code=INVALID_PARAMS,
+            ) from None
+        return _as_result(await self._in_turn(self._ask, asked))
+
+    async def _in_turn(self, ask: OnElicit, asked: Elicitation) -> Answer:
+        waiting = self._waiting.get(asked.server, 0)
+        if waiting >= MOST_WAITING:
+            log.warning("%s asks too many questions at once: one was cancelled", asked.server)
+            return asked.cancel()
+        self._waiting[asked.server] = waiting + 1
+        try:
+            async with self._turn:
+                return await _asked(ask, asked)
+        finally:
+            self._waiting[asked.server] -= 1
+
+
+async def _asked(ask: OnElicit, asked: Elicitation) -> Answer:
+    """What the application answers; what it must not say becomes a cancellation, loudly."""
+    try:
+        if inspect.iscoroutinefunction(ask):
+            answer = await ask(asked)
+        else:
+            answer = await anyio.to_thread.run_sync(ask, asked, abandon_on_cancel=True)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        if answer is None:
+            return asked.cancel()
+        return asked.accept(answer.content) if answer.action == "accept" else answer
+    except Exception:
+        log.exception("the question of %r was cancelled: on_elicit failed", asked.server)
+        return asked.cancel()
+
+
+def _nobody_asked(params: Mapping[str, Any]) -> WireError:
+    said = params.get("message")
+    text = line(said, _SHOWN) if isinstance(said, str) else ""
+    return WireError(
+        "it needs an answer of the user, and this application cannot ask them (it has no `on_elicit`). "
+        f"Its question: {text or 'none'}",
+        kind="answer",
+        outcome="failed",
+        code=METHOD_NOT_FOUND,
+    )
+
+
+def _as_result(answer: Answer) -> dict[str, Any]:
+    given = {"content": dict(answer.content)} if answer.content is not None else {}
+    return {"action": answer.action, **given}

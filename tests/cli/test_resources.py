@@ -1,0 +1,319 @@
+"""Resources, prompts and questions on the command line: terminal, pipe and JSON, to the letter."""
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.lab.libraries import SCRIPT
+
+DATA = bytes(range(256))
+SCRIPTED = {
+    "resources": {
+        "memo:///shopping": "milk\nbread\x1b[2J\n",
+        "memo:///logo": {"blob": base64.b64encode(DATA).decode(), "mimeType": "image/png"},
+    },
+    "templates": ["memo:///{title}"],
+    "prompts": [
+        {
+            "name": "greet",
+            "description": "Say hello to somebody.",
+            "arguments": [{"name": "who", "required": True}, {"name": "tone"}],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def library(config: Any) -> str:
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(SCRIPT), json.dumps(SCRIPTED)]}
+    return config({"lib": entry, "notes": "notes", "broken": "broken"})
+
+
+def test_resources_on_a_terminal(terminal: Any, library: str) -> None:
+    shown = terminal("resources", "--config", library)
+    assert shown.code == 0
+    assert shown.text == snapshot("""\
+warning: broken is missing: the server exited with code 1; its last words on
+stderr: broken: cannot read /etc/broken.conf: no such file
+lib
+  memo:///logo      logo
+  memo:///shopping  shopping
+  memo:///{title}   any
+""")
+
+
+def test_resources_on_a_terminal_of_40_columns(terminal: Any, library: str) -> None:
+    assert terminal("resources", "--config", library, "-q", columns=40).text == snapshot("""\
+lib
+  memo:///logo
+    logo
+  memo:///shopping
+    shopping
+  memo:///{title}
+    any
+""")
+
+
+def test_resources_in_a_pipe(ran: Any, library: str) -> None:
+    done = ran("resources", "--server", "lib", "--config", library)
+    assert (done.returncode, done.stdout, done.stderr) == snapshot(
+        (
+            0,
+            """\
+memo:///logo	lib	logo
+memo:///shopping	lib	shopping
+memo:///{title}	lib	any
+""",
+            "",
+        )
+    )
+
+
+def test_resources_as_json(ran: Any, library: str) -> None:
+    done = ran("resources", "--json", "--config", library)
+    assert json.loads(done.stdout) == snapshot(
+        {
+            "resources": [
+                {
+                    "uri": "memo:///logo",
+                    "server": "lib",
+                    "name": "logo",
+                    "title": None,
+                    "description": "",
+                    "mime_type": None,
+                    "size": None,
+                },
+                {
+                    "uri": "memo:///shopping",
+                    "server": "lib",
+                    "name": "shopping",
+                    "title": None,
+                    "description": "",
+                    "mime_type": None,
+                    "size": None,
+                },
+            ],
+            "templates": [
+                {
+                    "uri_template": "memo:///{title}",
+                    "server": "lib",
+                    "name": "any",
+                    "title": None,
+                    "description": "",
+                    "mime_type": None,
+                }
+            ],
+            "errors": {
+                "broken": """\
+the server exited with code 1
+its last words on stderr:
+broken: cannot read /etc/broken.conf: no such file\
+"""
+            },
+        }
+    )
+
+
+def test_read_on_a_terminal_shows_text_and_nothing_that_acts(terminal: Any, library: str) -> None:
+    shown = terminal("read", "memo:///shopping", "--config", library)
+    assert (shown.code, shown.text) == snapshot(
+        (
+            0,
+            """\
+milk
+bread\\x1b[2J
+""",
+        )
+    )
+
+
+def test_read_in_a_pipe_passes_the_text_on_as_it_came(ran: Any, library: str) -> None:
+    done = ran("read", "memo:///shopping", "--config", library)
+    assert (done.returncode, done.stdout) == (0, "milk\nbread\x1b[2J\n")
+
+
+def test_read_as_json(ran: Any, library: str) -> None:
+    done = ran("read", "memo:///shopping", "--config", library, "--json")
+    assert json.loads(done.stdout) == snapshot(
+        {
+            "uri": "memo:///shopping",
+            "server": "lib",
+            "contents": [
+                {
+                    "uri": "memo:///shopping",
+                    "mime_type": "text/plain",
+                    "text": """\
+milk
+bread\x1b[2J
+""",
+                }
+            ],
+        }
+    )
+
+
+def test_bytes_never_reach_a_terminal(terminal: Any, library: str) -> None:
+    shown = terminal("read", "memo:///logo", "--config", library)
+    assert (shown.code, shown.text) == snapshot(
+        (
+            2,
+            """\
+error: memo:///logo is binary (image/png, 256 bytes). Write it to a file with
+`--output FILE`, or into a pipe.
+""",
+        )
+    )
+
+
+def test_bytes_go_into_a_pipe_as_they_are(tmp_path: Path, environment: dict[str, str], library: str) -> None:
+    import subprocess
+
+    words = [sys.executable, "-m", "mooring", "read", "memo:///logo", "--config", library]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, DATA)
+
+
+def test_output_writes_a_file_and_says_how_much(ran: Any, library: str, tmp_path: Path) -> None:
+    done = ran("read", "memo:///logo", "--output", "logo.png", "--config", library)
+    assert (done.returncode, done.stdout, done.stderr) == snapshot(
+        (0, "", "note: 256 bytes written to logo.png\n")
+    )
+    assert (tmp_path / "logo.png").read_bytes() == DATA
+    failed = ran("read", "memo:///logo", "--output", "no/such/logo.png", "--config", library)
+    assert (failed.returncode, failed.stderr) == snapshot(
+        (2, "error: 'no/such/logo.png' cannot be written: No such file or directory.\n")
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("read", "memo:///x/y"),
+        ("read", "memo:///shopping", "--server", "lob"),
+        ("prompt", "lib", "gret"),
+        ("prompt", "lib", "greet"),
+        ("prompt", "lib", "greet", "who"),
+        ("prompt", "lib", "greet", "who=a", "when=now"),
+    ],
+)
+def test_a_wrong_name_or_argument_is_misuse_and_says_what_is_right(
+    ran: Any, library: str, words: tuple[str, ...]
+) -> None:
+    done = ran(*words, "--config", library)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert any(
+        hint in done.stderr for hint in ("Did you mean", "needs 'who'", "key=value", "it takes", "lists")
+    )
+
+
+def test_a_named_server_that_is_down_is_a_failure(ran: Any, library: str) -> None:
+    for words in (["resources", "--server", "broken"], ["prompts", "--server", "broken"]):
+        done = ran(*words, "--config", library)
+        assert done.returncode == 1
+        assert "broken is missing" in done.stderr
+    done = ran("prompt", "broken", "x", "--config", library)
+    assert done.returncode == 1
+    assert "cannot be asked" in done.stderr
+
+
+def test_prompts_on_a_terminal(terminal: Any, library: str) -> None:
+    assert terminal("prompts", "--config", library, "-q").text == snapshot("""\
+lib
+  greet who [tone]  Say hello to somebody.
+""")
+
+
+def test_prompts_in_a_pipe_and_as_json(ran: Any, library: str) -> None:
+    assert ran("prompts", "--config", library, "-q").stdout == snapshot(
+        "greet who [tone]\tlib\tSay hello to somebody.\n"
+    )
+    assert json.loads(ran("prompts", "--config", library, "--json").stdout)["prompts"] == snapshot(
+        [
+            {
+                "name": "greet",
+                "server": "lib",
+                "title": None,
+                "description": "Say hello to somebody.",
+                "arguments": [
+                    {"name": "who", "description": None, "required": True},
+                    {"name": "tone", "description": None, "required": False},
+                ],
+            }
+        ]
+    )
+
+
+def test_prompt_on_a_terminal(terminal: Any, library: str) -> None:
+    assert terminal("prompt", "lib", "greet", "who=Ana", "--config", library).text == snapshot("""\
+user:
+greet {"who": "Ana"}
+assistant:
+Yes.
+""")
+
+
+def test_prompt_in_a_pipe_and_as_json(ran: Any, library: str) -> None:
+    words = ("prompt", "lib", "greet", "who=Ana", "tone=warm", "--config", library)
+    assert ran(*words).stdout == snapshot("""\
+user:
+greet {"tone": "warm", "who": "Ana"}
+assistant:
+Yes.
+""")
+    assert json.loads(ran(*words, "--json").stdout) == snapshot(
+        {
+            "server": "lib",
+            "name": "greet",
+            "messages": [
+                {"role": "user", "content": {"type": "text", "text": 'greet {"tone": "warm", "who": "Ana"}'}},
+                {"role": "assistant", "content": {"type": "text", "text": "Yes."}},
+            ],
+        }
+    )
+
+
+QUESTION = {
+    "message": "Who are you?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "Name", "minLength": 2},
+            "age": {"type": "integer", "description": "In years"},
+            "password": {"type": "string"},
+        },
+        "required": ["name"],
+    },
+}
+
+
+def test_a_question_is_asked_on_a_terminal(terminal: Any, library: str) -> None:
+    arguments = json.dumps({"params": QUESTION})
+    typed = "A\nAna\n40\n\ny\n"
+    shown = terminal("call", "mcp_lib_ask", "--args", arguments, "--config", library, typed=typed)
+    assert shown.code == 0
+    assert '{"action": "accept", "content": {"name": "Ana", "age": 40}}' in shown.text.replace("\n", "")
+    assert "The server 'lib' asks: Who are you?" in shown.text
+    assert "seems to ask for a secret (password)" in shown.text.replace("\n", " ")
+    assert "'name' must be at least 2 characters" in shown.text
+
+
+def test_an_address_is_shown_and_never_opened(terminal: Any, library: str) -> None:
+    link = {"mode": "url", "message": "Sign in.", "url": "https://login.example/x"}
+    arguments = json.dumps({"params": link})
+    words = ("call", "mcp_lib_ask", "--args", arguments, "--config", library)
+    agreed = terminal(*words, typed="y\n", BROWSER="false")
+    assert "login.example" in agreed.text
+    assert '{"q": {"action": "accept"}}' in agreed.text.replace("\n", "")
+    assert '"decline"' in terminal(*words, typed="\n").text
+
+
+def test_in_a_pipe_a_question_is_declined_with_a_note(ran: Any, library: str) -> None:
+    done = ran("call", "mcp_lib_ask", "--args", json.dumps({"params": QUESTION}), "--config", library)
+    assert (done.returncode, done.stdout) == (0, '{"q": {"action": "decline"}}\n')
+    assert "Who are you?" in done.stderr
+    assert "declined" in done.stderr

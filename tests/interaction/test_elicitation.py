@@ -1,0 +1,244 @@
+"""A server asks the user something in the midst of a call: both eras, every wire."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mooring import Answer, CallTimeout, Elicitation, ServerError, SyncHost
+from tests.lab.libraries import PLACES, library_at, library_server
+from tests.lab.stdio import wire_log
+
+pytestmark = pytest.mark.anyio
+
+NAME = {
+    "message": "Who are you?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer"}},
+        "required": ["name"],
+    },
+}
+LINK = {"mode": "url", "message": "Sign in.", "url": "https://login.example/x", "elicitationId": "1"}
+
+
+def answer_in(text: str) -> Any:
+    """What the server was answered: it repeats that in its result."""
+    said = json.loads(text)
+    return said.get("q", said)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_form_reaches_the_callback_and_its_answer_the_server(place: str, hosting: Any) -> None:
+    asked: list[Elicitation] = []
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        asked.append(question)
+        return question.accept({"name": "Ana", "age": 40})
+
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        result = await host.call("mcp_lib_ask", {"params": NAME})
+        assert answer_in(result.text) == {"action": "accept", "content": {"name": "Ana", "age": 40}}
+        (question,) = asked
+        assert (question.server, question.mode, question.message) == ("lib", "form", "Who are you?")
+        assert question.schema == NAME["requestedSchema"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_url_is_shown_with_its_host_and_accepting_sends_no_content(place: str, hosting: Any) -> None:
+    asked: list[Elicitation] = []
+
+    def on_elicit(question: Elicitation) -> Answer:
+        asked.append(question)
+        return question.accept()
+
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        result = await host.call("mcp_lib_ask", {"params": LINK})
+        assert answer_in(result.text) == {"action": "accept"}
+        assert (asked[0].mode, asked[0].host, asked[0].url) == ("url", "login.example", LINK["url"])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("word", ["decline", "cancel"])
+async def test_a_no_is_passed_on(place: str, word: str, hosting: Any) -> None:
+    async def on_elicit(question: Elicitation) -> Answer:
+        return getattr(question, word)()
+
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        assert answer_in((await host.call("mcp_lib_ask", {"params": NAME})).text) == {"action": word}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_the_ability_is_told_only_where_somebody_is_asked(place: str, hosting: Any) -> None:
+    async def on_elicit(question: Elicitation) -> None:
+        return None
+
+    async with library_at(place) as server, hosting(server) as host:
+        assert "elicitation" not in json.loads((await host.call("mcp_lib_capabilities")).text)
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        told = json.loads((await host.call("mcp_lib_capabilities")).text)
+        assert told["elicitation"] == {"form": {}, "url": {}}
+        assert "sampling" not in told
+        assert "roots" not in told
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_where_nobody_is_asked_server_and_model_are_told_what_the_question_was(
+    place: str, hosting: Any
+) -> None:
+    async with library_at(place) as server, hosting(server) as host:
+        result = await host.call("mcp_lib_ask", {"params": NAME})
+        assert "Who are you?" in result.text
+        assert "on_elicit" in result.text
+        assert "-32601" in result.text if "legacy" in place else result.is_error
+
+
+@pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list", "x/y"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_TH29_other_requests_in_the_midst_of_a_call_are_refused_clearly(
+    method: str, era: str, hosting: Any
+) -> None:
+    async def on_elicit(question: Elicitation) -> Answer:
+        raise AssertionError("nobody is to be asked")
+
+    async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
+        result = await host.call("mcp_lib_ask", {"method": method, "params": {"message": "x"}})
+        assert f"{method} is not offered" in result.text
+
+
+async def test_several_rounds_are_answered_and_endless_ones_given_up(hosting: Any) -> None:
+    rounds = 0
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        nonlocal rounds
+        rounds += 1
+        return question.accept({"name": "Ana"})
+
+    async with hosting(library_server(era="modern"), on_elicit=on_elicit) as host:
+        assert not (await host.call("mcp_lib_ask", {"params": NAME, "rounds": 5})).is_error
+        assert rounds == 5
+        endless = await host.call("mcp_lib_ask", {"params": NAME, "rounds": 1000})
+        assert isinstance(endless.error, ServerError)
+        assert "8 times" in endless.text
+        assert rounds == 5 + 8
+
+
+async def test_the_state_of_the_server_goes_back_as_it_came(tmp_path: Path, hosting: Any) -> None:
+    async def on_elicit(question: Elicitation) -> Answer:
+        return question.decline()
+
+    log = tmp_path / "log"
+    async with hosting(library_server(era="modern", log=str(log)), on_elicit=on_elicit) as host:
+        await host.call("mcp_lib_ask", {"params": NAME})
+    first, second = [e for e in wire_log(log) if e.get("method") == "tools/call"]
+    assert "requestState" not in first["params"]
+    assert second["params"]["requestState"] == "1"
+    assert second["params"]["inputResponses"] == {"q": {"action": "decline"}}
+    assert second["params"]["arguments"] == first["params"]["arguments"]
+    assert first["id"] != second["id"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("content", [{}, {"name": "A"}, {"name": "Ana", "age": "old"}, {"nam": "Ana"}])
+async def test_an_answer_that_does_not_fit_the_form_is_never_sent(
+    era: str, content: dict[str, Any], hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def on_elicit(question: Elicitation) -> Answer:
+        return Answer(action="accept", content=content)
+
+    async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
+        assert answer_in((await host.call("mcp_lib_ask", {"params": NAME})).text) == {"action": "cancel"}
+    assert "on_elicit failed" in caplog.text
+
+
+async def test_the_time_the_user_thinks_is_not_the_servers_silence(hosting: Any) -> None:
+    """The call may be silent for 0.3 s; the user takes three times as long."""
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        await anyio.sleep(0.9)
+        return question.accept({"name": "Ana"})
+
+    settings = {"idle_timeout": 0.3, "call_timeout": 20}
+    for era in ("legacy", "modern"):
+        async with hosting(library_server(era=era, settings=settings), on_elicit=on_elicit) as host:
+            assert not (await host.call("mcp_lib_ask", {"params": NAME})).is_error
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_deadline_of_the_call_holds_while_the_user_thinks(era: str, hosting: Any) -> None:
+    ended = anyio.Event()
+
+    async def on_elicit(question: Elicitation) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
+        result = await host.call("mcp_lib_ask", {"params": NAME}, timeout=0.5)
+        assert isinstance(result.error, CallTimeout)
+    assert ended.is_set()
+
+
+async def test_questions_come_one_at_a_time_and_no_server_buries_the_user(hosting: Any) -> None:
+    at_once = most = asked = 0
+    go = anyio.Event()
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        nonlocal at_once, most, asked
+        at_once, asked = at_once + 1, asked + 1
+        most = max(most, at_once)
+        await go.wait()
+        at_once -= 1
+        return question.decline()
+
+    answers: list[Any] = []
+    async with hosting(library_server(era="modern"), on_elicit=on_elicit) as host:
+
+        async def call() -> None:
+            answers.append(answer_in((await host.call("mcp_lib_ask", {"params": NAME})).text)["action"])
+            if answers.count("cancel") == 12:
+                go.set()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(call)
+    assert (most, asked) == (1, 8)
+    assert sorted(answers) == ["cancel"] * 12 + ["decline"] * 8
+
+
+def test_a_plain_function_answers_for_the_synchronous_host() -> None:
+    def on_elicit(question: Elicitation) -> Answer:
+        return question.accept({"name": "Ana"})
+
+    with SyncHost([library_server()], on_elicit=on_elicit, lock=False) as host:
+        answered = answer_in(host.call("mcp_lib_ask", {"params": NAME}).text)
+        assert answered["content"] == {"name": "Ana"}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "data:text/html,x",
+        "https://bank.example@evil.example/",
+        "https:///nowhere",
+        "https://exa mple/",
+        "ftp://x",
+    ],
+)
+async def test_TH28_an_address_that_hides_where_it_leads_never_reaches_the_user(
+    era: str, url: str, hosting: Any
+) -> None:
+    async def on_elicit(question: Elicitation) -> Answer:
+        raise AssertionError("nobody is to be asked")
+
+    async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
+        result = await host.call("mcp_lib_ask", {"params": {**LINK, "url": url}})
+        assert "was not put to the user" in result.text
