@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
@@ -24,11 +25,11 @@ from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.errors import ToolChanged
+from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
-from mooring.keeper import Keeper, directory, home_at, without
+from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.prompting import Prompts
@@ -40,6 +41,7 @@ from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
+from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "RefreshReport"]
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
@@ -75,6 +77,8 @@ class Host:
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
         artifacts: str | os.PathLike[str] | None = None,
+        trust: bool | Ask | None = None,
+        on_approval: Approver | None = None,
     ) -> None:
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -86,6 +90,7 @@ class Host:
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
+            trust=Trust(trust),
             known=self._known,
             publish=self.publish,
             withdraw=self._withdraw,
@@ -105,15 +110,24 @@ class Host:
         self.keeper = Keeper(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
-            redact=partial(without, self._fleet.secrets),
+            redact=self._fleet.redact,
         )
         self._rules = RuleBook()
+        self._gatekeeper = Gatekeeper(
+            own=frozenset({self._local.name, self._builtin.name}),
+            config=lambda: self.config,
+            servers=self._fleet.configs,
+            ask=on_approval,
+            emit=self.emit,
+        )
+        self.permit = self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            listed=self._gatekeeper.listed,
             logins=self._fleet.logins,
             announce=self._announce,
         )
@@ -378,9 +392,19 @@ class Host:
         for stream in self._streams:
             stream.put(event)
 
-    def withheld(self, tool: str) -> ToolChanged | None:
-        """Why a tool that was there is not shown, if it was set aside."""
-        return self._pins.explain(tool, self.style)
+    def redact(self, text: str) -> str:
+        """The text without any secret that this host has used."""
+        return self._fleet.redact(text)
+
+    @property
+    def held(self) -> Mapping[str, NotTrusted]:
+        """The servers that are not started because nobody approved the file that names them."""
+        return self._fleet.held
+
+    def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
+        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
+        whys = (self._pins.explain, self._gatekeeper.explain, self._fleet.withheld)
+        return next((why for ask in whys if (why := ask(tool, self.style)) is not None), None)
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""

@@ -7,7 +7,6 @@ the catalog of the last time exists before any server runs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from mooring.config.lockfile import read, recall, remember
+from mooring.config.logs import logger
 from mooring.core.config import ServerConfig, fingerprint
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mooring.core.changes import Change
     from mooring.core.lock import Policy
 
-log = logging.getLogger("mooring.pins")
+log = logger("mooring.pins")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 
+from mooring.config.logs import logger
 from mooring.core.events import Event, LoopLagged
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 PULSE, LAG = 1.0, 0.5
 """How often the loop is felt, and from how many seconds on a lag is told."""

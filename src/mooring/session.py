@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from mooring import clock
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
@@ -23,7 +23,7 @@ from mooring.keeper import Keeper
 from mooring.local import Progress, Provider
 from mooring.telemetry import tool_call
 
-log = logging.getLogger("mooring.session")
+log = logger("mooring.session")
 
 READING = ("list_mcp_resources", "read_mcp_resource")
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
@@ -68,6 +68,12 @@ class Shore(Protocol):
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        ...
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        """Return if the call may be made; raise `PolicyDenied` if not."""
         ...
 
     def withheld(self, tool: str) -> MooringError | None:
@@ -173,8 +179,9 @@ class Session:
             if name == READ.name:
                 return await self._read(arguments, budget)
             tool = await self._route(name, timeout)
-            left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-            result = await self._run(tool, arguments, left, on_progress)
+            given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
+            await self._shore.permit(tool, given, self.id, _left(started, timeout))
+            result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
         result = await self._kept(tool, arguments, result, budget)
@@ -288,6 +295,10 @@ class Session:
             )
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+
+
+def _left(started: float, timeout: float | None) -> float | None:
+    return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
 
 
 def _unfit(tool: Tool, problem: str) -> CallError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import anyio
 
 from mooring import clock
+from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, plan
 from mooring.core.events import SessionEnded
 from mooring.core.near import nearest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mooring.core.changes import Change
     from mooring.net.connection import Connection
 
-log = logging.getLogger("mooring.session")
+log = logger("mooring.session")
 
 Deviations = Callable[[Snapshot, Snapshot], "Mapping[str, Change]"]
 

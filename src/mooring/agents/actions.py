@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,8 +16,9 @@ from typing import Any, Literal, Self, cast
 from mooring.agents.bus import EventBus
 from mooring.agents.manager import McpCallResult, McpManager, McpToolInfo, Servers, as_config
 from mooring.agents.prompt import mcp_tools_section
+from mooring.config.logs import logger
 
-log = logging.getLogger("mooring.agents")
+log = logger("mooring.agents")
 
 ACTION = "mcp_call"
 

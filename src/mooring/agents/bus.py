@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-log = logging.getLogger("mooring.agents")
+from mooring.config.logs import logger
+
+log = logger("mooring.agents")
 
 Listener = Callable[[str, Mapping[str, Any]], None]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, merge
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.discovery import DISCOVERY, OWNER, answer
@@ -17,7 +17,7 @@ from mooring.errors import MooringError
 from mooring.host import Host
 from mooring.local import LocalTools, Progress, Provider
 
-log = logging.getLogger("mooring.agents")
+log = logger("mooring.agents")
 
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 

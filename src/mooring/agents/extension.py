@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any, Protocol, cast
 from mooring.agents.bus import EventBus
 from mooring.config import from_document
 from mooring.config.documents import read_document
+from mooring.config.logs import logger
 from mooring.core.config import HostConfig
 from mooring.core.types import Result, Tool
 from mooring.core.untrusted import fence
@@ -22,7 +22,7 @@ from mooring.errors import MooringError
 from mooring.host import Host
 from mooring.net.connection import Connection
 
-log = logging.getLogger("mooring.agents")
+log = logger("mooring.agents")
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
 Invoke = Callable[[Any, str], Awaitable[str]]

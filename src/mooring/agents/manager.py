@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from mooring.config import GetSecret, from_document
+from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.types import Result
 from mooring.errors import ConnectError, UnknownTool
 from mooring.sync import SyncHost
 
-log = logging.getLogger("mooring.agents")
+log = logger("mooring.agents")
 
 Servers = HostConfig | Iterable[ServerConfig] | Mapping[str, Any]
 """Configurations, or what stands under `mcp` or `mcp.servers` in a file."""

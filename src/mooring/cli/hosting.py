@@ -19,6 +19,7 @@ from mooring.errors import ConfigError, UnknownServer
 if TYPE_CHECKING:
     import logging
 
+    from mooring.approval import Approver
     from mooring.core.config import HostConfig
     from mooring.host import Host
 
@@ -34,6 +35,7 @@ async def open_host(
     servers: Sequence[str] = (),
     idle: bool = False,
     lock: bool = True,
+    on_approval: Approver | None = None,
     on_elicit: Any = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
@@ -45,6 +47,7 @@ async def open_host(
         servers: Names that must be configured.
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
+        on_approval: Asked before a call that needs a yes.
         on_elicit: Answers what servers ask.
 
     Raises:
@@ -55,12 +58,19 @@ async def open_host(
 
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
-        lock = lock and not options.no_lock
-        host = Host.from_config(*options.config, style=style, lock=lock, on_elicit=on_elicit)
+        host = Host.from_config(
+            *options.config,
+            style=style,
+            lock=lock and not options.no_lock,
+            on_approval=on_approval,
+            on_elicit=on_elicit,
+        )
         _check(host, out, servers)
         if idle:
             host.config = _all_lazy(host.config)
         async with host:
+            for problem in host.held.values() if idle and lock else ():
+                out.warning(str(problem))
             yield host
 
 

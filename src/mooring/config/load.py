@@ -7,7 +7,7 @@ readable file is set aside with a warning and the rest loads, unless `strict`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,12 @@ from mooring.config.formats import DEFAULTS, read_shape
 from mooring.core.checks import shown
 from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
 from mooring.core.expand import unknown
+from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
-__all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load"]
+__all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
@@ -52,8 +53,17 @@ def load(
     Raises:
         ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
     """
+    return read_files(found_files(paths, cwd=cwd, env=env, user_dir=user_dir), strict=strict)
+
+
+def read_files(files: Iterable[FoundFile], *, strict: bool = False) -> HostConfig:
+    """The configuration from these files, a later one over an earlier one.
+
+    Raises:
+        ConfigError: see `load`.
+    """
     merge = _Merge()
-    for found in found_files(paths, cwd=cwd, env=env, user_dir=user_dir):
+    for found in files:
         merge.add(found)
     return merge.result(strict=strict)
 
@@ -149,6 +159,10 @@ class _Merge:
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
         for name, value in shape.settings.items():
+            if name == "policy" and source.scope == "project" and name in self.settings:
+                message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+                self.notes.append(ConfigWarning(file=file, field=name, message=message))
+                continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             self.entries[name] = (server_fields(raw, own=own), source)
@@ -160,6 +174,13 @@ class _Merge:
             for name, (entry, source) in self.entries.items()
             if (server := self.server(name, entry, source, defaults)) is not None
         ]
+        for one, other in look_alikes(server.name for server in servers):
+            source = self.entries[other][1]
+            message = (
+                f"looks like {shown(one)}, for which people and models would take it; rename one of them"
+            )
+            self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
+            servers = [server for server in servers if server.name != other]
         host = self.host()
         for name in host.enabled_servers or ():
             if name not in self.entries:

@@ -8,7 +8,9 @@ from mooring.core.types import State
 from mooring.core.values import Value
 
 __all__ = [
+    "ApprovalAsked",
     "AuthNeeded",
+    "CallDenied",
     "CallFinished",
     "CallStarted",
     "CatalogChanged",
@@ -113,6 +115,24 @@ class ConfigRejected(Event):
     """A configuration file changed and cannot be used; the last good one stays."""
 
     problem: str
+
+
+class ApprovalAsked(Event):
+    """A call waits for somebody's yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
+
+
+class CallDenied(Event):
+    """A call was not made: the configuration denies it, or nobody said yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
 
 
 class CallStarted(Event):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,17 @@ from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.logintool import AUTHENTICATE, login_tool
+from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
-from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, ConfigError, MooringError, Overloaded
+from mooring.errors import (
+    AuthNeeded,
+    CallTimeout,
+    CircuitOpen,
+    ConfigError,
+    MooringError,
+    NotTrusted,
+    Overloaded,
+)
 from mooring.net import wire
 from mooring.net.exchange import Exchange
 from mooring.net.faults import call_error
@@ -46,7 +55,8 @@ class Connection:
         *,
         enabled: bool = True,
         known: Snapshot | None = None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
@@ -60,6 +70,7 @@ class Connection:
             enabled=enabled,
             known=known,
             resolve=resolve,
+            redact=redact,
             pool=pool,
             publish=publish,
             emit=emit,
@@ -147,7 +158,7 @@ class Connection:
         if self.owner.access is None:
             with suppress(MooringError):
                 await self.owner.refresh()  # the server tells where to log in when it is asked
-        login = await self._access().begin()
+        login = await (await self._access()).begin()
         login.on_success, login.settle = self._logged_in, self.owner.refresh
         return login
 
@@ -157,14 +168,14 @@ class Connection:
         Raises:
             ConfigError: the server is not one that can be logged in to.
         """
-        done = await self._access().logout()
+        done = await (await self._access()).logout()
         if self.owner.live is not None:
             self.owner.live.channel.die("logged out")
         return done
 
-    def _access(self) -> Access:
+    async def _access(self) -> Access:
         if self.owner.access is None and self.state != "disabled":
-            self.owner.introduce()
+            await self.owner.introduce()
         if self.owner.access is not None:
             return self.owner.access
         if self.config.url is None:
@@ -235,7 +246,7 @@ class Connection:
         try:
             live = await self._live(end)
         except WireError as fault:
-            raise call_error(fault, self.name, "ping", 0.0, None) from None
+            raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
         started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
@@ -291,7 +302,8 @@ class Connection:
             await self._live(started + self.config.call_limits(timeout)[0])
             yield
         except WireError as fault:
-            raise call_error(fault, self.name, about, clock.monotonic() - started, fault.obituary) from None
+            elapsed, words = clock.monotonic() - started, fault.obituary
+            raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
 
     # --- one request ----------------------------------------------------------------------------
 
@@ -312,8 +324,8 @@ class Connection:
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed = clock.monotonic() - started
-                raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
+                elapsed, words = clock.monotonic() - started, fault.obituary
+                raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
             finally:
                 self._gate.leave()
         finally:
@@ -408,7 +420,7 @@ class Connection:
     async def _live(self, end: float) -> Live:
         try:
             return await self.owner.connected(end - clock.monotonic())
-        except AuthNeeded:
+        except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:
             raise WireError(str(problem), kind="refused", outcome="not sent") from problem

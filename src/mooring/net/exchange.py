@@ -49,7 +49,8 @@ class Exchange:
                 return raw
             return await self._followed(state, options.get("on_progress"))
         except WireError as fault:
-            raise call_error(fault, self._server, self._about, self._elapsed, None) from None
+            redact = self._owner.redact
+            raise call_error(fault, self._server, self._about, self._elapsed, None, redact) from None
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:

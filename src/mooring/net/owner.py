@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mooring import clock
+from mooring.config.logs import logger
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
 from mooring.net.message import WireError
-from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.pool import HttpPool
@@ -34,7 +35,7 @@ from mooring.net.questions import Questions
 if TYPE_CHECKING:
     from mooring.net.access import Access
 
-log = logging.getLogger("mooring.connection")
+log = logger("mooring.connection")
 
 STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""
@@ -59,7 +60,8 @@ class Owner:
         *,
         enabled: bool,
         known: Snapshot | None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
@@ -85,12 +87,15 @@ class Owner:
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
+        self.redact = redact
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
         self._era: Era | None = era_of(self.snapshot.info.protocol)
         """What the server spoke the last time: only a guess until it has answered in this life."""
         self._guessed = self._era is not None
+        self._seen = self.snapshot.info.protocol
+        """The newest protocol that the server ever spoke with us."""
         self._failures = 0
         self._last_words: list[str] = []
         self._dirty = False
@@ -115,9 +120,9 @@ class Owner:
         self._dirty = True
         self._wake.set()
 
-    def introduce(self) -> Target:
+    async def introduce(self) -> Target:
         """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
-        target = self._resolve(self.config)
+        target = await self._resolve(self.config)
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
@@ -133,7 +138,7 @@ class Owner:
         if self.live is not None:
             return self.live
         if self.state == "disabled":
-            raise Permanent("it is disabled in the configuration", server=self.config.name)
+            raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
             raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
@@ -147,7 +152,7 @@ class Owner:
             MooringError: it could not be done; what was known before stays.
         """
         if self.state == "disabled" or self.ended.is_set():
-            raise Permanent("it is disabled or closed", server=self.config.name)
+            raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
         if self.live is None:
             patience = self.config.connect_timeout + self.config.list_timeout + self.config.shutdown_grace + 5
             await self._wait(patience)
@@ -219,7 +224,7 @@ class Owner:
             # A try that callers asked for before its time makes the next rest no longer.
             self._failures = self._failures + 1 if rested else max(self._failures, 1)
             fault = leaf(group)
-            problem = explain(fault, self.config, self._last_words)
+            problem = explain(fault, self.config, self._last_words, self.redact)
             if isinstance(problem, AuthNeeded) and self.access is not None:
                 problem = await self.access.explain(str(fault))
             self._fail(problem, backoff(self._failures, random.random()))
@@ -270,7 +275,7 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
-        target = self.introduce()
+        target = await self.introduce()
         self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
         with self._clock:
             left = list(wires(self.config))
@@ -304,7 +309,7 @@ class Owner:
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
             self.restarts.started(clock.monotonic())
-        async with open_channel(kind, self.config, target, self._pool, self.access) as channel:
+        async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
             try:
                 channel.on_ask = partial(self.questions.answer, self.config.name)
                 peer = await negotiate(
@@ -313,13 +318,14 @@ class Owner:
                     probe_timeout=self.config.probe_timeout,
                     capabilities=self.questions.capabilities,
                 )
+                refuse_older(peer, self.config.min_protocol)
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
-                live = Live(channel, peer)
+                live = Live(channel, peer, self.redact)
                 freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
-                snapshot = await live.list(self.config.list_timeout)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
             except WireError as fault:
                 if channel.death is not None:
                     fault.args = (await channel.obituary(),)
@@ -329,6 +335,7 @@ class Owner:
                 self._last_words = channel.last_words()
                 raise
             self._era, self._guessed = peer.era, False
+            self._seen = max(self._seen or "", peer.protocol)
             channel.on_death = self._died
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
@@ -338,7 +345,7 @@ class Owner:
                 self._wake.clear()
                 if channel.death is None and (self._dirty or self._refreshers):
                     await self._relist(live, freshness)
-            return await channel.obituary()
+            return self.redact(await channel.obituary())
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
@@ -369,13 +376,13 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                snapshot = await live.list(self.config.list_timeout)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
                 self.notices.relisted(self.snapshot, snapshot)
                 self.snapshot = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
-                problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 if fault.kind == "auth" and fault.status != 403:
                     live.channel.die(str(fault))  # connecting anew tells what it is now
         if live.channel.death is not None:
