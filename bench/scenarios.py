@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from bench.entries import OURS
+from bench.entries import OURS, Entry
 from bench.process import Failed, Process
 from bench.stage import LARGE, TOOLS, Stage, Transport
 
@@ -212,6 +212,7 @@ class Start(Scenario):
     def metrics(self) -> Mapping[str, Metric]:
         return {
             "cpu": Metric(label="CPU over bare Python", unit="ms", scale=1e3),
+            "times": Metric(label="CPU / bare Python"),
             "wall": Metric(label="wall", unit="ms", scale=1e3),
         }
 
@@ -221,8 +222,24 @@ class Start(Scenario):
     def sample(self, stage: Stage, name: str) -> dict[str, float]:
         entry = stage.entry(name)
         bare, _ = _run([str(entry.python), "-c", "pass"])
-        cpu, wall = _run([str(entry.python), "-c", self.code or entry.statement])
-        return {"cpu": max(cpu - bare, 0.0), "wall": wall}
+        cpu, wall = _run(self.command(stage, entry))
+        return {"cpu": max(cpu - bare, 0.0), "times": cpu / bare, "wall": wall}
+
+    def command(self, stage: Stage, entry: Entry) -> list[str]:
+        return [str(entry.python), "-c", self.code or entry.statement]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedTools(Start):
+    """`mooring tools` in a project whose lock knows all servers: nothing is started for it."""
+
+    servers: int
+
+    def prepare(self, stage: Stage, name: str) -> None:
+        _ours(stage, "prepare", json.dumps(stage.servers("stdio", self.servers)))
+
+    def command(self, stage: Stage, entry: Entry) -> list[str]:
+        return [str(entry.python), "-m", "mooring", "tools", "--config", f"{stage.folder}/mooring.json"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,6 +329,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Start(id="import", title="Import what connecting needs", cycles=3),
     Start(id="import-mooring", title="import mooring", only=OURS, code="import mooring", cycles=5),
     Start(id="help", title="mooring --help", only=OURS, code=HELP, needs="mooring.cli", cycles=5),
+    LockedTools(id="tools", title="mooring tools, 30 locked servers", only=OURS, servers=30, cycles=5),
     Idle(id="idle", title="10 connected servers idle for 10 s", servers=10, seconds=10.0, cycles=1),
 )
 LONG = ("idle",)

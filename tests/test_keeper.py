@@ -17,7 +17,7 @@ from mooring import keeper as module
 from mooring.core.render import as_text, inlined
 from mooring.core.tokens import dumps, estimate
 from mooring.core.types import Block, Result, Tool
-from mooring.keeper import Keeper, home_at, without
+from mooring.keeper import Keeper, home_at
 from tests.lab.wait import until
 
 TOOL = Tool(name="t", server="s", remote_name="t")
@@ -98,11 +98,6 @@ def test_no_block_of_any_shape_is_an_exception(keepers: list[Keeper], raw: dict[
     ]
     out = shown(keepers[1], Result(server="s", tool="t", blocks=tuple(map(Block, strange))), 0)
     assert [block.type for block in out.blocks][1:] == ["text", "text"]
-
-
-def test_secrets_are_replaced_and_short_values_are_left() -> None:
-    secrets = {"a": ("hunter22", "on"), "b": ("hunter2222",)}
-    assert without(secrets, "hunter22 is on") == "[secret] is on"
 
 
 @pytest.mark.parametrize("none", [None, False])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring import CallError, CatalogChanged, ServerConfig, SyncHost
+from mooring import CallError, CatalogChanged, Host, ServerConfig, SyncHost
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 
@@ -43,7 +43,7 @@ def test_many_threads_get_their_own_answers() -> None:
     with SyncHost([lab_server()]) as host, ThreadPoolExecutor(32) as threads:
 
         def work(number: int) -> bool:
-            texts = [f"{number}-{turn}" for turn in range(50)]
+            texts = [f"{number}-{turn}" for turn in range(200)]
             return [host.call("mcp_lab_echo", {"text": text}).text for text in texts] == texts
 
         assert all(threads.map(work, range(32)))
@@ -56,6 +56,49 @@ async def _inside_a_loop() -> str:
 
 def test_it_works_from_inside_a_running_loop() -> None:
     assert asyncio.run(_inside_a_loop()) == "inside"
+
+
+async def _notebook() -> tuple[str, str, str]:
+    """Cells of a notebook: each runs inside the kernel's loop, and the host outlives them."""
+    host = SyncHost([lab_server()]).__enter__()
+    await asyncio.sleep(0)
+    first = host.call("mcp_lab_echo", {"text": "a cell"}).text
+    beside = await asyncio.to_thread(lambda: host.call("mcp_lab_echo", {"text": "a thread"}).text)
+    async with Host([lab_server()]) as other:
+        awaited = (await other.call("mcp_lab_echo", {"text": "awaited"})).text
+    host.close()
+    return first, beside, awaited
+
+
+def test_it_lives_from_cell_to_cell_of_a_notebook() -> None:
+    assert asyncio.run(_notebook()) == ("a cell", "a thread", "awaited")
+
+
+def test_calls_that_race_with_the_end_come_back() -> None:
+    """Every thread is told; none waits for a loop that is gone."""
+    for _ in range(5):
+        host = SyncHost([lab_server()]).__enter__()
+        host.ready(10)
+        ends: list[str] = []
+        going = threading.Barrier(9)
+
+        def work(host: SyncHost = host, ends: list[str] = ends, going: threading.Barrier = going) -> None:
+            going.wait(10)
+            try:
+                while True:
+                    host.call("mcp_lab_echo", {"text": "x"})
+            except RuntimeError as problem:
+                ends.append(str(problem))
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        going.wait(10)
+        host.close()
+        for thread in threads:
+            thread.join(10)
+        assert len(ends) == 8
+        assert all("host" in end for end in ends)
 
 
 def test_use_from_its_own_loop_is_refused_instead_of_hanging() -> None:
@@ -131,6 +174,66 @@ with SyncHost([lab_server()]) as host:
     out = _run(code)
     assert "after a fork" in out
     assert "parent lives" in out
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_that_leaves_the_host_takes_nothing_along() -> None:
+    code = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+from mooring import SyncHost
+from tests.lab.stdio import lab_server
+with SyncHost([lab_server()]) as host:
+    host.ready(10)
+    pid = os.fork()
+    if pid == 0:
+        host.close()
+        host.__exit__(None, None, None)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    print(host.call("mcp_lab_echo", {"text": "parent lives"}).text)
+"""
+    assert "parent lives" in _run(code)
+
+
+def test_an_interpreter_that_ends_amid_calls_ends_cleanly() -> None:
+    code = """
+import sys, threading
+from mooring import SyncHost
+from tests.lab.stdio import lab_server
+host = SyncHost([lab_server(tools=["sleep", "pid"], progress=True)]).__enter__()
+print(host.call("mcp_lab_pid").text)
+begun = threading.Event()
+async def heard(progress, total, message):
+    begun.set()
+def work():
+    host.call("mcp_lab_sleep", {"seconds": 60}, on_progress=heard)
+def listen():
+    for event in host.events():
+        pass
+for target in (work, listen):
+    threading.Thread(target=target, daemon=True).start()
+begun.wait(10)
+sys.exit(0)
+"""
+    pid = int(_run(code))
+    until_true(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_an_interrupt_ends_the_call_and_the_program() -> None:
+    code = """
+import os, signal
+from mooring import SyncHost
+from tests.lab.stdio import lab_server
+with SyncHost([lab_server(tools=["sleep", "echo"], progress=True)]) as host:
+    async def interrupt(progress, total, message):
+        os.kill(os.getpid(), signal.SIGINT)
+    try:
+        host.call("mcp_lab_sleep", {"seconds": 60}, on_progress=interrupt)
+    except KeyboardInterrupt:
+        print(host.call("mcp_lab_echo", {"text": "goes on"}).text)
+"""
+    assert "goes on" in _run(code)
 
 
 def test_FA75_an_interpreter_that_ends_without_closing_ends_cleanly() -> None:

@@ -27,6 +27,10 @@ _HOMES = {
     "Answer": "core.elicitation",
     "HostConfig": "core.config",
     "ServerConfig": "core.config",
+    "Policy": "core.policy",
+    "ApprovalRequest": "approval",
+    "ApprovalAsked": "core.events",
+    "CallDenied": "core.events",
     "CallFinished": "core.events",
     "CallStarted": "core.events",
     "CatalogChanged": "core.events",
@@ -39,8 +43,11 @@ _HOMES = {
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
+    "SessionEnded": "core.events",
     "StateChanged": "core.events",
     "ToolSetAside": "core.events",
+    "Secret": "core.secret",
+    "TrustRequest": "core.trust",
     "AmbiguousResource": "errors",
     "AuthNeeded": "errors",
     "CallError": "errors",
@@ -50,6 +57,7 @@ _HOMES = {
     "ConnectError": "errors",
     "ConnectionLost": "errors",
     "MooringError": "errors",
+    "NotTrusted": "errors",
     "Overloaded": "errors",
     "PolicyDenied": "errors",
     "ServerError": "errors",
@@ -76,6 +84,7 @@ _HOMES = {
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from mooring.approval import ApprovalRequest as ApprovalRequest
     from mooring.context import ContextProvider as ContextProvider
     from mooring.context import TurnContext as TurnContext
     from mooring.core.catalog import Catalog as Catalog
@@ -83,6 +92,8 @@ if TYPE_CHECKING:
     from mooring.core.config import ServerConfig as ServerConfig
     from mooring.core.elicitation import Answer as Answer
     from mooring.core.elicitation import Elicitation as Elicitation
+    from mooring.core.events import ApprovalAsked as ApprovalAsked
+    from mooring.core.events import CallDenied as CallDenied
     from mooring.core.events import CallFinished as CallFinished
     from mooring.core.events import CallStarted as CallStarted
     from mooring.core.events import CatalogChanged as CatalogChanged
@@ -95,8 +106,12 @@ if TYPE_CHECKING:
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
+    from mooring.core.events import SessionEnded as SessionEnded
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
+    from mooring.core.policy import Policy as Policy
+    from mooring.core.secret import Secret as Secret
+    from mooring.core.trust import TrustRequest as TrustRequest
     from mooring.core.types import Block as Block
     from mooring.core.types import Contents as Contents
     from mooring.core.types import Group as Group
@@ -117,6 +132,7 @@ if TYPE_CHECKING:
     from mooring.errors import ConnectError as ConnectError
     from mooring.errors import ConnectionLost as ConnectionLost
     from mooring.errors import MooringError as MooringError
+    from mooring.errors import NotTrusted as NotTrusted
     from mooring.errors import Overloaded as Overloaded
     from mooring.errors import PolicyDenied as PolicyDenied
     from mooring.errors import ServerError as ServerError

@@ -7,7 +7,6 @@ within a tenth of a second is given up. A schema that cannot be used is named on
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +18,13 @@ from typing import Any, cast
 import anyio
 import anyio.to_thread
 
+from mooring.config.logs import logger
 from mooring.core.types import Tool
 from mooring.core.untrusted import line
 
 __all__ = ["Schemas"]
 
-log = logging.getLogger("mooring.results")
+log = logger("mooring.results")
 
 SECONDS = 0.1
 """For one check, in a thread of its own."""

@@ -9,6 +9,7 @@
     ├── UnknownPrompt          .suggestions
     ├── ConnectError           .server .attempts: the server could not be reached
     ├── AuthNeeded             .server .url
+    ├── NotTrusted             .server .file: the file that names it was merely found, and never approved
     ├── PolicyDenied           .server .tool .reason
     │   └── ToolChanged
     └── CallError              .server .tool .elapsed .outcome
@@ -39,6 +40,7 @@ __all__ = [
     "ConnectError",
     "ConnectionLost",
     "MooringError",
+    "NotTrusted",
     "Outcome",
     "Overloaded",
     "PolicyDenied",
@@ -115,6 +117,15 @@ class AuthNeeded(MooringError):
         super().__init__(message)
         self.server = server
         self.url = url
+
+
+class NotTrusted(MooringError):
+    """A server is not started, because nobody on this machine has approved the file that names it."""
+
+    def __init__(self, message: str, *, server: str, file: str | None = None) -> None:
+        super().__init__(message)
+        self.server = server
+        self.file = file
 
 
 class PolicyDenied(MooringError):

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
-from mooring.config import GetSecret, default_lookup, resolve
+from mooring.config import GetSecret, default_lookup
+from mooring.config.logs import guard, logger
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
+from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
+from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot, Tool
-from mooring.errors import ConfigError, MooringError, UnknownServer
+from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
+from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
 from mooring.tasks import Tasks
+from mooring.trust import Trust
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from mooring.net.pool import HttpPool
     from mooring.net.questions import OnElicit, Questions
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class Fleet:
         providers: Iterable[Provider],
         *,
         get_secret: GetSecret | None,
+        trust: Trust,
         known: Callable[[ServerConfig], Snapshot | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
@@ -61,14 +67,19 @@ class Fleet:
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
+        self._private: set[Connection] = set()
+        """Connections that belong to one conversation each."""
         self._asleep: dict[str, Snapshot | None] = {}
         """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
         for provider in providers:
             self.join(provider)
-        self.secrets: dict[str, tuple[str, ...]] = {}
-        """Values of references, by server: what no record may show."""
+        self.held: dict[str, NotTrusted] = {}
+        """Servers that must not be started, and why."""
+        self.redact = Redactor()
+        guard(self.redact)
+        self._trust = trust
         self._get_secret = get_secret
         self._known = known
         self._publish = publish
@@ -98,7 +109,8 @@ class Fleet:
         for provider in self.providers.values():
             self._publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
-        active = {server.name for server in config.active}
+        self.held = await self._trust.held(config.active)
+        active = {server.name for server in config.active} - self.held.keys()
         for server in config.servers:
             self._reserve(server.name)
             self._berth(server, enabled=server.name in active)
@@ -109,7 +121,7 @@ class Fleet:
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
         async with anyio.create_task_group() as stopping:
-            for connection in self.connections.values():
+            for connection in (*self.connections.values(), *self._private):
                 stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
@@ -123,9 +135,12 @@ class Fleet:
 
         Raises:
             ConfigError: the name is taken.
+            NotTrusted: the file that names it was not approved.
             MooringError: it could not be connected.
         """
         self._reserve(server.name)
+        for problem in (await self._trust.held([server])).values():
+            raise problem
         self._known(server)
         arrived: list[Snapshot] = []
         connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
@@ -133,7 +148,8 @@ class Fleet:
             if not server.disabled:
                 await connection.refresh()
         except BaseException:
-            del self.connections[server.name], self.configs[server.name]
+            self.connections.pop(server.name, None)
+            self.configs.pop(server.name, None)
             with anyio.CancelScope(shield=True):
                 await connection.stop()
             raise
@@ -163,13 +179,14 @@ class Fleet:
         """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
         async with self._applying:
             steps = plan(old, new)
+            before, self.held = self.held, await self._trust.held(new.active)
             wanted = {server.name: server for server in new.servers}
-            kept = {server.name for server in steps.keep}
+            kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
             gone = [name for name in self.configs if name not in kept]
-            for server in steps.keep:
-                self.configs[server.name] = server
-                if server.name in self.connections:
-                    self.connections[server.name].owner.config = server
+            for name in kept:
+                self.configs[name] = wanted[name]
+                if name in self.connections:
+                    self.connections[name].owner.config = wanted[name]
             async with anyio.create_task_group() as stopping:
                 for name in gone:
                     if name not in wanted:
@@ -179,14 +196,43 @@ class Fleet:
                     self._asleep.pop(name, None)
                     if (connection := self.connections.pop(name, None)) is not None:
                         stopping.start_soon(connection.stop)
-            active = {server.name for server in new.active}
+            active = {server.name for server in new.active} - self.held.keys()
             for server in new.servers:
                 if server.name not in kept:
                     if server.name not in active:
                         self._withdraw(server.name)
                     self._reserve(server.name)
                     self._berth(server, enabled=server.name in active)
-            return steps
+            return replace(
+                steps,
+                start=tuple(server for server in steps.start if server.name in active),
+                restart=tuple(server for server in steps.restart if server.name in active),
+                stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
+            )
+
+    # --- connections of one conversation --------------------------------------------------------
+
+    def private(self, server: ServerConfig, known: Snapshot | None, headers: OwnHeaders | None) -> Connection:
+        """One more connection to a server, with headers of its own; nobody else is led to it."""
+        enabled = server.name not in self.held  # no conversation starts what nobody approved
+        connection = self._launch(server, enabled=enabled, known=known, headers=headers, shown=False)
+        self._private.add(connection)
+        return connection
+
+    def hand_over(self, name: str) -> Connection | None:
+        """The connection that everybody would share, for one conversation alone; the server then sleeps
+        until somebody wants it. None when there is none that is of use."""
+        connection = self.connections.get(name)
+        if connection is None or connection.state not in ("connected", "pending"):
+            return None
+        self._asleep[name] = connection.snapshot
+        self._private.add(self.connections.pop(name))
+        return connection
+
+    async def end(self, connection: Connection) -> None:
+        """End a connection of one conversation."""
+        await connection.stop()
+        self._private.discard(connection)
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -222,6 +268,11 @@ class Fleet:
             resources=len(known.resources),
             prompts=len(known.prompts),
         )
+
+    def withheld(self, tool: str, style: Style) -> NotTrusted | None:
+        """Why a tool is not there, if it could be one of a server that must not be started."""
+        named = (name for name in self.held if style != "raw" and may_belong(tool, name, style))
+        return next((self.held[name] for name in named), None)
 
     def logins(self) -> Mapping[str, Tool]:
         """The tool `authenticate` of each server that a login would help."""
@@ -332,6 +383,8 @@ class Fleet:
         enabled: bool,
         known: Snapshot | None = None,
         publish: Callable[[Snapshot], None] | None = None,
+        headers: OwnHeaders | None = None,
+        shown: bool = True,
     ) -> Connection:
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
@@ -342,12 +395,12 @@ class Fleet:
             self._pool = HttpPool()
         if self._questions is None:
             self._questions = Questions(self._on_elicit, self._relay)
-        self.configs[server.name] = server
         connection = Connection(
             server,
             enabled=enabled,
             known=known,
-            resolve=self._target,
+            resolve=self._target if headers is None else partial(self._own_target, headers),
+            redact=self.redact,
             pool=self._pool,
             publish=publish or self._publish,
             emit=self._emit,
@@ -355,18 +408,32 @@ class Fleet:
             stale=self._stale,
             questions=self._questions,
         )
-        self.connections[server.name] = connection
+        connection.owner.problem = self.held.get(server.name)
+        if shown:
+            self.configs[server.name] = server
+            self.connections[server.name] = connection
         self._tasks.start_soon(connection.run)
         return connection
 
-    def _target(self, server: ServerConfig) -> Target:
-        target = resolve(server, default_lookup(os.environ, self._get_secret, source=server.source))
-        self.secrets[server.name] = target.secrets
+    async def _target(self, server: ServerConfig) -> Target:
+        from mooring.config.resolving import resolve_within
+
+        lookup = default_lookup(os.environ, self._get_secret, source=server.source)
+        slow = self._get_secret is not None
+        target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
+        self.redact.learn(target.secrets)
+        return target
+
+    async def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
+        target = speaking_as(headers, await self._target(server))
+        self.redact.learn(target.secrets)
         return target
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:
             raise ConfigError(f"there is already a server or provider named {name!r}")
+        for other, _ in look_alikes([*self.configs, *self.providers, name]):
+            raise ConfigError(f"{name!r} looks like {other!r}, which is there already; rename one of them")
 
     async def _start_provider(self, provider: Provider) -> None:
         try:

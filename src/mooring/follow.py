@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from mooring.config.logs import logger
 from mooring.core.config import HostConfig
 from mooring.core.events import ConfigRejected, Event
 from mooring.errors import ConfigError
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 
 async def follow(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -16,29 +13,35 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
 from mooring.config import FoundFile, GetSecret, found_files, load
 from mooring.config.lockfile import lock_path, speaks_of
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, LoopLagged, ToolSetAside
+from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.errors import ToolChanged
+from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
-from mooring.keeper import Keeper, directory, home_at, without
+from mooring.identity import OwnHeaders
+from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
 from mooring.pins import Memory, Pins, memory_at
 from mooring.prompting import Prompts
+from mooring.pulse import feel
 from mooring.resources import Resources
 from mooring.session import SHARED, Session
+from mooring.sessions import Sessions
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks
 from mooring.telemetry import SessionClock
+from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
@@ -47,14 +50,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "RefreshReport"]
 
-log = logging.getLogger("mooring.host")
+log = logger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
-
-
-PULSE, LAG = 1.0, 0.5
-"""How often the loop is felt, and from how many seconds on a lag is told."""
 
 
 class Host:
@@ -80,6 +79,8 @@ class Host:
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
         artifacts: str | os.PathLike[str] | None = None,
+        trust: bool | Ask | None = None,
+        on_approval: Approver | None = None,
     ) -> None:
         self.relay = relay
         """Whom servers speak to while they work for somebody else; given by a gateway."""
@@ -93,6 +94,7 @@ class Host:
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
+            trust=Trust(trust),
             known=self._known,
             publish=self.publish,
             withdraw=self._withdraw,
@@ -114,21 +116,33 @@ class Host:
         self.keeper = Keeper(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
-            redact=partial(without, self._fleet.secrets),
+            redact=self._fleet.redact,
         )
         self._rules = RuleBook()
+        self._gatekeeper = Gatekeeper(
+            own=frozenset({self._local.name, self._builtin.name}),
+            config=lambda: self.config,
+            servers=self._fleet.configs,
+            ask=on_approval,
+            emit=self.emit,
+        )
+        self.permit = self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),
             style=lambda: self.style,
             config=lambda: self.config,
             servers=self._fleet.configs,
+            listed=self._gatekeeper.listed,
             logins=self._fleet.logins,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
+        self._sessions = Sessions(
+            self, self._fleet, self._shelf.offered, lambda one, two: self._pins.deviations(one, two)
+        )
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
@@ -161,7 +175,8 @@ class Host:
             log.warning("%s", warning)
         self._tasks = Tasks()
         try:
-            self._tasks.start_soon(self._feel_the_pulse)
+            self._tasks.start_soon(feel, self.emit)
+            self._tasks.start_soon(self._sessions.reap)
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
@@ -223,7 +238,7 @@ class Host:
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
-        return self._fleet.status()
+        return self._sessions.status()
 
     def events(self, *kinds: type[Event]) -> EventStream:
         """What happens from now on, of these kinds or of all. Bounded: a slow reader loses the oldest and is
@@ -241,9 +256,23 @@ class Host:
         """What the model of the session that everybody shares sees now; see `Session.tools`."""
         return self._shared.tools()
 
-    def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> Session:
-        """A view for one conversation."""
-        return Session(self, session_id, agent_id=agent_id)
+    def session(
+        self,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+    ) -> Session:
+        """One conversation: the same one for the same id, until it is left or has been idle for long.
+
+        Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
+        which `headers` names headers (or a function that returns them): nobody else uses those.
+
+        Raises:
+            UnknownServer: `headers` names a server that is not there.
+            ConfigError: the id belongs to another agent, or to somebody with other headers.
+        """
+        return self._sessions.open(session_id, agent_id=agent_id, headers=headers)
 
     async def call(
         self,
@@ -321,6 +350,7 @@ class Host:
             UnknownServer: it is not there.
         """
         await self._fleet.remove(server)
+        await self._sessions.settle()
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
@@ -328,6 +358,7 @@ class Host:
         self._running()
         old, self.config = self.config, config
         steps = await self._fleet.apply(old, config)
+        await self._sessions.settle()
         self._shelf.changed()
         self.emit(
             ConfigApplied(
@@ -345,13 +376,19 @@ class Host:
             ConfigError: a file cannot be used; everything stays as it was.
         """
         if self._reload is not None:
-            await self._take_over(await asyncio.to_thread(self._reload))
+            from anyio.to_thread import run_sync
+
+            await self._take_over(await run_sync(self._reload))
 
     # --- for providers and sessions -------------------------------------------------------------
 
-    def provider(self, name: str) -> Provider:
-        """Whoever runs the tools of `name`."""
-        return self._fleet.provider(name)
+    def provider(self, name: str, session: Session | None = None) -> Provider:
+        """Whoever runs the tools of `name`, for a session or for everybody."""
+        return self._sessions.provider(name, session or self._shared)
+
+    async def leave(self, session: Session) -> None:
+        """End what belongs to one session alone."""
+        await self._sessions.end(session, "left")
 
     def rules(self, server: str) -> Rules:
         """What holds for the calls of a server."""
@@ -373,9 +410,19 @@ class Host:
         for stream in self._streams:
             stream.put(event)
 
-    def withheld(self, tool: str) -> ToolChanged | None:
-        """Why a tool that was there is not shown, if it was set aside."""
-        return self._pins.explain(tool, self.style)
+    def redact(self, text: str) -> str:
+        """The text without any secret that this host has used."""
+        return self._fleet.redact(text)
+
+    @property
+    def held(self) -> Mapping[str, NotTrusted]:
+        """The servers that are not started because nobody approved the file that names them."""
+        return self._fleet.held
+
+    def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
+        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
+        whys = (self._pins.explain, self._gatekeeper.explain, self._fleet.withheld)
+        return next((why for ask in whys if (why := ask(tool, self.style)) is not None), None)
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""
@@ -430,15 +477,6 @@ class Host:
     def _running(self) -> None:
         if self._tasks is None or self._closed:
             raise RuntimeError("the host is not running; use it inside `async with`")
-
-    async def _feel_the_pulse(self) -> None:
-        """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
-        while True:
-            asleep = time.monotonic()
-            await asyncio.sleep(PULSE)
-            if (late := time.monotonic() - asleep - PULSE) > LAG:
-                log.warning("the event loop was blocked for %.1f s", late)
-                self.emit(LoopLagged(seconds=late))
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         quiet = self.config.watch.debounce

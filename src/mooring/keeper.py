@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from mooring.config.logs import logger
 from mooring.core.config import SMALLEST_BUDGET, Conformance
+from mooring.core.names import OWNER
 from mooring.core.reading import (
-    OWNER,
     READ,
     UNLIMITED,
     Piece,
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from mooring.store.convert import Converter
     from mooring.store.outputs import Output, Outputs
 
-__all__ = ["Keeper", "directory", "home_at", "without"]
+__all__ = ["Keeper", "directory", "home_at"]
 
-log = logging.getLogger("mooring.results")
+log = logger("mooring.results")
 
 SETTLED = 5.0
 """Seconds that a host is given to start before it tidies up; what writes, tidies as well."""
@@ -74,14 +74,6 @@ def home_at(given: str | os.PathLike[str] | bool | None) -> Path | None:
 def directory(given: str | os.PathLike[str] | None) -> Path | None:
     """The directory that somebody named; `~` is the user's own."""
     return None if given is None else Path(given).expanduser()
-
-
-def without(secrets: Mapping[str, Sequence[str]], text: str) -> str:
-    """The text without the values of references; those of a few characters would be found everywhere."""
-    for value in (value for values in list(secrets.values()) for value in values):
-        if len(value) >= _SECRET and value in text:
-            text = text.replace(value, "[secret]")
-    return text
 
 
 class Keeper:

@@ -7,7 +7,6 @@ the catalog of the last time exists before any server runs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from mooring.config.lockfile import read, recall, remember
+from mooring.config.logs import logger
 from mooring.core.config import ServerConfig, fingerprint
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mooring.core.changes import Change
     from mooring.core.lock import Policy
 
-log = logging.getLogger("mooring.pins")
+log = logger("mooring.pins")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,19 @@ class Pins:
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()
         return verdict.visible
+
+    def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
+        """The tools that one connection to a server describes otherwise than `shown`, which models have
+        read, and that must not be called there; approves nothing and hides nothing from others."""
+        if snapshot.tools == shown.tools:
+            return {}
+        from mooring.core.lock import decide, pin_of
+
+        policy = self._policies.get(snapshot.server, "warn")
+        verdict = decide(pin_of(shown, ""), snapshot, policy)
+        for warning in verdict.warnings:
+            log.warning("%s", warning)
+        return verdict.set_aside
 
     def close(self) -> None:
         """Until what is to be remembered is written."""

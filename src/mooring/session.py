@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from mooring import clock
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
@@ -17,11 +18,12 @@ from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
 from mooring.local import Progress, Provider
 from mooring.telemetry import tool_call
 
-log = logging.getLogger("mooring.session")
+log = logger("mooring.session")
 
 READING = ("list_mcp_resources", "read_mcp_resource")
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
@@ -52,7 +54,13 @@ class Shore(Protocol):
         """What a new session starts with."""
         ...
 
-    def provider(self, name: str) -> Provider: ...
+    def provider(self, name: str, session: Session) -> Provider:
+        """Whoever runs the tools of `name` for this session."""
+        ...
+
+    async def leave(self, session: Session) -> None:
+        """End what belongs to this session alone."""
+        ...
 
     async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         """The outcome of a tool that is no plain call."""
@@ -60,6 +68,12 @@ class Shore(Protocol):
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        ...
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        """Return if the call may be made; raise `PolicyDenied` if not."""
         ...
 
     def withheld(self, tool: str) -> MooringError | None:
@@ -72,18 +86,41 @@ class Shore(Protocol):
 class Session:
     """A view of the host for one conversation. Cheap: make as many as there are conversations."""
 
-    def __init__(self, shore: Shore, session_id: str = SHARED, *, agent_id: str | None = None) -> None:
+    __slots__ = ("_entered", "_exposure", "_reveal", "_shore", "agent_id", "busy", "headers", "id", "used")
+
+    def __init__(
+        self,
+        shore: Shore,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] = EMPTY,
+    ) -> None:
         self.id = session_id
         self.agent_id = agent_id
+        self.headers = headers
+        """By server: what this conversation sends beside, or in place of, the configured headers."""
+        self.used = clock.monotonic()
+        """When it was last of use, on the clock of `mooring.clock`."""
+        self.busy = 0
+        """Calls under way."""
+        self._entered = 0
         self._shore = shore
         self._exposure: Exposure | None = None
         self._reveal = Reveal()
 
     async def __aenter__(self) -> Session:
+        self._entered += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        pass
+        """End the connections that are this session's alone, when the last who entered it leaves."""
+        self._entered -= 1
+        if self._entered <= 0:
+            await self._shore.leave(self)
+
+    def __repr__(self) -> str:
+        return f"Session(id={self.id!r}, agent_id={self.agent_id!r}, headers={sorted(self.headers)})"
 
     @property
     def catalog(self) -> Catalog:
@@ -96,6 +133,7 @@ class Session:
         Which of the two is decided when it is first asked, and the list only ever grows at its end, so
         that what a provider has cached of the prompt stays good.
         """
+        self.used = clock.monotonic()
         if self._exposure is None:
             self._exposure = self._shore.exposure()
             self._reveal = self._reveal.plus(self._exposure.names)
@@ -141,8 +179,9 @@ class Session:
             if name == READ.name:
                 return await self._read(arguments, budget)
             tool = await self._route(name, timeout)
-            left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-            result = await self._run(tool, arguments, left, on_progress)
+            given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
+            await self._shore.permit(tool, given, self.id, _left(started, timeout))
+            result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
         result = await self._kept(tool, arguments, result, budget)
@@ -207,6 +246,7 @@ class Session:
         started = time.monotonic()
         self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
         error, failed = None, True
+        self.busy += 1
         with tool_call(tool, self.id) as record:
             try:
                 result = await self._send(tool, arguments, timeout, on_progress, record.meta)
@@ -218,6 +258,8 @@ class Session:
                 record.refused(problem)
                 raise
             finally:
+                self.busy -= 1
+                self.used = clock.monotonic()
                 self._shore.emit(
                     CallFinished(
                         server=tool.server,
@@ -247,12 +289,16 @@ class Session:
         try:
             if tool.verb != "call":
                 return await self._shore.act(tool, given, timeout)
-            provider = self._shore.provider(tool.server)
+            provider = self._shore.provider(tool.server, self)
             return await provider.call(
                 tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
             )
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+
+
+def _left(started: float, timeout: float | None) -> float | None:
+    return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
 
 
 def _unfit(tool: Tool, problem: str) -> CallError:

@@ -27,12 +27,15 @@ class Shelf:
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
         servers: Mapping[str, ServerConfig],
+        listed: Callable[[Snapshot], Snapshot],
         logins: Callable[[], Mapping[str, Tool]],
         announce: Callable[[Diff], None],
     ) -> None:
         self._own = own
         """Names of the providers whose tools win every clash of names."""
         self._style, self._config, self._servers, self._announce = style, config, servers, announce
+        self._listed = listed
+        """What of a snapshot may be shown."""
         self._logins = logins
         self._snapshots: dict[str, Snapshot] = {}
         self._catalog = Catalog()
@@ -65,6 +68,10 @@ class Shelf:
         self._snapshots[snapshot.server] = snapshot
         self.changed()
 
+    def offered(self, name: str) -> Snapshot | None:
+        """What a provider offers now, as far as it may be shown."""
+        return self._snapshots.get(name)
+
     def drop(self, name: str) -> None:
         """A provider is gone."""
         self._snapshots.pop(name, None)
@@ -89,7 +96,7 @@ class Shelf:
             offers[name] = replace(offer, tools=(*offer.tools, tool))
             filters[name] = replace(allowed, allow=(*allowed.allow, tool.name))
         self._catalog = merge(
-            offers.values(),
+            map(self._listed, offers.values()),
             style=self._style(),
             filters=filters,
             static=[snapshot for name, snapshot in self._snapshots.items() if name in self._own],

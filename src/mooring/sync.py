@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from mooring.core.search import Hit
 from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
 from mooring.fleet import RefreshReport
 from mooring.host import Host
+from mooring.identity import OwnHeaders
 from mooring.local import Progress
 from mooring.prompting import PromptList
 from mooring.resources import ResourceList
@@ -29,6 +31,7 @@ __all__ = ["SyncHost", "SyncLogin", "SyncSession"]
 
 T = TypeVar("T")
 EXIT_WAIT = 6.0
+NOT_RUNNING = "the host is not running; use it inside `with`"
 
 
 class _Loop:
@@ -38,6 +41,9 @@ class _Loop:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
+        self._open = True
+        self._door = threading.Lock()
+        """Whatever is handed in before it shuts is ended with the loop; nothing is handed in after."""
         self.thread = threading.Thread(target=self._run, name="mooring", daemon=True)
         self.thread.start()
 
@@ -46,27 +52,44 @@ class _Loop:
         try:
             self._loop.run_forever()
         finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
+    @property
+    def foreign(self) -> bool:
+        """Whether this process is not the one that the loop runs in, but a fork of it."""
+        return os.getpid() != self._pid
+
     def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """The result of `work`, done on the loop while this thread waits; interrupting it cancels it."""
-        if os.getpid() != self._pid or threading.current_thread() is self.thread:
+        if self.foreign or threading.current_thread() is self.thread:
             work.close()
-            if os.getpid() != self._pid:
+            if self.foreign:
                 raise RuntimeError(
                     "this SyncHost belongs to the process that made it; make another after a fork"
                 )
             raise RuntimeError("a SyncHost cannot be used from its own event loop; use Host there")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._door:
+            if not self._open:
+                work.close()
+                raise RuntimeError(NOT_RUNNING)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(timeout)
+        except CancelledError:
+            raise RuntimeError("the host was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._door:
+            self._open = False
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self.thread.join(EXIT_WAIT)
 
 
@@ -117,7 +140,7 @@ class SyncHost:
     def close(self) -> None:
         """End every server and the background loop. Idempotent."""
         life, self._life = self._life, None
-        if life is not None and self._loop is not None:
+        if life is not None and self._loop is not None and not self._loop.foreign:
             atexit.unregister(self.close)
             self._loop.do(self._end(life))
             self._loop.stop()
@@ -148,7 +171,7 @@ class SyncHost:
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._life is None:
             work.close()
-            raise RuntimeError("the host is not running; use it inside `with`")
+            raise RuntimeError(NOT_RUNNING)
         return self._loop.do(work)
 
     # --- what is there --------------------------------------------------------------------------
@@ -258,8 +281,16 @@ class SyncHost:
     def apply(self, config: HostConfig) -> Plan:
         return self._do(self._host.apply(config))
 
-    def session(self, session_id: str = SHARED, *, agent_id: str | None = None) -> SyncSession:
-        return SyncSession(self._host.session(session_id, agent_id=agent_id), self._do)
+    def session(
+        self,
+        session_id: str = SHARED,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+    ) -> SyncSession:
+        """See `Host.session`."""
+        made = self._do(_now(lambda: self._host.session(session_id, agent_id=agent_id, headers=headers)))
+        return SyncSession(made, self._do)
 
 
 class SyncSession:
@@ -274,6 +305,7 @@ class SyncSession:
         return self._session.id
 
     def __enter__(self) -> Self:
+        self._do(self._session.__aenter__())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-log = logging.getLogger("mooring.host")
+from mooring.config.logs import logger
+
+log = logger("mooring.host")
 
 
 class Tasks:

@@ -119,3 +119,18 @@ def test_modules_stay_small() -> None:
 
 def test_the_page_for_agents_stays_short() -> None:
     assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 80
+
+
+def test_every_logger_of_ours_is_one_that_keeps_secrets() -> None:
+    made = [
+        str(path)
+        for path in (ROOT / "src").rglob("*.py")
+        if '= logging.getLogger("mooring' in path.read_text()
+    ]
+    assert made == [], "use `mooring.config.logs.logger`"
+
+
+def test_what_waits_follows_the_one_clock_of_the_loop() -> None:
+    """`mooring.clock`: else a virtual clock turns only half of the program."""
+    waiting = [*(ROOT / "src/mooring/net").glob("*.py"), ROOT / "src/mooring/sessions.py"]
+    assert [path.name for path in waiting if "time.monotonic" in path.read_text()] == []

@@ -64,6 +64,7 @@ def test_the_gate_lets_a_run_pass_that_meets_every_goal(tmp_path: Path) -> None:
         "import_mooring",
         "help",
         "instant",
+        "tools",
     )
     done = run("gate.py", "--results", str(results(tmp_path, **dict.fromkeys(names, 0.1))))
     assert (done.returncode, "MISSED" in done.stdout) == (0, False), done.stdout

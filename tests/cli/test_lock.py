@@ -361,7 +361,7 @@ def test_a_server_that_cannot_be_asked_cannot_be_approved(ran, locked, lab) -> N
 
 
 @pytest.fixture
-def shared_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config, lab) -> Path:
+def shared_project(ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config, lab) -> Path:
     """A project file with `lab`, and a file of the user's own with `clock`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     own = tmp_path / "config" / "mooring" / "config.json"
@@ -369,7 +369,9 @@ def shared_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config, lab)
     own.write_text(Path(config({"clock": "clock"})).read_text())
     (tmp_path / ".git").mkdir()
     project = Path(config({"lab": lab.entry}))
-    return project.rename(tmp_path / "mooring.json")
+    file = project.rename(tmp_path / "mooring.json")
+    assert ran("trust", "--yes").returncode == 0
+    return file
 
 
 def test_the_lock_of_a_project_leaves_out_the_servers_of_the_users_own_file(ran, shared_project) -> None:

@@ -234,3 +234,11 @@ def test_a_setting_with_a_unit_in_its_name_must_be_a_number(tmp_path: Path, name
             read(tmp_path / name, text, strict=True)
     else:
         assert read(tmp_path / name, text, strict=True).warnings == (warning,)
+
+
+def test_no_server_takes_the_name_of_the_hosts_own_tools(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"mooring": {"command": "a"}, "other": {"command": "b"}}}')
+    config = load([file])
+    assert [server.name for server in config.servers] == ["other"]
+    assert "choose another name" in str(config.warnings[0])

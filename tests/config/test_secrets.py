@@ -11,6 +11,7 @@ import pytest
 
 from mooring.config import default_lookup, resolve
 from mooring.core.config import Scope, ServerConfig, Source, Target
+from mooring.core.secret import Secret
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-secret"
@@ -100,19 +101,24 @@ def test_a_value_that_does_not_fit_its_place_is_refused_without_being_shown() ->
     assert "NUL" in refused(server(env={"T": "${T}"}), T=f"{SECRET}\0")
 
 
-def test_a_program_is_run_for_the_users_own_file_without_a_shell(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scope", ["user", "explicit"])
+def test_a_program_is_run_for_a_file_that_the_user_wrote_or_named_without_a_shell(
+    tmp_path: Path, scope: Scope
+) -> None:
     code = "import sys; print(sys.argv[1])"
     given = server(
-        file=tmp_path / "c.yaml", scope="user", env={"T": f"${{cmd:{sys.executable} -c '{code}' 'a; $HOME'}}"}
+        file=tmp_path / "c.yaml", scope=scope, env={"T": f"${{cmd:{sys.executable} -c '{code}' 'a; $HOME'}}"}
     )
     assert resolved(given).env == {"T": "a; $HOME"}
 
 
-@pytest.mark.parametrize("scope", ["project", "explicit", "python"])
-def test_a_program_is_not_run_for_any_other_file(tmp_path: Path, scope: Scope) -> None:
+@pytest.mark.parametrize("scope", ["project", "python"])
+def test_a_program_is_not_run_for_a_file_that_was_merely_found_nor_for_python(
+    tmp_path: Path, scope: Scope
+) -> None:
     trace = tmp_path / "ran"
     given = server(file=tmp_path / "c.yaml", scope=scope, env={"T": f"${{cmd:touch {trace} {SECRET}}}"})
-    assert "${cmd:touch …} is allowed in the user's own file only" in refused(given)
+    assert "${cmd:touch …} is run for the user's own file" in refused(given)
     assert not trace.exists()
 
 
@@ -157,3 +163,23 @@ def test_a_keyring_that_fails_is_told_without_its_words(monkeypatch: pytest.Monk
 
     monkeypatch.setitem(sys.modules, "keyring", SimpleNamespace(get_password=locked))
     assert "${keyring:db} cannot be read: RuntimeError" in refused(server(env={"T": "${keyring:db}"}))
+
+
+def test_a_secret_of_the_application_is_filled_in_as_it_is_and_remembered() -> None:
+    given = server(args=["--x", Secret("${NOT_A_REFERENCE}")], env={"T": Secret(SECRET)})
+    target = resolved(given)
+    assert (target.args[1], target.env) == ("${NOT_A_REFERENCE}", {"T": SECRET})
+    assert set(target.secrets) == {"${NOT_A_REFERENCE}", SECRET}
+
+
+def test_values_that_are_secret_by_name_are_remembered_though_they_are_written_out() -> None:
+    given = server(
+        env={"API_KEY": SECRET, "LEVEL": "debug-level"},
+        auth={"client_id": "me", "client_secret": "from-auth"},
+    )
+    assert set(resolved(given).secrets) == {SECRET, "from-auth"}
+
+
+def test_what_everybody_knows_is_no_secret() -> None:
+    given = server(args=["${HOME}/data", "${ACCOUNT}"])
+    assert resolved(given, HOME="/home/me", ACCOUNT="me-and-you").secrets == ("me-and-you",)

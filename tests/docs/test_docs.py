@@ -61,6 +61,13 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize(
+    "source", re.findall(r"```python\n(.*?)```", (ROOT / "docs/security.md").read_text(), re.DOTALL)
+)
+def test_a_python_example_of_the_security_page_runs_as_it_stands(source: str, tmp_path: Path) -> None:
+    test_a_python_example_of_the_readme_runs_as_it_stands(source, tmp_path)
+
+
 def test_the_recorded_session_is_what_the_commands_print() -> None:
     script = [sys.executable, str(ROOT / "scripts/record_session.py"), "--check"]
     assert subprocess.run(script, timeout=50).returncode == 0, "run `make format`"

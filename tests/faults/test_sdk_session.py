@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from mooring import ServerConfig
 from mooring.core.config import Target
+from mooring.core.redact import Redactor
 from mooring.net.negotiate import negotiate
 from mooring.net.open import open_channel, wires
 from mooring.net.pool import HttpPool
@@ -53,7 +54,7 @@ async def _channel(config: ServerConfig) -> AsyncIterator[Channel]:
     target = Target(command=config.command, args=config.args, url=config.url)
     try:
         with anyio.fail_after(20):
-            async with open_channel(wires(config)[0], config, target, pool) as channel:
+            async with open_channel(wires(config)[0], config, target, pool, Redactor()) as channel:
                 yield channel
     finally:
         await pool.close()

@@ -322,8 +322,8 @@ async def test_every_call_leaves_a_record_without_secrets(
     records = [json.loads(file.read_text()) for file in files]
     assert [file.name for file in files] == [f"call-{number:06}.json" for number in (1, 2, 3)]
     assert "s3cret" not in "".join(file.read_text() for file in files)
-    assert records[0]["content"] == [block("text", text="the [secret] is")]
-    assert records[0]["arguments"]["result"]["content"][0]["text"] == "the [secret] is"
+    assert records[0]["content"] == [block("text", text="the *** is")]
+    assert records[0]["arguments"]["result"]["content"][0]["text"] == "the *** is"
     assert (records[1]["server"], records[1]["tool"], records[1]["arguments"]) == (
         "lab",
         "big",

@@ -71,11 +71,13 @@ class Soak:
             for start in range(0, len(callers), 50):
                 await asyncio.gather(*(caller.begin() for caller in callers[start : start + 50]))
             idle = [await asyncio.open_connection("127.0.0.1", serving.port) for _ in range(self.idle)]
-            gc.collect()
-            before, began = memory(), time.monotonic()
+            began = time.monotonic()
             trouble = [asyncio.create_task(self._kill()), asyncio.create_task(self._reload(host))]
             working = [asyncio.create_task(self._work(n, caller)) for n, caller in enumerate(callers)]
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(self.seconds / 2)
+            gc.collect()
+            before = memory()  # what every session needs is there by now
+            await asyncio.sleep(self.seconds / 2)
             self._stop.set()
             for task in trouble:
                 task.cancel()

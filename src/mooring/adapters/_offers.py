@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from mooring.config.logs import logger
 from mooring.core import schema as schemas
 from mooring.core.schema import Compiled, Dialect, SetAside
 from mooring.core.types import Tool
 from mooring.core.untrusted import clean
 
-log = logging.getLogger("mooring.adapters")
+log = logger("mooring.adapters")
 
 KEPT = 20_000
 """Compiled schemas that are kept. One schema can take hundreds of milliseconds to compile."""

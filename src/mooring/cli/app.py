@@ -15,6 +15,7 @@ from mooring.errors import (
     AuthNeeded,
     ConfigError,
     MooringError,
+    NotTrusted,
     PolicyDenied,
     UnknownPrompt,
     UnknownResource,
@@ -46,6 +47,7 @@ COMMANDS = {
     "lock": "Write down what the servers offer now",
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept what a server changed",
+    "trust": "Approve what a project's file would run",
     "cost": "What the tools take of a model's context",
     "eval": "How well the search finds what people meant",
     "watch": "The servers, live",
@@ -93,7 +95,7 @@ def exit_code(error: BaseException) -> int:
             return MISUSED
         case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED
-        case AuthNeeded() | PolicyDenied():
+        case AuthNeeded() | PolicyDenied() | NotTrusted():
             return NEEDS_LOGIN
         case _:
             return FAILED

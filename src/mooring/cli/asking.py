@@ -6,6 +6,7 @@ import os
 import sys
 
 from mooring.cli.output import Output
+from mooring.core.text import clean
 
 __all__ = ["asked"]
 
@@ -18,7 +19,7 @@ async def asked(question: str, refused: str, out: Output) -> bool:
         out.error(f"There is no terminal to ask on. {refused} Read the change, then give --yes.")
         return False
     sys.stdout.flush()
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
     # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
     answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)

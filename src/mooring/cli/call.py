@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
+    from mooring.approval import ApprovalRequest
     from mooring.core.config import Style
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
 
-USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--style STYLE] [options]"
+USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
 DETAILS = """
 
 A value is read as the type that the tool's schema asks for; `key:=json` is
@@ -26,7 +28,10 @@ input. On a terminal you are asked for what the tool requires and you have
 not given. The result goes to standard output. What the tool reports as an
 error goes to standard error, with exit code 1. Ctrl-C cancels the call at
 the server. Questions that the server has meanwhile are asked on a terminal,
-and declined elsewhere."""
+and declined elsewhere.
+
+A tool that the configuration wants to be asked for is asked for on the
+terminal. Exit code 3: nobody said yes, or it is denied."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
@@ -42,6 +47,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--args", metavar="JSON", help="all arguments as a JSON object; - reads standard input"
     )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before a call that needs a yes")
     parser.add_argument(
         "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
     )
@@ -57,7 +63,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     document = _read_stdin(options) if args.args == "-" else args.args
-    async with open_host(options, out, style=args.style, on_elicit=asker(out)) as host:
+
+    async def approve(request: ApprovalRequest) -> bool:
+        return args.yes or await _said_yes(request, out)
+
+    async with open_host(options, out, style=args.style, on_approval=approve, on_elicit=asker(out)) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = await filled(args.arguments, document, tool, out)
@@ -79,6 +89,15 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.lines(shown)
     return exit_code(result.error) if result.error else int(result.is_error)
+
+
+async def _said_yes(request: ApprovalRequest, out: Output) -> bool:
+    from mooring.cli.asking import asked
+
+    title = f" ({request.title})" if request.title else ""
+    given = json.dumps(dict(request.arguments), ensure_ascii=False)
+    question = f"Call {request.tool!r}{title} of {request.server!r} with {given}?"
+    return await asked(f"{question} It needs a yes: {request.reason}.", "Nothing was called.", out)
 
 
 def _read_stdin(options: Options) -> str:
@@ -117,8 +136,6 @@ def _document(result: Result) -> dict[str, object]:
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
     """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
-    import json
-
     from mooring.core.tokens import dumps
 
     shown = [await _line(block, host) for block in result.blocks]

@@ -150,6 +150,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.progress import plural
     from mooring.core.config import fingerprint
     from mooring.core.diagnosis import diagnose, unpinned_package
+    from mooring.core.trust import forbidden
 
     server = next(one for one in host.config.servers if one.name == name)
     status = next(one for one in host.status() if one.name == name)
@@ -160,6 +161,9 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     elif status.state == "connected":
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         yield Finding(level="info", server=name, finding=f"connected: {about}")
+    elif (held := host.held.get(name)) is not None:
+        remedy = None if forbidden(server) else f"mooring trust {held.file}"
+        yield Finding(level="warning", server=name, finding=str(held), next=remedy)
     else:
         yield Finding(level="info", server=name, finding=status.state)
     for text in status.warnings:

@@ -19,6 +19,7 @@ from mooring.errors import ConfigError, UnknownServer
 if TYPE_CHECKING:
     import logging
 
+    from mooring.approval import Approver
     from mooring.core.config import HostConfig
     from mooring.host import Host
 
@@ -34,6 +35,7 @@ async def open_host(
     servers: Sequence[str] = (),
     idle: bool = False,
     lock: bool = True,
+    on_approval: Approver | None = None,
     on_elicit: Any = None,
     relay: Any = None,
 ) -> AsyncGenerator[Host]:
@@ -46,6 +48,7 @@ async def open_host(
         servers: Names that must be configured.
         idle: Start no server before it is asked for.
         lock: Look at the lock or the cache, unless the options forbid it.
+        on_approval: Asked before a call that needs a yes.
         on_elicit: Answers what servers ask.
         relay: Takes what servers say to somebody behind us.
 
@@ -57,12 +60,20 @@ async def open_host(
 
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
-        lock = lock and not options.no_lock
-        host = Host.from_config(*options.config, style=style, lock=lock, on_elicit=on_elicit, relay=relay)
+        host = Host.from_config(
+            *options.config,
+            style=style,
+            lock=lock and not options.no_lock,
+            on_approval=on_approval,
+            on_elicit=on_elicit,
+            relay=relay,
+        )
         _check(host, out, servers)
         if idle:
             host.config = _all_lazy(host.config)
         async with host:
+            for problem in host.held.values() if idle and lock else ():
+                out.warning(str(problem))
             yield host
 
 

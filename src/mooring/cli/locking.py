@@ -83,6 +83,7 @@ async def connected_host(options: Options, out: Output, servers: Sequence[str]) 
 
     Raises:
         ConfigError: one of `servers` is not for this lock.
+        NotTrusted: one of them must not be started, so that nothing can be said of it.
     """
     async with open_host(options, out, servers=servers, idle=True, lock=False) as host:
         guests = guests_of(host, options)
@@ -92,6 +93,9 @@ async def connected_host(options: Options, out: Output, servers: Sequence[str]) 
                 "a project leaves that out: it is shared with others"
             )
         names = tuple(name for name in chosen(host, servers) if name not in guests)
+        for name, problem in host.held.items():
+            if name not in guests and (not servers or name in servers):
+                raise problem
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         yield host

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 USAGE = "mooring ping [SERVER ...] [options]"
 DETAILS = """
 
-Exit code 1 when a server is down, 3 when one only needs a login."""
+Exit code 1 when a server is down, 3 when one only needs a login or an
+approval."""
 EXAMPLES = """\
   mooring ping
   mooring ping github linear --timeout 5
@@ -46,13 +47,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             for name in names:
                 group.start_soon(ask, name)
         states = {status.name: status.state for status in host.status()}
+        waiting = {"needs-auth", *(["disabled"] if host.held else [])}
     report = [answers[name] for name in sorted(answers)]
     if options.json:
         out.document(report)
     else:
         out.lines(_lines(report, out))
     down = {states[answer["name"]] for answer in report if not answer["ok"]}
-    return 0 if not down else 3 if down == {"needs-auth"} else 1
+    return 0 if not down else 3 if down <= waiting else 1
 
 
 async def _ping(host: Host, name: str, timeout: float | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ readable file is set aside with a warning and the rest loads, unless `strict`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +18,12 @@ from mooring.config.formats import DEFAULTS, read_shape
 from mooring.core.checks import shown
 from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
 from mooring.core.expand import unknown
+from mooring.core.lookalike import look_alikes
+from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.errors import ConfigError
 
-__all__ = ["FoundFile", "file_for", "folders_up", "found_files", "load"]
+__all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
@@ -51,9 +53,31 @@ def load(
     Raises:
         ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
     """
+    return read_files(found_files(paths, cwd=cwd, env=env, user_dir=user_dir), strict=strict)
+
+
+def read_files(files: Iterable[FoundFile], *, strict: bool = False) -> HostConfig:
+    """The configuration from these files, a later one over an earlier one.
+
+    Raises:
+        ConfigError: see `load`.
+    """
     merge = _Merge()
-    for found in found_files(paths, cwd=cwd, env=env, user_dir=user_dir):
+    for found in files:
         merge.add(found)
+    return merge.result(strict=strict)
+
+
+def from_document(
+    data: Mapping[str, Any], *, file: str | None = None, scope: Scope = "python", strict: bool = False
+) -> HostConfig:
+    """The configuration in a document that is read already, in any of the shapes of a file.
+
+    Raises:
+        ConfigError: with `strict`, for any wrong entry.
+    """
+    merge = _Merge()
+    merge.take(data, Source(file=file, scope=scope), own=False)
     return merge.result(strict=strict)
 
 
@@ -116,24 +140,32 @@ def folders_up(here: Path) -> Iterator[Path]:
 class _Merge:
     def __init__(self) -> None:
         self.entries: dict[str, tuple[Entry, Source]] = {}
-        self.settings: dict[str, tuple[Any, str, bool]] = {}
+        self.settings: dict[str, tuple[Any, str | None, bool]] = {}
         """Each with its file, and whether the name may mean something else there."""
         self.problems: list[ConfigWarning] = []
         self.notes: list[ConfigWarning] = []
 
     def add(self, found: FoundFile) -> None:
         """Reads one file over what came before it."""
-        file = str(found.path)
-        shape = read_shape(read_document(found.path), own=found.own)
+        source = Source(file=str(found.path), scope=found.scope)
+        self.take(read_document(found.path), source, own=found.own)
+
+    def take(self, data: Mapping[str, Any], source: Source, *, own: bool) -> None:
+        """Reads one document over what came before it."""
+        file = source.file
+        shape = read_shape(data, own=own)
         for server, problem in shape.problems:
             self.problems.append(_warning(file, server, problem))
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
         for name, value in shape.settings.items():
+            if name == "policy" and source.scope == "project" and name in self.settings:
+                message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+                self.notes.append(ConfigWarning(file=file, field=name, message=message))
+                continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
-            entry = server_fields(raw, own=found.own)
-            self.entries[name] = (entry, Source(file=file, scope=found.scope))
+            self.entries[name] = (server_fields(raw, own=own), source)
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()
@@ -142,6 +174,13 @@ class _Merge:
             for name, (entry, source) in self.entries.items()
             if (server := self.server(name, entry, source, defaults)) is not None
         ]
+        for one, other in look_alikes(server.name for server in servers):
+            source = self.entries[other][1]
+            message = (
+                f"looks like {shown(one)}, for which people and models would take it; rename one of them"
+            )
+            self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
+            servers = [server for server in servers if server.name != other]
         host = self.host()
         for name in host.enabled_servers or ():
             if name not in self.entries:
@@ -158,6 +197,9 @@ class _Merge:
         """The validated entry; None, with the reasons noted, when it is wrong."""
         self.notes += (_warning(source.file, name, note) for note in entry.notes)
         problems, server = tuple(entry.problems), None
+        if name == OWNER:
+            taken = f"the name {OWNER!r} is that of the host's own tools; choose another name"
+            problems = (*problems, Problem(field=None, message=taken))
         if not problems:
             try:
                 server = ServerConfig(**{**defaults, **entry.fields}, name=name, source=source)
@@ -196,7 +238,9 @@ class _Merge:
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             return HostConfig(**{name: value for name, value in values.items() if name not in wrong})
 
-    def refuse(self, problems: Sequence[Problem], settings: Mapping[str, tuple[Any, str, bool]]) -> None:
+    def refuse(
+        self, problems: Sequence[Problem], settings: Mapping[str, tuple[Any, str | None, bool]]
+    ) -> None:
         for problem in problems:
             _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
             (self.notes if doubtful else self.problems).append(_warning(file, None, problem))

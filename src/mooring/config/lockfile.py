@@ -6,7 +6,6 @@ cache belongs to mooring: what cannot be read is not there, and what cannot be w
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.config.files import replace_file
+from mooring.config.logs import logger
 from mooring.core.locktext import LockError, parse, render
 from mooring.core.pin import Lock, Pin
 
@@ -41,7 +41,7 @@ SIZE_LIMIT = 64 * 2**20
 _CACHED = 512
 """Servers that the cache remembers; the longest unused go first."""
 
-_log = logging.getLogger("mooring.lockfile")
+_log = logger("mooring.lockfile")
 
 
 def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:

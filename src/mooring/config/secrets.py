@@ -18,6 +18,8 @@ from typing import Any
 from mooring.core.checks import check_header, check_url, shown
 from mooring.core.config import ServerConfig, Source, Target
 from mooring.core.expand import Lookup, Reference, expand
+from mooring.core.redact import secrets_in
+from mooring.core.secret import Secret
 from mooring.errors import ConfigError
 
 __all__ = ["GetSecret", "default_lookup", "resolve"]
@@ -27,6 +29,10 @@ GetSecret = Callable[[str], str | None]
 
 _FILE_LIMIT = 2**20
 _COMMAND_TIMEOUT = 10.0
+_PUBLIC = frozenset(
+    ("HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER")
+)
+"""Variables that everybody may know. The value of any other one counts as a secret."""
 
 
 def resolve(server: ServerConfig, lookup: Lookup) -> Target:
@@ -41,19 +47,29 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
 
     def remembering(reference: Reference) -> str | None:
         value = lookup(reference)
-        if value:
+        if value and not (reference.kind == "env" and reference.name in _PUBLIC):
             secrets.add(value)
         return value
 
+    def filled_in(text: str) -> str:
+        if not isinstance(text, Secret):
+            return expand(text, remembering)
+        secrets.add(text.reveal())
+        return text.reveal()
+
     for place, text in server.texts():
         try:
-            values[place] = expand(text, remembering)
+            values[place] = filled_in(text)
             _check(place, values[place])
         except (ConfigError, ValueError) as error:
             problem = error.problem if isinstance(error, ConfigError) else str(error)
             problems.append(f"field {shown(place)}: {problem}")
     if problems:
         raise ConfigError("; ".join(problems), file=server.file, place=f"server {shown(server.name)}")
+    for name in server.inherit_env:
+        remembering(Reference(kind="env", name=name))
+    secrets.update(secrets_in(values))
+    secrets.discard("")
     return Target(
         command=values.get("command"),
         args=tuple(values[f"args[{i}]"] for i in range(len(server.args))),
@@ -72,7 +88,8 @@ def default_lookup(
     """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
 
     `source` tells where the entry was written: files are relative to it, and programs are run only
-    for the user's own file, since other files may come with a repository.
+    for files that the user wrote or named. One that was merely found comes with a repository, and an
+    entry made in Python may come from anywhere: its author can run programs himself.
     """
     written = source or Source()
 
@@ -140,8 +157,11 @@ def _keyring(reference: Reference) -> str | None:
 
 def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> str | None:
     name = str(Reference(kind="cmd", name=reference.name.split()[0] + " …"))
-    if source.scope != "user":
-        raise ConfigError(f"{name} is allowed in the user's own file only; use ${{VAR}} or ${{file:…}} here")
+    if source.scope not in ("user", "explicit"):
+        raise ConfigError(
+            f"{name} is run for the user's own file, or one named with --config, and not for a file that was "
+            "merely found nor for entries made in Python; use ${VAR} or ${file:…} here"
+        )
     try:
         done = subprocess.run(
             shlex.split(reference.name),

@@ -11,14 +11,17 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
-from mooring.core.names import Style, assign, prefix
+from mooring.core.names import Style, assign, imitates, prefix
 from mooring.core.near import nearest
 from mooring.core.prompts import prompt_tools
+from mooring.core.text import without_hidden
 from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Snapshot, Tool
 from mooring.errors import UnknownTool
 
 __all__ = ["Catalog", "Diff", "Filter", "diff", "merge"]
 
+LONGEST = 4_096
+"""Characters of a server's description that a model is shown."""
 _SHOWN = 5
 """Names that one warning lists; the rest it counts, so that no server can flood the warnings."""
 
@@ -140,7 +143,10 @@ def merge(
     ordered = tuple(latest[server] for server in sorted(latest))
     warnings: list[str] = []
     tools, visible = _static_tools(own, filters, warnings)
-    offers = {snapshot.server: _offer(snapshot, filters, warnings) for snapshot in ordered}
+    offers = {
+        snapshot.server: _genuine(snapshot.server, _offer(snapshot, filters, warnings), style, warnings)
+        for snapshot in ordered
+    }
     names = assign([(server, remote) for server in latest for remote in offers[server]], style)
     taken = frozenset(tools)
     old = previous if previous is not None else Catalog()
@@ -193,6 +199,13 @@ def _offer(snapshot: Snapshot, filters: Mapping[str, Filter], warnings: list[str
     return offer
 
 
+def _genuine(server: str, offer: dict[str, Tool], style: Style, warnings: list[str]) -> dict[str, Tool]:
+    """Return the tools that do not pass themselves off as mooring's own."""
+    false = [remote for remote in offer if imitates(server, remote, style)]
+    _warn(warnings, server, "has the name of a tool of mooring and is set aside", false)
+    return {remote: tool for remote, tool in offer.items() if remote not in false} if false else offer
+
+
 def _static_tools(
     own: tuple[Snapshot, ...], filters: Mapping[str, Filter], warnings: list[str]
 ) -> tuple[dict[str, Tool], list[_Routes]]:
@@ -226,7 +239,7 @@ def _routes(
 
 def _localised(tool: Tool, name: str, server: str, lead: str, old: Catalog) -> Tool:
     """Return the tool under its local name, all else passed on as it is: the old object if it serves."""
-    description = lead + tool.description
+    description = lead + _presentable(tool.description)
     known = old.tools.get(name)
     if (
         known is not None
@@ -249,6 +262,14 @@ def _localised(tool: Tool, name: str, server: str, lead: str, old: Catalog) -> T
         verb=tool.verb,
     )
     return known if known is not None and _same(known, local) else local
+
+
+def _presentable(description: str) -> str:
+    """Return a description as a model may read it: nothing hidden, and no longer than it needs to be."""
+    shown = without_hidden(description[: 2 * LONGEST])
+    if len(description) <= LONGEST:
+        return shown
+    return f"{shown[:LONGEST].rstrip()} […cut: {len(description):,} characters]"
 
 
 def _same(one: Tool, other: Tool) -> bool:

@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 
 from mooring.core.durations import kind
 from mooring.core.expand import expand, references
+from mooring.core.secret import reveal
 
 __all__ = [
     "check_command",
     "check_header",
     "check_headers",
     "check_name",
+    "check_protocol",
     "check_url",
     "check_url_text",
     "list_of_text",
@@ -55,8 +57,6 @@ def shown(name: str) -> str:
 def check_name(name: str) -> str:
     if not name or name != name.strip():
         raise ValueError("must be a name that neither is empty nor begins or ends with a space")
-    if name == "mooring":
-        raise ValueError("must not be 'mooring', which offers tools of its own; choose another name")
     if len(name) > _NAME_LIMIT:
         raise ValueError(f"must be a name of at most {_NAME_LIMIT} characters")
     if not name.isprintable() or "/" in name or "\\" in name:
@@ -111,7 +111,7 @@ def check_header(name: str, value: str) -> None:
         )
     if name.lower() in _RESERVED or name.lower().startswith("mcp-param-"):
         raise ValueError(f"sets {shown(name)}, which belongs to the protocol; remove it")
-    if not _HEADER_VALUE.fullmatch(value):
+    if not _HEADER_VALUE.fullmatch(reveal(value)):
         raise ValueError(
             f"has a value for {shown(name)} that a header cannot carry: only visible ASCII, on one line"
         )
@@ -123,6 +123,12 @@ def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     return headers
 
 
+def check_protocol(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d", value):
+        return value
+    raise ValueError("must be a version of the protocol, such as '2025-06-18'")
+
+
 def text_of(value: object) -> str:
     """The text of a scalar: `8080` and `true` in JSON mean what they look like."""
     match value:
@@ -131,7 +137,7 @@ def text_of(value: object) -> str:
         case int() | float():
             return str(value)
         case str():
-            if "\0" in value:
+            if "\0" in reveal(value):
                 raise ValueError("must not hold a NUL character")
             return value
         case _:

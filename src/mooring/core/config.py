@@ -15,6 +15,8 @@ from mooring.core import checks
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
 from mooring.core.gateway import GatewaySettings
+from mooring.core.lookalike import look_alikes
+from mooring.core.policy import Policy
 from mooring.core.settings import (
     Settings,
     flag,
@@ -189,6 +191,12 @@ class ServerConfig(Settings):
     """Globs of tools that may be sent again when the outcome is unknown."""
     approve: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that need a yes."""
+    policy: Policy = setting(section(Policy), default=Policy())
+    """Which tools are called, asked for or denied: only ever stricter than the host's own policy."""
+    trust_hints: bool = setting(flag, default=False)
+    """Whether the server's word that a tool is read-only counts."""
+    min_protocol: str | None = setting(optional(checks.check_protocol), default=None)
+    """An older protocol than this one is refused."""
     auth: Mapping[str, Any] | None = setting(_auth, default=None)
     """How to log in: the given fields of `AuthConfig`."""
     description: str | None = setting(optional(some_text), default=None)
@@ -234,7 +242,11 @@ class ServerConfig(Settings):
 
     def __repr__(self) -> str:
         """Enough to know it by; of env, headers and url, nothing that could be a secret."""
-        way = f"command={self.command!r}" if self.url is None else f"url={self.url.split('?')[0]!r}"
+        way = (
+            f"command={self.command!r}"
+            if self.url is None
+            else f"url={self.url.split('?')[0].split('#')[0]!r}"
+        )
         return (
             f"ServerConfig(name={self.name!r}, transport={self.transport!r}, {way}, "
             f"env={sorted(self.env)}, headers={sorted(self.headers)})"
@@ -308,6 +320,8 @@ class HostConfig(Settings):
     discovery: Literal["auto", "always", "never"] = setting(one_of("auto", "always", "never"), default="auto")
     discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
+    policy: Policy = setting(section(Policy), default=Policy())
+    """Which tools are called, asked for or denied."""
     result_budget: int = setting(_budget, default=25000)
     """Estimated tokens of a result that a model is shown; the rest is kept for `result_read`. 0: no limit."""
     output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
@@ -331,6 +345,8 @@ class HostConfig(Settings):
         counts = Counter(server.name for server in self.servers)
         if twice := sorted(name for name, count in counts.items() if count > 1):
             raise ValueError(f"has several servers named {shown(twice[0])}; give each its own name")
+        for one, other in look_alikes(server.name for server in self.servers):
+            raise ValueError(f"has servers {shown(one)} and {shown(other)}, which look alike; rename one")
 
     @property
     def active(self) -> tuple[ServerConfig, ...]:

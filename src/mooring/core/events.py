@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from mooring.core.types import State
 from mooring.core.values import Value
 
 __all__ = [
+    "ApprovalAsked",
     "AuthNeeded",
+    "CallDenied",
     "CallFinished",
     "CallStarted",
     "CatalogChanged",
@@ -19,6 +23,7 @@ __all__ = [
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
+    "SessionEnded",
     "StateChanged",
     "ToolSetAside",
 ]
@@ -67,6 +72,13 @@ class ServerRemoved(Event):
     server: str
 
 
+class SessionEnded(Event):
+    """A conversation is over: its own connections are ended."""
+
+    session: str
+    reason: Literal["left", "idle"]
+
+
 class CatalogChanged(Event):
     """The merged catalog is another one: local tool names, sorted."""
 
@@ -105,6 +117,24 @@ class ConfigRejected(Event):
     """A configuration file changed and cannot be used; the last good one stays."""
 
     problem: str
+
+
+class ApprovalAsked(Event):
+    """A call waits for somebody's yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
+
+
+class CallDenied(Event):
+    """A call was not made: the configuration denies it, or nobody said yes."""
+
+    server: str
+    tool: str
+    session: str
+    reason: str
 
 
 class CallStarted(Event):

@@ -14,7 +14,18 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Literal, get_args
 
-__all__ = ["LIMIT", "RESERVED", "STYLES", "Style", "assign", "may_belong", "parse", "prefix"]
+__all__ = [
+    "LIMIT",
+    "OWNER",
+    "RESERVED",
+    "STYLES",
+    "Style",
+    "assign",
+    "imitates",
+    "may_belong",
+    "parse",
+    "prefix",
+]
 
 Style = Literal["mcp", "double", "server", "raw"]
 """`mcp_<server>_<tool>`, `mcp__<server>__<tool>`, `<server>_<tool>`, `<tool>`."""
@@ -24,8 +35,14 @@ STYLES: tuple[Style, ...] = get_args(Style)
 LIMIT = 64
 """Characters that a name may have with every provider of models we know."""
 
+OWNER = "mooring"
+"""The server id of the tools that mooring itself offers: no server may have it."""
+
 RESERVED = frozenset(
-    ("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources", "read_mcp_resource")
+    (
+        *("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources"),
+        "read_mcp_resource",
+    )
 )
 """Names of the tools that mooring itself puts beside those of the servers."""
 
@@ -86,6 +103,11 @@ def parse(name: str, style: Style, servers: Iterable[str] = ()) -> Pair | None:
     if len(fits) != 1 or len(name) == len(fits[0][1]):
         return None
     return fits[0][0], name[len(fits[0][1]) :]
+
+
+def imitates(server: str, tool: str, style: Style) -> bool:
+    """Return whether a tool would stand under the very name of one of mooring's own."""
+    return f"{prefix(server, style)}{_reduced(tool[:LIMIT], style)}" in RESERVED
 
 
 def may_belong(name: str, server: str, style: Style) -> bool:

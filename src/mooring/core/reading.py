@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from mooring.core.names import OWNER
 from mooring.core.near import nearest
 from mooring.core.render import fit
 from mooring.core.tokens import dumps, estimate
@@ -20,7 +21,6 @@ from mooring.core.untrusted import line
 
 __all__ = ["READ", "Piece", "Request", "Unreadable", "chosen", "cut", "found", "request"]
 
-OWNER = "mooring"
 _LONGEST_PATH, _MOST_STEPS = 500, 64
 _LONGEST_NEEDLE = 500
 _AROUND = 200

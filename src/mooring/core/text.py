@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "clean_json", "clean_line"]
+__all__ = ["clean", "clean_json", "clean_line", "hides", "without_hidden"]
 
 # Everything that is not seen, or that acts instead of being seen. Newline and tab are left to the callers.
 _HIDDEN = (
@@ -33,6 +33,20 @@ def clean(text: str) -> str:
     """
     text = _EMOJI_GLUE.sub("", text.replace("\r\n", "\n"))
     return _HIDDEN_CHARACTER.sub(lambda match: _escape(ord(match[0])), text)
+
+
+def hides(text: str) -> bool:
+    """Whether the text holds characters that nobody sees, or that act instead of being seen."""
+    if text.isascii() and text.isprintable():
+        return False
+    return _HIDDEN_CHARACTER.search(_EMOJI_GLUE.sub("", text.replace("\r\n", "\n"))) is not None
+
+
+def without_hidden(text: str) -> str:
+    """The text without the characters that nobody sees: for models, to which escapes would be noise."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN_CHARACTER.sub("", _EMOJI_GLUE.sub("", text.replace("\r\n", "\n")))
 
 
 def clean_line(text: str) -> str:

@@ -78,8 +78,8 @@ class Crossing:
         """Whether the server might ask in the midst of a call what this client answers only between two."""
         if client.era == "legacy" or not any(key in client.capabilities for key in ANSWERABLE):
             return False
-        provider: Any = client.view.provider(server)
-        return hasattr(provider, "ask") and era_of(provider.snapshot.info.protocol) == "legacy"
+        provider: Any = client.view.provider(server, client.session)
+        return era_of(provider.snapshot.info.protocol) == "legacy"
 
     # --- requests that are no calls -------------------------------------------------------------
 
@@ -101,10 +101,11 @@ class Crossing:
         return cast("dict[str, Any]", answer)
 
     def _connection(self, client: Client, server: str, method: str) -> Any:
-        provider: Any = client.view.provider(server)
-        if not hasattr(provider, "ask"):
+        provider: Any = client.view.provider(server, client.session)
+        connection = getattr(provider, "connection", provider)  # one of the client's own is wrapped
+        if not hasattr(connection, "ask"):
             raise Refusal(METHOD_NOT_FOUND, f"{server!r} does not do {method!r}")
-        return provider
+        return connection
 
     # --- resources that are watched -------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class Registry:
         key = f"gateway:{view.name}:{principal.name}"
         session = view.sessions.get(key)
         if session is None:
+            if len(view.sessions) >= self._limit:
+                view.sessions.pop(next(iter(view.sessions)))
             session = view.sessions[key] = Session(view, key, agent_id=principal.name)
         return Client(
             id=key,

@@ -98,10 +98,22 @@ class View:
     def exposure(self) -> Exposure:
         return plan_exposure(self.catalog, self.settings.discovery, self.host.config.discovery_budget)
 
-    def provider(self, name: str) -> Provider:
+    def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):
             raise UnknownServer(name)
-        return self.host.provider(name)
+        return self.host.provider(name, self._behind(session))
+
+    async def leave(self, session: Session) -> None:
+        await self.host.leave(self._behind(session))
+
+    def _behind(self, session: Session) -> Session:
+        """The host's own session of a client: it has the connections that are the client's alone."""
+        return self.host.session(session.id, agent_id=session.agent_id)
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        await self.host.permit(tool, arguments, session, timeout)
 
     async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self.host.act(tool, arguments, timeout)

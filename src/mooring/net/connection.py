@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mooring import clock
 from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.logintool import AUTHENTICATE, login_tool
+from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
-from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, ConfigError, MooringError, Overloaded
+from mooring.errors import (
+    AuthNeeded,
+    CallTimeout,
+    CircuitOpen,
+    ConfigError,
+    MooringError,
+    NotTrusted,
+    Overloaded,
+)
 from mooring.net import wire
 from mooring.net.exchange import Exchange
 from mooring.net.faults import call_error
@@ -46,7 +55,8 @@ class Connection:
         *,
         enabled: bool = True,
         known: Snapshot | None = None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
@@ -60,6 +70,7 @@ class Connection:
             enabled=enabled,
             known=known,
             resolve=resolve,
+            redact=redact,
             pool=pool,
             publish=publish,
             emit=emit,
@@ -97,7 +108,7 @@ class Connection:
         return getattr(getattr(self.owner.live and self.owner.live.channel, "child", None), "pid", None)
 
     def status(self) -> ServerStatus:
-        owner, now = self.owner, time.monotonic()
+        owner, now = self.owner, clock.monotonic()
         up = owner.state == "connected"
         return ServerStatus(
             name=self.name,
@@ -147,7 +158,7 @@ class Connection:
         if self.owner.access is None:
             with suppress(MooringError):
                 await self.owner.refresh()  # the server tells where to log in when it is asked
-        login = await self._access().begin()
+        login = await (await self._access()).begin()
         login.on_success, login.settle = self._logged_in, self.owner.refresh
         return login
 
@@ -157,14 +168,14 @@ class Connection:
         Raises:
             ConfigError: the server is not one that can be logged in to.
         """
-        done = await self._access().logout()
+        done = await (await self._access()).logout()
         if self.owner.live is not None:
             self.owner.live.channel.die("logged out")
         return done
 
-    def _access(self) -> Access:
+    async def _access(self) -> Access:
         if self.owner.access is None and self.state != "disabled":
-            self.owner.introduce()
+            await self.owner.introduce()
         if self.owner.access is not None:
             return self.owner.access
         if self.config.url is None:
@@ -184,10 +195,10 @@ class Connection:
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.net.login import authenticate
 
-        started = time.monotonic()
+        started = clock.monotonic()
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
-        duration = time.monotonic() - started
+        duration = clock.monotonic() - started
         return Result(server=self.name, tool=AUTHENTICATE, blocks=(block,), duration=duration)
 
     # --- verbs ----------------------------------------------------------------------------------
@@ -208,7 +219,7 @@ class Connection:
         """
         if tool == AUTHENTICATE and self.login_tool is not None:
             return await self._authenticate(timeout)
-        started = time.monotonic()
+        started = clock.monotonic()
         limit, idle = self.config.call_limits(timeout)
         idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
@@ -223,7 +234,7 @@ class Connection:
             meta=meta,
             again=idempotent,
         )
-        return wire.result(self.name, tool, raw, time.monotonic() - started)
+        return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:
         """Seconds that one round trip takes.
@@ -231,16 +242,16 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there was none.
         """
-        end = time.monotonic() + (self.config.call_limits(timeout)[0])
+        end = clock.monotonic() + (self.config.call_limits(timeout)[0])
         try:
             live = await self._live(end)
         except WireError as fault:
-            raise call_error(fault, self.name, "ping", 0.0, None) from None
-        started = time.monotonic()
+            raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
+        started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._guarded(method, {}, method, end)
-        return time.monotonic() - started
+        return clock.monotonic() - started
 
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
@@ -251,7 +262,7 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        exchange = Exchange(self.owner, self._guarded, about, time.monotonic() + limit)
+        exchange = Exchange(self.owner, self._guarded, about, clock.monotonic() + limit)
         return await exchange.result(method, params, idle=idle)
 
     async def watch(self, uri: str, timeout: float | None = None) -> None:
@@ -286,12 +297,13 @@ class Connection:
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
         """A live connection, and its faults in our words."""
-        started = time.monotonic()
+        started = clock.monotonic()
         try:
             await self._live(started + self.config.call_limits(timeout)[0])
             yield
         except WireError as fault:
-            raise call_error(fault, self.name, about, time.monotonic() - started, fault.obituary) from None
+            elapsed, words = clock.monotonic() - started, fault.obituary
+            raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
 
     # --- one request ----------------------------------------------------------------------------
 
@@ -299,7 +311,7 @@ class Connection:
         self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
     ) -> dict[str, Any]:
         """A request within the server's limits: the breaker, and a place among those under way."""
-        started = time.monotonic()
+        started = clock.monotonic()
         probe = self._admitted(about, started)
         told = False
         try:
@@ -312,8 +324,8 @@ class Connection:
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed = time.monotonic() - started
-                raise call_error(fault, self.name, about, elapsed, fault.obituary) from None
+                elapsed, words = clock.monotonic() - started, fault.obituary
+                raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
             finally:
                 self._gate.leave()
         finally:
@@ -362,7 +374,7 @@ class Connection:
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:
-            self._breaker.failed(time.monotonic())
+            self._breaker.failed(clock.monotonic())
         else:
             return False
         return True
@@ -381,7 +393,7 @@ class Connection:
         """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
         for last in (False, True):
             live = self.owner.live or await self._live(end)
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             try:
                 return await live.ask(
                     method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
@@ -407,8 +419,8 @@ class Connection:
 
     async def _live(self, end: float) -> Live:
         try:
-            return await self.owner.connected(end - time.monotonic())
-        except AuthNeeded:
+            return await self.owner.connected(end - clock.monotonic())
+        except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:
             raise WireError(str(problem), kind="refused", outcome="not sent") from problem

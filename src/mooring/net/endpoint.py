@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 import aiohttp
 
+from mooring.core.redact import Redactor
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
 from mooring.net.refusal import SHOWN, challenge_in, refusal
@@ -33,13 +34,13 @@ class Endpoint:
         headers: Mapping[str, str],
         pool: HttpPool,
         max_message: int,
-        secrets: Sequence[str] = (),
+        redact: Redactor,
         access: Access | None = None,
     ) -> None:
         self.url = url
         self._server = server
         self._headers = dict(headers)
-        self._secrets = secrets
+        self._redact = redact
         self._access = access
         self._pool = pool
         self._proxy = proxy_for(url)
@@ -57,7 +58,7 @@ class Endpoint:
             headers=self._headers,
             pool=self._pool,
             max_message=self._max,
-            secrets=self._secrets,
+            redact=self._redact,
             access=self._access,
         )
 
@@ -67,7 +68,7 @@ class Endpoint:
             there = origin(url)
         except ValueError:
             raise WireError(
-                f"it points to {location[:SHOWN]!r}, which is no address",
+                f"it points to {self._redact(location)[:SHOWN]!r}, which is no address",
                 kind="status",
                 outcome="not sent",
                 status=status,
@@ -104,8 +105,9 @@ class Endpoint:
         self, method: str, body: bytes | None, headers: Mapping[str, str], token: str | None = None
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
         sent = {"Accept-Encoding": "gzip, deflate", **self._headers, **headers}
-        if token is not None:
+        if token is not None and self._access is not None:
             sent["Authorization"] = f"Bearer {token}"
+            self._redact.learn(self._access.secrets())
         url = self.url
         for _ in range(MAX_HOPS):
             async with await self._send(method, url, body, sent) as response:
@@ -137,13 +139,7 @@ class Endpoint:
 
     async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
         """The fault that the status means, without the secrets that the server may have said back."""
-        fault = await refusal(response, session=session)
-        text = str(fault)
-        tokens = self._access.secrets() if self._access is not None else ()
-        for secret in (*tokens, *self._secrets):
-            text = text.replace(secret, "***")
-        fault.args = (text,)
-        return fault
+        return await refusal(response, session=session, redact=self._redact)
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
         """The body.

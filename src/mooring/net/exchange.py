@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mooring import clock
 from mooring.errors import CallTimeout, ServerError
 from mooring.net.dialogue import converse, failed
 from mooring.net.faults import call_error
@@ -32,11 +32,11 @@ class Exchange:
     def __init__(self, owner: Owner, guarded: Guarded, about: str, end: float) -> None:
         self._owner, self._guarded, self._about, self._end = owner, guarded, about, end
         self._server = owner.config.name
-        self._started = time.monotonic()
+        self._started = clock.monotonic()
 
     @property
     def _elapsed(self) -> float:
-        return time.monotonic() - self._started
+        return clock.monotonic() - self._started
 
     async def result(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
         """The final result; the user is asked whatever the server wants to know before it.
@@ -56,11 +56,12 @@ class Exchange:
                 return raw
             return await self._followed(state, options.get("on_progress"))
         except WireError as fault:
-            raise call_error(fault, self._server, self._about, self._elapsed, None) from None
+            redact = self._owner.redact
+            raise call_error(fault, self._server, self._about, self._elapsed, None, redact) from None
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(self._end - time.monotonic()):
+            async with asyncio.timeout(self._end - clock.monotonic()):
                 return await self._owner.questions.answer(self._server, method, params)
         except TimeoutError:
             raise CallTimeout(
@@ -78,11 +79,11 @@ class Exchange:
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return await self._guarded(method, params, self._about, self._end)
 
-        live = await self._owner.connected(self._end - time.monotonic())
+        live = await self._owner.connected(self._end - clock.monotonic())
         task = Task(state, live, ask, self._answer)
         over = False
         try:
-            async with asyncio.timeout(self._end - time.monotonic()):
+            async with asyncio.timeout(self._end - clock.monotonic()):
                 result = await task.result(on_progress)
             over = True
             return result

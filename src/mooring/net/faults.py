@@ -3,10 +3,11 @@ system become errors that people and models read."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from mooring.config.logs import logger
+from mooring.core.text import without_hidden
 from mooring.errors import (
     AuthNeeded,
     CallError,
@@ -23,8 +24,9 @@ from mooring.net.open import CannotStart
 
 if TYPE_CHECKING:
     from mooring.core.config import ServerConfig
+    from mooring.core.redact import Redactor
 
-log = logging.getLogger("mooring.connection")
+log = logger("mooring.connection")
 
 
 class Permanent(ConnectError):
@@ -38,9 +40,19 @@ def leaf(problem: BaseException) -> BaseException:
     return problem
 
 
-def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
+def explain(
+    problem: BaseException, config: ServerConfig, last_words: Sequence[str], redact: Redactor
+) -> MooringError:
     """Why a server is not connected, and what to do next."""
+    found = _explained(problem, config, last_words)
+    found.args = (redact(str(found)),)
+    return found
+
+
+def _explained(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
     name = config.name
+    if isinstance(problem, ConnectError):
+        return problem
     if isinstance(problem, WireError):
         if problem.kind == "auth":
             return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
@@ -63,9 +75,19 @@ def explain(problem: BaseException, config: ServerConfig, last_words: Sequence[s
 
 
 def call_error(
-    fault: WireError, server: str, tool: str, elapsed: float, words: str | None
+    fault: WireError, server: str, tool: str, elapsed: float, words: str | None, redact: Redactor
 ) -> CallError | AuthNeeded:
     """Why a request to a connected server brought no result."""
+    found = _call_error(fault, server, tool, elapsed, words)
+    found.args = (redact(str(found)),)
+    if isinstance(found, ServerError):
+        found.data = redact.within(found.data)
+    return found
+
+
+def _call_error(
+    fault: WireError, server: str, tool: str, elapsed: float, words: str | None
+) -> CallError | AuthNeeded:
     if fault.kind == "auth":
         return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
     if fault.kind == "timeout":
@@ -87,7 +109,7 @@ def call_error(
             outcome=fault.outcome,
         )
     return ServerError(
-        f"{server!r} answered {tool!r} with an error: {fault}",
+        f"{server!r} answered {tool!r} with an error: {without_hidden(str(fault))}",
         server=server,
         tool=tool,
         elapsed=elapsed,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from mooring.core.poison import doubts
+from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, Tool
+from mooring.net import trace
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
-from mooring.net.message import number
+from mooring.net.message import WireError, number
 from mooring.net.negotiate import Peer
 from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Channel, Progress
@@ -23,6 +26,7 @@ class Live:
 
     channel: Channel
     peer: Peer
+    redact: Redactor
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
     ttl: float = 0.0
     """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
@@ -73,31 +77,63 @@ class Live:
                 and (found := self.header_maps.get(params["name"]))
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
-        return await self.channel.request(
-            method,
-            params,
-            timeout=timeout,
-            idle=idle,
-            on_progress=on_progress,
-            headers=headers,
-            request_id=request_id,
-        )
+        try:
+            result = await self.channel.request(
+                method,
+                params,
+                timeout=timeout,
+                idle=idle,
+                on_progress=on_progress,
+                headers=headers,
+                request_id=request_id,
+            )
+        except WireError as fault:
+            if fault.kind == "answer":
+                error = {"code": fault.code, "message": str(fault)}
+                trace.note(self.channel.server, method, params, None, error)
+            raise
+        trace.note(self.channel.server, method, params, result)
+        return result
 
     async def list(self, timeout: float) -> Snapshot:
         """What the server offers now; see `take_snapshot`."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            page = await self.ask(method, params, timeout=timeout)
+            # What a server says of itself is kept in the lock and shown to models.
+            page = self.redact.within(await self.ask(method, params, timeout=timeout))
             if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
-        snapshot = await take_snapshot(self.channel.server, self.peer, ask)
+        trace.note(self.channel.server, "initialize", {}, self.peer.raw)
+        snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
+        if found := doubts(snapshot):
+            snapshot = replace(snapshot, warnings=(*snapshot.warnings, *found))
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)
         if self.peer.era == "legacy" and "tasks" in self.peer.info.capabilities:
             self.deferred = frozenset(tool.name for tool in snapshot.tools if _needs_task(tool))
         return snapshot
+
+
+def _without_secrets(snapshot: Snapshot, redact: Redactor) -> Snapshot:
+    """The rest of what a snapshot says: its entries were looked at page by page."""
+    if not redact:
+        return snapshot
+    info = snapshot.info
+    return replace(
+        snapshot,
+        info=replace(
+            info,
+            name=redact.within(info.name),
+            title=redact.within(info.title),
+            version=redact.within(info.version),
+            description=redact.within(info.description),
+            capabilities=redact.within(info.capabilities),
+        ),
+        instructions=redact.within(snapshot.instructions),
+        warnings=tuple(redact(warning) for warning in snapshot.warnings),
+    )
 
 
 def _needs_task(tool: Tool) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.config.logs import logger
 from mooring.core.authorize import OtherLoginError, authorization_url, check_fit, read_callback
 from mooring.core.egress import RefusedError, check_url
 from mooring.errors import AuthNeeded
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mooring.core.grants import Client
     from mooring.net.access import Access
 
-log = logging.getLogger("mooring.login")
+log = logger("mooring.login")
 
 LIFE = 300.0
 """Seconds that a login waits for its person."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from mooring import __version__
-from mooring.core.types import ServerInfo
+from mooring.core.types import ServerInfo, Snapshot
 from mooring.net import wire
 from mooring.net.message import WireError
 from mooring.net.rpc import Channel
@@ -38,6 +38,26 @@ def era_of(protocol: str | None) -> Era | None:
 
 class Incompatible(Exception):
     """The two sides share no version; trying again is useless."""
+
+
+def refuse_older(peer: Peer, least: str | None) -> None:
+    """Raise `Incompatible` when what was agreed is older than the configuration allows."""
+    if least is not None and peer.protocol < least:
+        raise Incompatible(
+            f"no common protocol version: the server speaks {peer.protocol}; its `min_protocol` is {least}"
+        )
+
+
+def doubted(snapshot: Snapshot, seen: str | None) -> Snapshot:
+    """The snapshot, with a warning if the server spoke a newer era before: somebody may stand in between."""
+    now = snapshot.info.protocol
+    if era_of(seen) != "modern" or era_of(now) != "legacy":
+        return snapshot
+    warning = (
+        f"{snapshot.server}: it spoke protocol {seen} before and only {now} now; if nobody has put an older "
+        f"version there, somebody may stand in between: `min_protocol: {seen}` refuses that"
+    )
+    return replace(snapshot, warnings=(*snapshot.warnings, warning))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from mooring.core.config import ServerConfig, Target
+from mooring.core.redact import Redactor
 from mooring.net.pool import HttpPool
 from mooring.net.process import Child, child_environment
 from mooring.net.rpc import Channel
@@ -38,7 +39,12 @@ def wires(config: ServerConfig) -> tuple[Wire, ...]:
 
 @asynccontextmanager
 async def open_channel(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, access: Access | None = None
+    wire: Wire,
+    config: ServerConfig,
+    target: Target,
+    pool: HttpPool,
+    redact: Redactor,
+    access: Access | None = None,
 ) -> AsyncGenerator[Channel]:
     """An open channel, its pump running; closed within the server's grace on the way out.
 
@@ -46,7 +52,7 @@ async def open_channel(
         CannotStart: the command is not there or may not be run.
         OSError: the system has no room for another process.
     """
-    channel = await _make(wire, config, target, pool, access)
+    channel = await _make(wire, config, target, pool, redact, access)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.pump)
         try:
@@ -59,10 +65,15 @@ async def open_channel(
 
 
 async def _make(
-    wire: Wire, config: ServerConfig, target: Target, pool: HttpPool, access: Access | None
+    wire: Wire,
+    config: ServerConfig,
+    target: Target,
+    pool: HttpPool,
+    redact: Redactor,
+    access: Access | None,
 ) -> Channel:
     if wire == "stdio":
-        return StdioChannel(await _spawn(config, target), max_message=config.max_message)
+        return StdioChannel(await _spawn(config, target, redact), max_message=config.max_message)
     # aiohttp is imported only where there is an HTTP server.
     from mooring.net.endpoint import Endpoint
     from mooring.net.http import HttpChannel
@@ -74,17 +85,17 @@ async def _make(
         headers=target.headers,
         pool=pool,
         max_message=config.max_message,
-        secrets=target.secrets,
+        redact=redact,
         access=access,
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 
 
-async def _spawn(config: ServerConfig, target: Target) -> Child:
+async def _spawn(config: ServerConfig, target: Target, redact: Redactor) -> Child:
     env = child_environment(config.inherit_env, target.env)
     argv = [target.command or "", *target.args]
     try:
-        return await Child.spawn(config.name, argv, env=env, cwd=target.cwd)
+        return await Child.spawn(config.name, argv, env=env, cwd=target.cwd, redact=redact)
     except FileNotFoundError:
         raise CannotStart(_not_found(argv[0], target.cwd)) from None
     except NotADirectoryError:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mooring import clock
+from mooring.config.logs import logger
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
 from mooring.net.message import WireError
-from mooring.net.negotiate import MODERN_CODES, Era, era_of, negotiate
+from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.passage import PASSAGE
@@ -34,7 +36,7 @@ from mooring.net.questions import Questions
 if TYPE_CHECKING:
     from mooring.net.access import Access
 
-log = logging.getLogger("mooring.connection")
+log = logger("mooring.connection")
 
 STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""
@@ -59,7 +61,8 @@ class Owner:
         *,
         enabled: bool,
         known: Snapshot | None,
-        resolve: Callable[[ServerConfig], Target],
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
         pool: HttpPool,
         publish: Callable[[Snapshot], None],
         emit: Callable[[Event], None],
@@ -87,12 +90,15 @@ class Owner:
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
+        self.redact = redact
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
         self._era: Era | None = era_of(self.snapshot.info.protocol)
         """What the server spoke the last time: only a guess until it has answered in this life."""
         self._guessed = self._era is not None
+        self._seen = self.snapshot.info.protocol
+        """The newest protocol that the server ever spoke with us."""
         self._failures = 0
         self._last_words: list[str] = []
         self._dirty = False
@@ -117,9 +123,9 @@ class Owner:
         self._dirty = True
         self._wake.set()
 
-    def introduce(self) -> Target:
+    async def introduce(self) -> Target:
         """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
-        target = self._resolve(self.config)
+        target = await self._resolve(self.config)
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
@@ -135,9 +141,9 @@ class Owner:
         if self.live is not None:
             return self.live
         if self.state == "disabled":
-            raise Permanent("it is disabled in the configuration", server=self.config.name)
+            raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
-            raise Permanent("the host was closed", server=self.config.name)
+            raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
             raise self.problem
         return await self._wait(timeout)
@@ -149,7 +155,7 @@ class Owner:
             MooringError: it could not be done; what was known before stays.
         """
         if self.state == "disabled" or self.ended.is_set():
-            raise Permanent("it is disabled or closed", server=self.config.name)
+            raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
         if self.live is None:
             patience = self.config.connect_timeout + self.config.list_timeout + self.config.shutdown_grace + 5
             await self._wait(patience)
@@ -158,6 +164,10 @@ class Owner:
         self._refreshers.append(done)
         self._wake.set()
         await done
+
+    def privately(self, publish: Callable[[Snapshot], None]) -> None:
+        """From now on this is one conversation's own connection: its states are not the server's."""
+        self.publish, self._emit = publish, _unheard
 
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
@@ -168,7 +178,7 @@ class Owner:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
-        return not isinstance(self.problem, Permanent) and self.restarts.rest(time.monotonic()) == 0
+        return not isinstance(self.problem, Permanent) and self.restarts.rest(clock.monotonic()) == 0
 
     async def _wait(self, timeout: float) -> Live:
         self._kick.set()
@@ -201,7 +211,7 @@ class Owner:
                     rested = await self._rest()
         finally:
             self.live = None
-            gone = Permanent("the host was closed", server=self.config.name)
+            gone = Permanent("its connection was closed", server=self.config.name)
             self._tell(self._waiters, gone)
             self._tell(self._refreshers, gone)
             self.settled.set()
@@ -211,14 +221,14 @@ class Owner:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
         self._last_words = []
-        born = time.monotonic()
+        born = clock.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
             # A try that callers asked for before its time makes the next rest no longer.
             self._failures = self._failures + 1 if rested else max(self._failures, 1)
             fault = leaf(group)
-            problem = explain(fault, self.config, self._last_words)
+            problem = explain(fault, self.config, self._last_words, self.redact)
             if isinstance(problem, AuthNeeded) and self.access is not None:
                 problem = await self.access.explain(str(fault))
             self._fail(problem, backoff(self._failures, random.random()))
@@ -226,7 +236,7 @@ class Owner:
         finally:
             self.live = self.connected_at = self.freshness = None
         # The first reconnect is not held back; a server that falls again and again is.
-        self._failures = 0 if time.monotonic() - born > STABLE else self._failures + 1
+        self._failures = 0 if clock.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
         # Whoever has come since it fell waits for the next connection, not for the news of the fall.
@@ -236,7 +246,7 @@ class Owner:
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
         for a listing."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
@@ -257,7 +267,7 @@ class Owner:
     async def _rest(self) -> bool:
         """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
         with anyio.move_on_after(
-            math.inf if self.next_try is None else self.next_try - time.monotonic()
+            math.inf if self.next_try is None else self.next_try - clock.monotonic()
         ) as rest:
             await self._kick.wait()
         self.next_try = None
@@ -269,7 +279,7 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
-        target = self.introduce()
+        target = await self.introduce()
         self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
         with self._clock:
             left = list(wires(self.config))
@@ -302,8 +312,8 @@ class Owner:
 
     async def _serve_on(self, kind: Wire, target: Target) -> str:
         if kind == "stdio":
-            self.restarts.started(time.monotonic())
-        async with open_channel(kind, self.config, target, self._pool, self.access) as channel:
+            self.restarts.started(clock.monotonic())
+        async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
             try:
                 channel.on_ask = partial(self.questions.answer, self.config.name)
                 peer = await negotiate(
@@ -312,13 +322,14 @@ class Owner:
                     probe_timeout=self.config.probe_timeout,
                     capabilities=self.questions.capabilities,
                 )
+                refuse_older(peer, self.config.min_protocol)
                 self._clock.deadline = math.inf  # from here on each request has its own deadline
-                live = Live(channel, peer)
+                live = Live(channel, peer, self.redact)
                 freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
-                snapshot = await live.list(self.config.list_timeout)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
             except WireError as fault:
                 if channel.death is not None:
                     fault.args = (await channel.obituary(),)
@@ -328,6 +339,7 @@ class Owner:
                 self._last_words = channel.last_words()
                 raise
             self._era, self._guessed = peer.era, False
+            self._seen = max(self._seen or "", peer.protocol)
             channel.on_death = self._died
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
@@ -337,7 +349,7 @@ class Owner:
                 self._wake.clear()
                 if channel.death is None and (self._dirty or self._refreshers):
                     await self._relist(live, freshness)
-            return await channel.obituary()
+            return self.redact(await channel.obituary())
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
@@ -368,13 +380,13 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                snapshot = await live.list(self.config.list_timeout)
+                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
                 self.notices.relisted(self.snapshot, snapshot)
                 self.snapshot = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:
-                problem = call_error(fault, self.config.name, "tools/list", 0.0, None)
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 if fault.kind == "auth" and fault.status != 403:
                     live.channel.die(str(fault))  # connecting anew tells what it is now
         if live.channel.death is not None:
@@ -415,3 +427,7 @@ class Owner:
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
             if state == "needs-auth":
                 self._tell_auth(reason or "")
+
+
+def _unheard(event: Event) -> None:
+    """Nobody is told."""

@@ -18,15 +18,19 @@ from typing import cast
 
 import anyio
 
+from mooring.config.logs import logger
+from mooring.core.redact import Redactor
 from mooring.net import watchdog
 
-log = logging.getLogger("mooring.server")
+log = logger("mooring.server")
 
 MARKER = "MOORING_CHILD"
 """Set in every child, so that descendants that left its group are found again."""
 STDERR_LINES = 20
 """So many last lines of a child's stderr stand in the error when it fails."""
 STDERR_LINE = 2_000
+OVERLAP = 4_096
+"""Bytes kept before the end of a line that has none, so that no secret in it is cut before it is known."""
 TERM_WAIT = 1.5
 KILL_WAIT = 1.0
 READER_GONE = 5
@@ -53,8 +57,9 @@ def child_environment(inherit: Sequence[str], env: Mapping[str, str]) -> dict[st
 class Child(asyncio.SubprocessProtocol):
     """One child process. What it writes to stdout goes to `on_data` from the moment that is set."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, redact: Redactor) -> None:
         self.server = server
+        self.redact = redact
         self.marker = ""
         self.pid = 0
         self.returncode: int | None = None
@@ -75,7 +80,7 @@ class Child(asyncio.SubprocessProtocol):
 
     @classmethod
     async def spawn(
-        cls, server: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None
+        cls, server: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, redact: Redactor
     ) -> Child:
         """A running child in a process group of its own.
 
@@ -84,7 +89,7 @@ class Child(asyncio.SubprocessProtocol):
         """
         loop = asyncio.get_running_loop()
         marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        child = cls(server)
+        child = cls(server, redact)
         # Cancelled half-way, asyncio would leave the pipes of a running child to nobody.
         with anyio.CancelScope(shield=True):
             await loop.subprocess_exec(
@@ -103,11 +108,11 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr_tail(self) -> tuple[str, ...]:
-        return (
-            (*self._stderr, self._stderr_rest[:STDERR_LINE].decode("utf-8", "replace"))
-            if (self._stderr_rest)
-            else tuple(self._stderr)
-        )
+        rest = self._shown(self._stderr_rest)[-STDERR_LINE:]
+        return (*self._stderr, rest) if rest else tuple(self._stderr)
+
+    def _shown(self, line: bytes) -> str:
+        return self.redact(line.decode("utf-8", "replace").rstrip("\r"))
 
     def listen(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Hand over what the child has said so far, and from now on at once."""
@@ -241,12 +246,12 @@ class Child(asyncio.SubprocessProtocol):
     def _take_stderr(self, data: bytes) -> None:
         *lines, rest = (self._stderr_rest + data).split(b"\n")
         # A line without end is cut, so that a flood costs a bounded amount of memory.
-        self._stderr_rest = rest[-STDERR_LINE:]
+        self._stderr_rest = rest[-STDERR_LINE - OVERLAP :]
         for line in lines[-STDERR_LINES:]:
-            self._stderr.append(line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
+            self._stderr.append(self._shown(line)[:STDERR_LINE])
         if log.isEnabledFor(logging.INFO):
             for line in lines:
-                log.info("%s: %s", self.server, line[:STDERR_LINE].decode("utf-8", "replace").rstrip("\r"))
+                log.info("%s: %s", self.server, self._shown(line)[:STDERR_LINE])
 
 
 class _Stdout(asyncio.Protocol):

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from mooring.core.oauth import read_challenge
+from mooring.core.redact import Redactor
 from mooring.errors import Outcome
 from mooring.net.message import INTERNAL_ERROR, Kind, WireError, decode
 from mooring.net.pool import TooLargeBody, whole_body
@@ -18,10 +19,10 @@ READ = 64 * 1024
 SHOWN = 200
 
 
-async def refusal(response: aiohttp.ClientResponse, *, session: bool) -> WireError:
+async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Redactor) -> WireError:
     """The fault that a status of 300 and more means; `session`: one was named in the request."""
     status = response.status
-    text = await _text(response)
+    text = redact(await _text(response))  # before it is cut: half a secret would not be known as one
     error = _rpc_error(text)
     message = _words(status, text)
     kind: Kind = "status"

@@ -7,7 +7,6 @@ connection calls directly: dicts in, dicts out, one hop. It does not import the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Protocol, cast
 import anyio
 import anyio.abc
 
+from mooring.config.logs import logger
 from mooring.net.deadline import Deadline
 from mooring.net.message import (
     INTERNAL_ERROR,
@@ -27,7 +27,7 @@ from mooring.net.message import (
     number,
 )
 
-log = logging.getLogger("mooring.net")
+log = logger("mooring.net")
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 

@@ -124,8 +124,8 @@ class StdioChannel(DuplexChannel):
         if not self.take(message):
             self.dropped += 1
             if len(self.noise) < KEPT_NOISE:
-                self.noise.append(line[:SHOWN].decode("utf-8", "replace"))
-                log.debug("%s wrote to stdout what is no message: %r", self.server, line[:SHOWN])
+                self.noise.append(self.child.redact(line.decode("utf-8", "replace"))[:SHOWN])
+                log.debug("%s wrote to stdout what is no message: %r", self.server, self.noise[-1])
 
     # --- the end ------------------------------------------------------------------------------
 

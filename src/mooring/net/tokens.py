@@ -9,7 +9,6 @@ Everything here but `locked` may block: call it from a worker thread.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import stat
@@ -21,9 +20,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from mooring.config.logs import logger
 from mooring.core.grants import Grant, grant_from_json, grant_to_json
 
-log = logging.getLogger("mooring.tokens")
+log = logger("mooring.tokens")
 
 SERVICE = "mooring-oauth"
 """Not the service that `${keyring:…}` reads: no configuration can have a token put into a header."""

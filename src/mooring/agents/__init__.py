@@ -1,0 +1,52 @@
+"""Shapes that agent runtimes expect: a manager, an extension, actions, an engine, deferred tools."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "DeferredTool": "deferred",
+    "discovered_names": "deferred",
+    "register_factories": "deferred",
+    "Engine": "engine",
+    "McpToolProvider": "engine",
+    "RefreshError": "engine",
+    "EventBus": "bus",
+    "FunctionTool": "extension",
+    "McpBridgeExtension": "extension",
+    "McpCallResult": "manager",
+    "McpManager": "manager",
+    "McpToolInfo": "manager",
+    "McpRun": "actions",
+    "StepResult": "actions",
+    "mcp_tools_section": "prompt",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
+
+if TYPE_CHECKING:
+    from mooring.agents.actions import McpRun as McpRun
+    from mooring.agents.actions import StepResult as StepResult
+    from mooring.agents.bus import EventBus as EventBus
+    from mooring.agents.deferred import DeferredTool as DeferredTool
+    from mooring.agents.deferred import discovered_names as discovered_names
+    from mooring.agents.deferred import register_factories as register_factories
+    from mooring.agents.engine import Engine as Engine
+    from mooring.agents.engine import McpToolProvider as McpToolProvider
+    from mooring.agents.engine import RefreshError as RefreshError
+    from mooring.agents.extension import FunctionTool as FunctionTool
+    from mooring.agents.extension import McpBridgeExtension as McpBridgeExtension
+    from mooring.agents.manager import McpCallResult as McpCallResult
+    from mooring.agents.manager import McpManager as McpManager
+    from mooring.agents.manager import McpToolInfo as McpToolInfo
+    from mooring.agents.prompt import mcp_tools_section as mcp_tools_section
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mooring.agents' has no attribute {name!r}")
+    value = getattr(import_module(f"mooring.agents.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,198 @@
+"""An extension with a manifest: its servers' tools as function tools of an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from mooring.agents.bus import EventBus
+from mooring.config import from_document
+from mooring.config.documents import read_document
+from mooring.config.logs import logger
+from mooring.core.config import HostConfig
+from mooring.core.types import Result, Tool
+from mooring.core.untrusted import fence
+from mooring.errors import MooringError
+from mooring.host import Host
+from mooring.net.connection import Connection
+
+log = logger("mooring.agents")
+
+Manifest = str | os.PathLike[str] | Mapping[str, Any]
+Invoke = Callable[[Any, str], Awaitable[str]]
+CONTEXT_LIMIT = 20_000
+"""Characters of resources that an agent is given before a turn."""
+
+
+class ExtensionContext(Protocol):
+    """What the runtime gives an extension."""
+
+    def get_secret(self, name: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool:
+    """A tool in the shape of the OpenAI Agents SDK, for where that is not installed."""
+
+    name: str
+    description: str
+    params_json_schema: dict[str, Any]
+    on_invoke_tool: Invoke
+    strict_json_schema: bool = False
+    is_enabled: bool = True
+
+
+class McpBridgeExtension:
+    """Bridges the servers in a manifest's `config.servers` to an agent.
+
+        extension = McpBridgeExtension("manifest.yaml")
+        await extension.initialize(context)
+        await extension.start()
+        agent = Agent(tools=extension.get_tools())
+
+    A server that cannot be reached, or whose secret is missing, is left out; a failed call is a result
+    that the agent reads. Events: `mcp.tool_called`, `mcp.tool_failed`.
+    """
+
+    def __init__(
+        self, manifest: Manifest, *, bus: EventBus | None = None, resources: Sequence[str] = ()
+    ) -> None:
+        self.bus = bus or EventBus()
+        self._manifest = manifest
+        self._resources = tuple(resources)
+        """URIs of what `get_context` reads."""
+        self._config = HostConfig()
+        self._context: ExtensionContext | None = None
+        self._host: Host | None = None
+        self._tools: list[Any] = []
+        self._reached: tuple[str, ...] = ()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def initialize(self, context: ExtensionContext) -> None:
+        """Read the manifest. Nothing is connected yet.
+
+        Raises:
+            ConfigError: an entry is wrong: which one, and why.
+        """
+        if isinstance(self._manifest, Mapping):
+            document, file = self._manifest, None
+        else:
+            document, file = read_document(Path(self._manifest)), str(self._manifest)
+        self._config = from_document(document, file=file, scope="explicit", strict=True)
+        self._context = context
+
+    async def start(self) -> None:
+        """Connect every server and make the tools of those that could be reached."""
+        if self._context is None:
+            raise RuntimeError("initialize() comes before start()")
+        if self._host is not None:
+            return
+        host = Host(self._config, get_secret=self._context.get_secret)
+        await host.__aenter__()
+        self._host = host
+        await host.ready()
+        for status in host.status():
+            if status.state not in ("connected", "disabled"):
+                log.warning("server %r is left out: %s", status.name, status.error or status.state)
+        self._reached = tuple(status.name for status in host.status() if status.state == "connected")
+        make = _maker()
+        self._tools = [make(tool, self._invoker(tool)) for tool in host.catalog.tools.values()]
+
+    def get_tools(self) -> list[Any]:
+        """The tools as they were at `start()`; none before it."""
+        return list(self._tools)
+
+    async def stop(self) -> None:
+        """End every server and what is under way. Idempotent."""
+        host, self._host = self._host, None
+        self._tools, self._reached = [], ()
+        if host is not None:
+            await host.__aexit__(None, None, None)
+
+    async def health_check(self) -> bool:
+        """Whether every server that was reached still answers."""
+        if self._host is None:
+            return False
+        for name in self._reached:
+            try:
+                await self._host.ping(name, timeout=10)
+            except MooringError as problem:
+                log.warning("server %r is down: %s", name, problem)
+                return False
+        return True
+
+    async def get_context(self) -> str:
+        """What the chosen resources say now, marked as data; what cannot be read is left out."""
+        if self._host is None:
+            return ""
+        parts: list[str] = []
+        owners = {resource.uri: resource.server for resource in self._host.catalog.resources}
+        for uri in self._resources:
+            provider = self._host.provider(owners[uri]) if uri in owners else None
+            if isinstance(provider, Connection):
+                try:
+                    raw = await provider.ask("resources/read", {"uri": uri}, about=uri, timeout=10)
+                    parts.append(fence(_text(raw), f"{provider.name} {uri}", CONTEXT_LIMIT))
+                except MooringError as problem:
+                    log.warning("resource %r could not be read: %s", uri, problem)
+        return "\n\n".join(parts)
+
+    # --- tools ----------------------------------------------------------------------------------
+
+    def _invoker(self, tool: Tool) -> Invoke:
+        async def invoke(_context: Any, arguments: str) -> str:
+            if self._host is None:
+                return f"Error: {tool.name!r} cannot be called: the extension is stopped"
+            try:
+                given: Any = json.loads(arguments or "{}")
+            except ValueError as problem:
+                return f"Error: the arguments are no JSON: {problem}"
+            result = await self._host.call(tool.name, given)
+            self._tell(tool, result)
+            return f"Error: {result.text}" if result.is_error else result.text
+
+        return invoke
+
+    def _tell(self, tool: Tool, result: Result) -> None:
+        payload: dict[str, Any] = {
+            "server": tool.server,
+            "tool": tool.remote_name,
+            "duration": result.duration,
+        }
+        if result.is_error:
+            self.bus.emit("mcp.tool_failed", **payload, error=result.text[:500])
+        else:
+            self.bus.emit("mcp.tool_called", **payload)
+
+
+def _maker() -> Callable[[Tool, Invoke], Any]:
+    """Makes the SDK's own function tools where it is installed, else ours of the same shape."""
+    kind: Any = FunctionTool
+    with suppress(ImportError):
+        kind = getattr(import_module("agents"), "FunctionTool", FunctionTool)
+
+    def make(tool: Tool, invoke: Invoke) -> Any:
+        schema: dict[str, Any] = {"properties": {}, **tool.input_schema}
+        return kind(
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=schema,
+            on_invoke_tool=invoke,
+            strict_json_schema=False,
+        )
+
+    return make
+
+
+def _text(raw: Mapping[str, Any]) -> str:
+    contents: Any = raw.get("contents")
+    found = cast("list[Any]", contents) if isinstance(contents, list) else []
+    texts = [cast("Mapping[str, Any]", one).get("text") for one in found if isinstance(one, Mapping)]
+    return "\n".join(text for text in texts if isinstance(text, str))

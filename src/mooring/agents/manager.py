@@ -1,0 +1,180 @@
+"""A synchronous manager of servers, for runtimes that call tools by their plain names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+from mooring.config import GetSecret, from_document
+from mooring.config.logs import logger
+from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.types import Result
+from mooring.errors import ConnectError, UnknownTool
+from mooring.sync import SyncHost
+
+log = logger("mooring.agents")
+
+Servers = HostConfig | Iterable[ServerConfig] | Mapping[str, Any]
+"""Configurations, or what stands under `mcp` or `mcp.servers` in a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpToolInfo:
+    """One tool, as a prompt shows it."""
+
+    server_name: str
+    name: str
+    description: str
+    input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpCallResult:
+    """What a tool answered."""
+
+    server_name: str
+    tool_name: str
+    content: list[Mapping[str, Any]]
+    is_error: bool
+    raw_text: str
+
+
+class McpManager:
+    """Connects servers and calls their tools, from any thread and without `await`.
+
+        manager = McpManager()
+        manager.connect_all({"files": {"command": "files-mcp"}})
+        manager.call_tool("read_file", {"path": "README.md"}).raw_text
+        manager.close_all()
+
+    Tools keep their plain names; where two servers have the same one, the server that connected last wins.
+    """
+
+    def __init__(self, *, get_secret: GetSecret | None = None) -> None:
+        self._get_secret = get_secret
+        self._host: SyncHost | None = None
+        self.failures: Mapping[str, str] = {}
+        """The servers that could not be connected, and why."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_all()
+
+    def connect_all(self, servers: Servers) -> list[McpToolInfo]:
+        """Connect all servers side by side; the tools of those that could be. What was connected before is
+        closed.
+
+        Raises:
+            ConfigError: the configuration cannot be used.
+            ConnectError: there are servers, and none could be connected.
+        """
+        self.close_all()
+        config = as_config(servers)
+        for warning in config.warnings:
+            log.warning("%s", warning)
+        self._host = SyncHost(config, style="raw", get_secret=self._get_secret)
+        self._host.__enter__()
+        try:
+            self._wait(self._host, config)
+        except BaseException:
+            self.close_all()
+            raise
+        return self.tools
+
+    def _wait(self, host: SyncHost, config: HostConfig) -> None:
+        host.ready()
+        if lazy := [server.name for server in config.active if server.start == "lazy"]:
+            host.refresh(*lazy)
+        states = [status for status in host.status() if status.state != "disabled"]
+        failed = {one.name: one.error or one.state for one in states if one.state != "connected"}
+        for name, error in failed.items():
+            log.warning("server %r is left out: %s", name, error)
+        self.failures = failed
+        if states and len(failed) == len(states):
+            reasons = "; ".join(f"{name}: {error}" for name, error in failed.items())
+            raise ConnectError(f"no server could be connected: {reasons}", server=states[0].name)
+
+    @property
+    def tools(self) -> list[McpToolInfo]:
+        """What can be called now."""
+        if self._host is None:
+            return []
+        return [
+            McpToolInfo(
+                server_name=tool.server,
+                name=name,
+                description=tool.description,
+                input_schema=tool.input_schema,
+            )
+            for name, tool in self._host.catalog.tools.items()
+        ]
+
+    @property
+    def servers(self) -> list[str]:
+        """The names of the servers that are connected."""
+        states = self._host.status() if self._host is not None else ()
+        return [status.name for status in states if status.state == "connected"]
+
+    def call_tool(
+        self, tool_name: str, arguments: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> McpCallResult:
+        """What the tool answered, good or bad. An unknown tool is an answer too: an error that names the
+        nearest ones.
+
+        Raises:
+            MooringError: the tool gave no answer (time ran out, the server is gone …).
+        """
+        if self._host is None:
+            return _error(tool_name, f"Unknown MCP tool {tool_name!r}: no server is connected.")
+        result = self._host.call(tool_name, arguments, timeout=timeout)
+        if isinstance(result.error, UnknownTool):
+            return _error(tool_name, f"Unknown MCP tool: {result.error}")
+        if result.error is not None:
+            raise result.error
+        return _answer(result)
+
+    def close_all(self) -> None:
+        """End every server. Idempotent; never raises."""
+        host, self._host = self._host, None
+        self.failures = {}
+        if host is not None:
+            try:
+                host.close()
+            except Exception:
+                log.exception("the servers did not end cleanly")
+
+
+def as_config(servers: Servers) -> HostConfig:
+    """The configuration in what a runtime holds of it.
+
+    Raises:
+        ConfigError: none of it can be used.
+    """
+    if isinstance(servers, HostConfig):
+        return servers
+    if not isinstance(servers, Mapping):
+        return HostConfig(servers=tuple(servers))
+    document = cast("Mapping[str, Any]", servers)
+    if "mcp" in document or "mcpServers" in document:
+        return from_document(document)
+    inner = document.get("servers")
+    is_section = isinstance(inner, Mapping | list) or "enabled" in document
+    return from_document({"mcp": document if is_section else {"servers": document}})
+
+
+def _answer(result: Result) -> McpCallResult:
+    return McpCallResult(
+        server_name=result.server,
+        tool_name=result.tool,
+        content=result.content,
+        is_error=result.is_error,
+        raw_text=result.text,
+    )
+
+
+def _error(tool: str, text: str) -> McpCallResult:
+    content: list[Mapping[str, Any]] = [{"type": "text", "text": text}]
+    return McpCallResult(server_name="", tool_name=tool, content=content, is_error=True, raw_text=text)

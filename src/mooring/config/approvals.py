@@ -1,0 +1,116 @@
+"""Which found files were approved on this machine: one small file for each, outside of any project.
+
+A file here is believed only if it is a regular file of this user that nobody else may write. Whatever
+else stands in its place approves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from mooring.config.files import replace_file
+from mooring.errors import ConfigError
+
+__all__ = ["approve", "approved", "approved_files", "revoke", "state_folder"]
+
+_SIZE_LIMIT = 2**20
+
+
+def state_folder() -> Path:
+    """Where mooring keeps what belongs to this user and to no project."""
+    if home := os.environ.get("MOORING_HOME"):
+        return Path(home)
+    import platformdirs  # not needed where nothing was found
+
+    return platformdirs.user_state_path("mooring", appauthor=False)
+
+
+def approved(file: str) -> Mapping[str, str]:
+    """The marks of the servers in `file` that were approved, by name; empty when there is none."""
+    return _read(_place(file)).get(_key(file), {})
+
+
+def approve(file: str, marks: Mapping[str, str]) -> None:
+    """From now on the servers of `file` are exactly what these marks say.
+
+    Raises:
+        ConfigError: it cannot be written down.
+    """
+    path = _place(file)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise OSError("something else than a file stands in its place; remove it")
+        text = json.dumps({"version": 1, "file": _key(file), "servers": dict(marks)}, indent=2)
+        replace_file(path, f"{text}\n".encode("utf-8", "surrogatepass"), mode=0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"the approval cannot be written: {error.strerror or error}", file=str(path)
+        ) from None
+
+
+def revoke(file: str) -> bool:
+    """Forget the approval of `file`; whether there was one."""
+    path = _place(file)
+    there = path.is_symlink() or path.exists()
+    path.unlink(missing_ok=True)
+    return there
+
+
+def approved_files() -> tuple[str, ...]:
+    """Every file that is approved, in order."""
+    folder = _folder()
+    found = [_read(path) for path in folder.glob("*.json")] if folder.is_dir() else []
+    return tuple(sorted(file for one in found for file in one))
+
+
+def _folder() -> Path:
+    return state_folder() / "trust"
+
+
+def _key(file: str) -> str:
+    return os.path.realpath(file)
+
+
+def _place(file: str) -> Path:
+    return _folder() / f"{sha256(_key(file).encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return {}
+    try:
+        raw = os.read(descriptor, _SIZE_LIMIT) if _ours(os.fstat(descriptor)) else b""
+    finally:
+        os.close(descriptor)
+    try:
+        data: Any = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return _checked(data)
+
+
+def _ours(info: os.stat_result) -> bool:
+    if not stat.S_ISREG(info.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
+
+
+def _checked(data: object) -> dict[str, dict[str, str]]:
+    if not isinstance(data, dict):
+        return {}
+    fields = cast("dict[str, object]", data)
+    file, servers = fields.get("file"), fields.get("servers")
+    if fields.get("version") != 1 or not isinstance(file, str) or not isinstance(servers, dict):
+        return {}
+    marks = cast("dict[str, object]", servers)
+    return {file: {name: value for name, value in marks.items() if isinstance(value, str)}}

@@ -1,0 +1,32 @@
+"""Names that a person could take for one another."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+__all__ = ["look_alikes", "skeleton"]
+
+# Letters of other scripts, and digits, that look like Latin ones in common typefaces.
+_ALIKE = str.maketrans(
+    "аьсԁеһіјӏкԛмопрѕԝхугвтнзαβεηικνορτυχωγμζ01|ıɑɡß",
+    "abcdehijlkqmonpswxyrbth3abenikvoptuxwyuzolliagb",
+)
+_JOINT = re.compile(r"[\W_]+")
+
+
+def skeleton(name: str) -> str:
+    """A form that is the same for names which look the same: without case, accents, width and punctuation."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return _JOINT.sub("_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
+
+
+def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each name that looks like an earlier one, after that one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(skeleton(name), name)
+        if other != name:
+            yield other, name

@@ -1,0 +1,158 @@
+"""Known secrets blotted out of text, in every spelling in which programs repeat them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+
+from mooring.core.secret import MASK
+
+__all__ = ["LEAST", "Redactor", "is_secret_name", "secrets_in"]
+
+LEAST = 6
+"""Characters that a value must have to be blotted out. A shorter one is no secret worth the name, and
+looking for `1` or `true` would leave no message readable."""
+_KEPT = 1_000
+"""Secrets that are remembered, the newest: tokens are renewed for as long as a host runs."""
+_LONGEST = 1_024
+_PIECE = 256
+_MOST_PIECES = 64
+_LINE = 16
+
+_SECRET_NAME = re.compile(
+    r"token|secret|passw|passphrase|\bpwd\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
+    r"|\bauth\b|\bpat\b|\bsig\b|(?:api|access|private|secret|signing|encryption|session|master|account)key"
+    r"|\bkey\b"
+)
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+", re.IGNORECASE)
+"""Of `Bearer abc` only the rest is secret, and a server may say it back without the word."""
+_USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+
+
+class Redactor:
+    """Replaces what it has learned by `***`. Learns values, never shows them."""
+
+    __slots__ = ("__weakref__", "_pattern", "_secrets")
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: dict[str, None] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """From now on these values are blotted out; those of fewer than six characters are not."""
+        new = [secret for secret in secrets if len(secret.strip()) >= LEAST and secret not in self._secrets]
+        if not new:
+            return
+        self._secrets |= dict.fromkeys(new)
+        for old in list(self._secrets)[:-_KEPT]:
+            del self._secrets[old]
+        self._pattern = None  # servers start together: one expression is made for all of them
+
+    def __call__(self, text: str) -> str:
+        """The text without any secret."""
+        if not self._secrets:
+            return text
+        if self._pattern is None:
+            self._pattern = _pattern({form for secret in self._secrets for form in _forms(secret)})
+        return self._pattern.sub(MASK, text)
+
+    def within(self, value: Any) -> Any:
+        """A JSON value without any secret in its texts; the same object where there is nothing to do."""
+        if not self._secrets:
+            return value
+        try:
+            return self._within(value)
+        except RecursionError:  # nested beyond reason: nothing of it is kept
+            return MASK
+
+    def _within(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, list):
+            return [self._within(item) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {self(key) if isinstance(key, str) else key: self._within(item) for key, item in items}
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, header, option or parameter of this name holds a secret by all appearance."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    words = re.sub(r"[^a-z0-9]+", " ", spaced.lower()).strip()
+    return _SECRET_NAME.search(words) is not None or _SECRET_NAME.search(words.replace(" ", "")) is not None
+
+
+def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
+    """The values that are secret by the name of their place: `env.NAME`, `headers.NAME`, `auth.NAME`,
+    `args[N]`, `url`."""
+    option = ""
+    for place, text in values.items():
+        kind, _, name = place.partition(".")
+        if place == "url":
+            yield from (value for key, value in parse_qsl(urlsplit(text).query) if is_secret_name(key))
+        elif kind in ("env", "headers", "auth") and is_secret_name(name):
+            yield _SCHEME.sub("", text)
+        elif place.startswith("args["):
+            flag, _, given = text.partition("=")
+            if flag.startswith("-") and given and is_secret_name(flag):
+                yield given
+            elif option and not text.startswith("-"):
+                yield text
+            option = flag if flag.startswith("-") and not given and is_secret_name(flag) else ""
+        yield from _USERINFO.findall(text)
+
+
+def _pattern(forms: set[str]) -> re.Pattern[str]:
+    """One expression for all: by first letter, since the engine tries alternatives one after the other."""
+    by_letter: dict[str, list[str]] = {}
+    # Of two that begin alike the longer is tried first.
+    for form in sorted(forms, key=lambda form: (-len(form), form)):
+        by_letter.setdefault(form[0], []).append(re.escape(form[1:]))
+    return re.compile(
+        "|".join(f"{re.escape(head)}(?:{'|'.join(tails)})" for head, tails in by_letter.items())
+    )
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Every spelling of a secret that is looked for."""
+    whole = [secret] if len(secret) <= _LONGEST else _pieces(secret)
+    # Programs print line by line: a key of many lines is known by each of them.
+    lines = [line.strip() for line in secret.splitlines() if len(line.strip()) >= _LINE]
+    for text in {*whole, secret.strip()[:_LONGEST], *lines[:_MOST_PIECES]}:
+        if len(text) >= LEAST:
+            yield from _spellings(text)
+
+
+def _pieces(secret: str) -> list[str]:
+    starts = range(0, len(secret), _PIECE)[:_MOST_PIECES]
+    return [secret[start : start + _PIECE] for start in starts]
+
+
+def _spellings(text: str) -> Iterator[str]:
+    from base64 import b64encode  # not needed before there is a secret
+
+    yield text
+    for escaped in (quote(text, safe=""), quote(text), quote_plus(text)):
+        yield escaped
+        yield re.sub("%..", lambda code: code[0].lower(), escaped)
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
+    raw = text.encode("utf-8", "surrogatepass")
+    for shift in range(3):
+        code = b64encode(bytes(shift) + raw).decode()
+        # What stands around the secret decides the first and the last letter: those are left out.
+        core = code[-(-8 * shift // 6) : 8 * (shift + len(raw)) // 6]
+        yield core
+        yield core.replace("+", "-").replace("/", "_")

@@ -1,0 +1,147 @@
+"""What a file that was merely found would do, in words and as a hash: a person approves it, once per form."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from hashlib import sha256
+from typing import Any, cast
+
+from mooring.core.config import ServerConfig
+from mooring.core.expand import references
+from mooring.core.redact import Redactor, secrets_in
+from mooring.core.text import clean
+from mooring.core.values import Value
+
+__all__ = ["TrustRequest", "describe", "forbidden", "literal_secrets", "mark"]
+
+_HARMLESS = frozenset(
+    (
+        *("source", "disabled", "description", "start", "max_concurrency", "max_message", "sweep_interval"),
+        *(
+            "connect_timeout",
+            "call_timeout",
+            "idle_timeout",
+            "list_timeout",
+            "probe_timeout",
+            "shutdown_grace",
+        ),
+    )
+)
+"""Fields that decide neither what is run or reached nor what it may do. Any other, a new one too, counts."""
+
+_FORBIDDEN = re.compile(
+    # which libraries a program loads
+    r"LD_.+|DYLD_.+|GCONV_PATH|GLIBC_TUNABLES"
+    # what an interpreter runs or loads before, or in place of, the program it was given
+    r"|NODE_OPTIONS|NODE_PATH|PYTHON(?:PATH|STARTUP|HOME|USERBASE|WARNINGS|BREAKPOINT|PLATLIBDIR|INSPECT)"
+    r"|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|BASH_FUNC_.+"
+    r"|PERL5OPT|PERL5LIB|PERL5DB|PERLLIB|RUBYOPT|RUBYLIB|GEM_PATH|GEM_HOME|LUA_INIT.*|PHPRC|PHP_INI_SCAN_DIR"
+    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH"
+    r"|DOTNET_STARTUP_HOOKS|DOTNET_ADDITIONAL_DEPS|CORECLR_.+|COR_.+"
+    # which programs are found, and which ones git and ssh start
+    r"|PATH|PATHEXT|COMSPEC|GIT_SSH|GIT_SSH_COMMAND|GIT_ASKPASS|SSH_ASKPASS|GIT_EXEC_PATH|GIT_EXTERNAL_DIFF"
+    r"|GIT_PROXY_COMMAND|GIT_EDITOR|GIT_PAGER|GIT_CONFIG.*"
+    # where npx, uvx and pip fetch the code that they run
+    r"|NPM_CONFIG_.+|PIP_(?:EXTRA_)?INDEX_URL|PIP_CONFIG_FILE|UV_(?:.*INDEX.*|CONFIG_FILE|FIND_LINKS)"
+    # whom a program trusts on the network, and who reads along
+    r"|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE"
+    r"|(?:HTTPS?|ALL)_PROXY|MOORING_.+",
+    re.IGNORECASE,
+)
+"""Variables that make a harmless-looking command run other code, or talk to somebody else."""
+
+
+class TrustRequest(Value):
+    """A file that was found, and those of its servers that nobody has approved in this form."""
+
+    file: str
+    servers: tuple[ServerConfig, ...]
+    changed: tuple[str, ...] = ()
+    """Names of those that were approved in another form."""
+
+    @property
+    def text(self) -> str:
+        """Everything that would be run or reached: whole, and with nothing hidden in it."""
+        return "\n\n".join("\n".join(describe(server)) for server in self.servers)
+
+
+def mark(server: ServerConfig) -> str:
+    """A hash of all that an entry decides, values as they are written. One byte more is another mark.
+
+    What equals its default is left out, so that a field which mooring learns later changes no mark.
+    """
+    plain = {
+        one.name: value
+        for one in fields(cast("Any", server))
+        if one.name not in _HARMLESS and (value := getattr(server, one.name)) != _default(one)
+    }
+    return sha256(json.dumps(_json(plain), sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def forbidden(server: ServerConfig) -> tuple[str, ...]:
+    """The variables of an entry that a file which was merely found may not set."""
+    return tuple(name for name in server.env if _FORBIDDEN.fullmatch(name.strip()))
+
+
+def describe(server: ServerConfig) -> Iterator[str]:
+    """The entry for a person to judge, a line for each thing; secrets that are written out are not shown."""
+    redact = literal_secrets(server)
+
+    def line(what: str, text: str) -> str:
+        # A line break in a value must not look like another line of ours.
+        whole = redact(text).replace("\n", r"\n").replace("\t", r"\t")
+        return f"  {what.ljust(8)} {clean(whole)}"
+
+    yield f"server {clean(server.name)!r}"
+    if server.command is not None:
+        yield line("runs", shlex.join([server.command, *server.args]))
+    if server.url is not None:
+        yield line("reaches", f"{server.url} ({server.transport})")
+    if server.cwd is not None:
+        yield line("in", server.cwd)
+    yield from (line("env", f"{name}={value}") for name, value in server.env.items())
+    if server.inherit_env:
+        yield line("gets", f"your own {', '.join(server.inherit_env)}")
+    yield from (line("header", f"{name}: {value}") for name, value in server.headers.items())
+    if server.auth is not None:
+        yield line("login", json.dumps(_json(server.auth), ensure_ascii=False))
+    for name in sorted(_special(server)):
+        yield line("sets", f"{name}: {json.dumps(_json(getattr(server, name)), ensure_ascii=False)}")
+
+
+_SHOWN = frozenset(
+    ("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "inherit_env")
+)
+
+
+def _special(server: ServerConfig) -> Iterator[str]:
+    """Fields beside the launch itself that are not at their default."""
+    for one in fields(cast("Any", server)):
+        if one.name not in _HARMLESS | _SHOWN and getattr(server, one.name) != _default(one):
+            yield one.name
+
+
+def literal_secrets(server: ServerConfig) -> Redactor:
+    """Blots out the secrets that are written into an entry; references stay, since they show none."""
+    texts = dict(server.texts())
+    return Redactor(text for text in secrets_in(texts) if not references(text))
+
+
+def _default(one: Any) -> object:
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+def _json(value: object) -> object:
+    match value:
+        case Value():
+            return {one.name: _json(getattr(value, one.name)) for one in fields(cast("Any", value))}
+        case Mapping():
+            return {str(key): _json(item) for key, item in cast("Mapping[Any, object]", value).items()}
+        case list() | tuple():
+            return [_json(item) for item in cast("list[object]", value)]
+        case _:
+            return value

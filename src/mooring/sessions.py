@@ -1,0 +1,259 @@
+"""The conversations of a host: which are alive, and the connections that are theirs alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import anyio
+
+from mooring import clock
+from mooring.config.logs import logger
+from mooring.core.config import HostConfig, ServerConfig, plan
+from mooring.core.events import SessionEnded
+from mooring.core.near import nearest
+from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot
+from mooring.errors import ConfigError, MooringError, ToolChanged, UnknownServer
+from mooring.fleet import Fleet
+from mooring.identity import OwnHeaders, checked, identity_of
+from mooring.local import Progress, Provider
+from mooring.session import SHARED, Session, Shore
+
+if TYPE_CHECKING:
+    from mooring.core.changes import Change
+    from mooring.net.connection import Connection
+
+log = logger("mooring.session")
+
+Deviations = Callable[[Snapshot, Snapshot], "Mapping[str, Change]"]
+
+
+class Harbour(Shore, Protocol):
+    """What sessions need of their host."""
+
+    @property
+    def config(self) -> HostConfig: ...
+
+    def publish(self, snapshot: Snapshot) -> None: ...
+
+
+class Private:
+    """A connection that one conversation has for itself: a provider as any other.
+
+    There is one catalog for all: what a fresh connection lists is the server's word, unless it was said
+    to one identity alone; what changes later is this conversation's affair. A tool that is described
+    otherwise here than in the catalog is not called where the server's pins say `block`: the model
+    has read something else.
+    """
+
+    def __init__(self, connection: Connection, config: ServerConfig) -> None:
+        self.connection = connection
+        self.config = config
+        self.name = config.name
+        self.start, self.refresh, self.stop = connection.start, connection.refresh, connection.stop
+        self.live = connection.owner.live
+        """The wire on which it was last listed."""
+        self.strange: Mapping[str, Change] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.connection.snapshot
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+    ) -> Result:
+        started = clock.monotonic()
+        limit = self.config.call_limits(timeout)[0]
+        if self.connection.owner.live is None:
+            # What it offers is known when it is connected; of a failure the call speaks in its own words.
+            with suppress(MooringError):
+                await self.connection.owner.connected(limit)
+        if (change := self.strange.get(tool)) is not None:
+            raise _changed(change)
+        left = None if timeout is None else max(timeout - (clock.monotonic() - started), 0.0)
+        return await self.connection.call(tool, arguments, timeout=left, on_progress=on_progress, meta=meta)
+
+    def fits(self, config: ServerConfig) -> bool:
+        """Whether it can serve under this configuration, which is taken over if so. A refused login is
+        tried again with what the credentials are now."""
+        if config is not self.config:
+            if not plan(HostConfig(servers=(self.config,)), HostConfig(servers=(config,))).keep:
+                return False
+            self.config = self.connection.owner.config = config
+        return self.connection.state != "needs-auth"
+
+
+class Sessions:
+    """Registry and reaper: one session for one id, and nothing of it left when it is over."""
+
+    def __init__(
+        self,
+        host: Harbour,
+        fleet: Fleet,
+        offered: Callable[[str], Snapshot | None],
+        deviations: Deviations,
+    ) -> None:
+        self._host = host
+        self._fleet = fleet
+        self._offered = offered
+        self._deviations = deviations
+        self._alive: dict[str, Session] = {}
+        self._private: dict[str, dict[tuple[str, Hashable], Private]] = {}
+        """By session; then by server and identity."""
+        self._in_common: set[str] = set()
+        """Isolated servers whose own connection the shared session has used: it is not given away."""
+        self._ending: set[asyncio.Task[None]] = set()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def open(
+        self, session_id: str, *, agent_id: str | None, headers: Mapping[str, OwnHeaders] | None
+    ) -> Session:
+        """The session of this id; see `Host.session`."""
+        own = self._checked(headers or {})
+        if session_id == SHARED:
+            if own:
+                raise ConfigError(
+                    "the session that everybody shares cannot have headers of its own; give it an id"
+                )
+            return Session(self._host, agent_id=agent_id)
+        session = self._alive.get(session_id)
+        if session is None:
+            session = self._alive[session_id] = Session(
+                self._host, session_id, agent_id=agent_id, headers=own or EMPTY
+            )
+        elif agent_id not in (None, session.agent_id):
+            raise ConfigError(
+                f"session {session_id!r} belongs to agent {session.agent_id!r}, not to {agent_id!r}; "
+                "leave out `agent_id`, or give that agent a session of its own"
+            )
+        elif headers is not None and own != session.headers:
+            raise ConfigError(
+                f"session {session_id!r} is alive with other headers; leave it first, or use another id"
+            )
+        session.used = clock.monotonic()
+        return session
+
+    async def end(self, session: Session, reason: Literal["left", "idle"]) -> None:
+        """Forget a session and end its own connections, gracefully and side by side."""
+        if self._alive.get(session.id) is not session:
+            return
+        del self._alive[session.id]
+        own = self._private.pop(session.id, {})
+        self._host.emit(SessionEnded(session=session.id, reason=reason))
+        with anyio.CancelScope(shield=True):
+            await self._end(own.values())
+
+    async def reap(self) -> None:
+        """End, from time to time, the sessions that nobody has used for long. Never returns."""
+        while True:
+            await asyncio.sleep(self._host.config.idle_reap_interval)
+            since = clock.monotonic() - self._host.config.session_ttl
+            idle = [one for one in self._alive.values() if not one.busy and one.used < since]
+            await asyncio.gather(*(self.end(session, "idle") for session in idle))
+
+    async def settle(self) -> None:
+        """End the connections to servers that are no longer configured. Those to servers that are
+        configured otherwise are replaced when their session next wants them."""
+        wanted = self._fleet.configs
+        gone = [(own, key) for own in self._private.values() for key in own if key[0] not in wanted]
+        await self._end([own.pop(key) for own, key in gone])
+
+    # --- connections ----------------------------------------------------------------------------
+
+    def provider(self, server: str, session: Session) -> Provider:
+        """Whoever runs the tools of `server` for this session. Nothing here waits: however many ask at
+        once, one connection is made."""
+        session.used = clock.monotonic()
+        config = self._fleet.configs.get(server)
+        if config is None:
+            return self._fleet.provider(server)
+        headers = session.headers.get(server)
+        if headers is None and config.isolation == "shared":
+            return self._fleet.provider(server)
+        if session.id == SHARED:
+            self._in_common.add(server)
+            return self._fleet.provider(server)
+        shared = self._fleet.connections.get(server)
+        if shared is not None and shared.state == "disabled":
+            return shared
+        return self._own(session, config, headers)
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        """Every configured server. One that sleeps while conversations have it for themselves is shown as
+        one of them sees it."""
+        shown = {status.name: status for status in self._fleet.status()}
+        for own in self._private.values():
+            for (server, _), private in own.items():
+                if server in shown and server not in self._fleet.connections:
+                    shown[server] = private.connection.status()
+        return tuple(shown.values())
+
+    def _own(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> Private:
+        self._alive.setdefault(session.id, session)  # one that was left, or reaped, is alive again
+        own = self._private.setdefault(session.id, {})
+        key = (config.name, identity_of(headers))
+        private = own.get(key)
+        if private is not None and private.fits(config):
+            return private
+        if private is not None:
+            self._end_soon(private)
+        own[key] = fresh = self._made(config, headers)
+        return fresh
+
+    def _made(self, config: ServerConfig, headers: OwnHeaders | None) -> Private:
+        known = self._offered(config.name)
+        connection = None
+        if headers is None and config.name not in self._in_common:
+            connection = self._fleet.hand_over(config.name)
+        if connection is None:
+            connection = self._fleet.private(config, known, headers)
+        private = Private(connection, config)
+
+        connection.owner.privately(
+            lambda snapshot: self._listed(private, snapshot, everybodys=headers is None)
+        )
+        return private
+
+    def _listed(self, private: Private, snapshot: Snapshot, *, everybodys: bool) -> None:
+        fresh, private.live = private.connection.owner.live is not private.live, private.connection.owner.live
+        shown = self._offered(private.name)
+        if everybodys and (shown is None or (fresh and snapshot.tools != shown.tools)):
+            self._host.publish(snapshot)
+            shown = self._offered(private.name)
+        private.strange = {} if shown is None else self._deviations(shown, snapshot)
+
+    def _checked(self, headers: Mapping[str, OwnHeaders]) -> dict[str, OwnHeaders]:
+        own: dict[str, OwnHeaders] = {}
+        for server, given in headers.items():
+            config = self._fleet.configs.get(server)
+            if config is None:
+                raise UnknownServer(server, nearest(server, self._fleet.configs))
+            if config.url is None:
+                raise ConfigError(f"server {server!r} is a program and takes no headers")
+            own[server] = given if callable(given) else dict(checked(given))
+        return own
+
+    async def _end(self, privates: Iterable[Private]) -> None:
+        await asyncio.gather(*(self._fleet.end(private.connection) for private in privates))
+
+    def _end_soon(self, private: Private) -> None:
+        task = asyncio.get_running_loop().create_task(self._fleet.end(private.connection))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+def _changed(change: Change) -> ToolChanged:
+    from mooring.core.changetext import describe, summary
+
+    return ToolChanged(
+        summary(change), server=change.server, tool=change.name, reason=change.kind, details=describe(change)
+    )

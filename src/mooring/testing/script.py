@@ -1,0 +1,192 @@
+"""What a fake server offers and how it answers: no wire, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from mooring.core.types import EMPTY, Result
+from mooring.errors import MooringError
+from mooring.local import LocalTools
+from mooring.testing.faults import Fault
+
+Era = Literal["both", "handshake", "modern"]
+Answer = str | Mapping[str, Any] | Callable[[Mapping[str, Any]], Any]
+"""Text, a whole result (`{"content": [...]}`), or a function of the arguments that returns either."""
+
+HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+
+
+class RefusedError(Exception):
+    """The request is answered with an error of the protocol."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One message that arrived."""
+
+    method: str
+    params: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the HTTP request, names in lower case; none over stdio."""
+
+
+def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a message; nothing when it has none."""
+    return message.get("params") or EMPTY
+
+
+def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    return params.get("_meta") or EMPTY
+
+
+class Script:
+    """Definitions, answers and faults of one server."""
+
+    def __init__(self, name: str, era: Era, instructions: str | None) -> None:
+        self.name, self.era, self.instructions = name, era, instructions
+        self.tools: dict[str, dict[str, Any]] = {}
+        self.resources: dict[str, dict[str, Any]] = {}
+        self.prompts: dict[str, tuple[dict[str, Any], Callable[..., str]]] = {}
+        self.requests: list[Request] = []
+        self._functions = LocalTools(name=name)
+        self._answers: dict[str, Answer] = {}
+        self._faults: dict[str, deque[Fault]] = {}
+        self._lasting: dict[str, Fault] = {}
+
+    def function(self, function: Callable[..., Any]) -> None:
+        self._functions.add(function)
+        tool = self._functions.snapshot.tools[-1]
+        self.tools[tool.name] = {
+            "name": tool.name,
+            "description": tool.description,
+            "inputSchema": dict(tool.input_schema),
+        }
+
+    def define(self, definition: Mapping[str, Any], answer: Answer) -> None:
+        name = str(definition["name"])
+        self.tools[name] = dict(definition)
+        self._answers[name] = answer
+
+    def fail(self, where: str, fault: Fault, times: int | None) -> None:
+        if times is None:
+            self._lasting[where] = fault
+        else:
+            self._faults.setdefault(where, deque()).extend([fault] * times)
+
+    def heal(self) -> None:
+        self._faults.clear()
+        self._lasting.clear()
+
+    def fault(self, method: str, params: Mapping[str, Any]) -> Fault | None:
+        """What goes wrong with this request; a fault that is to happen once is used up."""
+        for where in filter(None, (params.get("name"), method)):
+            if waiting := self._faults.get(where):
+                return waiting.popleft()
+            if where in self._lasting:
+                return self._lasting[where]
+        return None
+
+    async def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request, as JSON-RPC has it."""
+        params = params_of(message)
+        envelope = {"jsonrpc": "2.0", "id": message["id"]}
+        try:
+            result = await self.result(message["method"], params)
+        except RefusedError as refused:
+            return {**envelope, "error": {"code": refused.code, "message": str(refused)}}
+        if VERSION_KEY in meta_of(params):
+            hints = {"ttlMs": 0, "cacheScope": "private"} if message["method"].endswith("/list") else {}
+            result = {"resultType": "complete", **hints, **result}
+        return {**envelope, "result": result}
+
+    async def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a request.
+
+        Raises:
+            RefusedError: there is none.
+        """
+        match method:
+            case "server/discover" if self.era != "handshake":
+                return {"supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private", **self.hello()}
+            case "initialize" if self.era != "modern":
+                return {"protocolVersion": HANDSHAKE, **self.hello()}
+            case "ping":
+                return {}
+            case "tools/list":
+                return {"tools": list(self.tools.values())}
+            case "resources/list":
+                return {"resources": [_without(one, "text") for one in self.resources.values()]}
+            case "resources/templates/list":
+                return {"resourceTemplates": []}
+            case "prompts/list":
+                return {"prompts": [definition for definition, _ in self.prompts.values()]}
+            case "tools/call":
+                return await self._call(params.get("name", ""), params.get("arguments") or EMPTY)
+            case "resources/read":
+                return self._read(params.get("uri", ""))
+            case "prompts/get":
+                return self._prompt(params.get("name", ""), params.get("arguments") or EMPTY)
+            case _:
+                raise RefusedError(-32601, f"Method not found: {method}")
+
+    def hello(self) -> dict[str, Any]:
+        """How the server introduces itself."""
+        changes = {"listChanged": True}
+        capabilities: dict[str, Any] = {"tools": changes}
+        if self.resources:
+            capabilities["resources"] = changes
+        if self.prompts:
+            capabilities["prompts"] = changes
+        info = {"name": self.name, "version": "1.0"}
+        hello: dict[str, Any] = {
+            "capabilities": capabilities,
+            "serverInfo": info,
+            "_meta": {"io.modelcontextprotocol/serverInfo": info},
+        }
+        return hello if self.instructions is None else {**hello, "instructions": self.instructions}
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if name not in self.tools:
+            raise RefusedError(-32602, f"Unknown tool: {name}")
+        if name in self._answers:
+            answer = self._answers[name]
+            return _content(answer(arguments) if callable(answer) else answer)
+        try:
+            return _sent(await self._functions.call(name, arguments))
+        except MooringError as problem:
+            return {**_content(str(problem)), "isError": True}
+
+    def _read(self, uri: str) -> dict[str, Any]:
+        if uri not in self.resources:
+            raise RefusedError(-32002, f"Resource not found: {uri}")
+        found = self.resources[uri]
+        return {"contents": [{"uri": uri, "mimeType": found["mimeType"], "text": found["text"]}]}
+
+    def _prompt(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if name not in self.prompts:
+            raise RefusedError(-32602, f"Unknown prompt: {name}")
+        text = self.prompts[name][1](**arguments)
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+
+def _sent(result: Result) -> dict[str, Any]:
+    sent: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    return sent if result.structured is None else {**sent, "structuredContent": result.structured}
+
+
+def _content(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Mapping):
+        return dict(cast("Mapping[str, Any]", answer))
+    return {"content": [{"type": "text", "text": str(answer)}]}
+
+
+def _without(entry: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != key}

@@ -1,0 +1,66 @@
+"""Calls that need a yes, and files that need one, on a terminal and without."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import entry
+
+
+@pytest.fixture
+def guarded(config) -> str:
+    return config({"notes": {"bundled": "notes", "approve": ["list_*"], "policy": {"deny": ["read_*"]}}})
+
+
+def test_a_call_that_needs_a_yes_is_asked_for_on_a_terminal(terminal, guarded) -> None:
+    shown = terminal("call", "mcp_notes_list_notes", "--config", guarded, typed="y\n")
+    assert (
+        "Call 'list_notes' of 'notes' with {}? It needs a yes: `approve` of 'notes'."
+        in shown.text.replace("\n", "")
+    )
+    assert shown.code == 0
+    assert "welcome" in shown.text
+    shown = terminal("call", "mcp_notes_list_notes", "--config", guarded, typed="\n")
+    assert shown.code == 3
+    assert "Nothing was called." in shown.text
+
+
+def test_without_a_terminal_such_a_call_needs_the_option(ran, guarded) -> None:
+    done = ran("call", "mcp_notes_list_notes", "--config", guarded)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "give --yes" in done.stderr
+    assert ran("call", "mcp_notes_list_notes", "--yes", "--config", guarded).stdout == "welcome\n"
+
+
+def test_a_denied_tool_is_not_there(ran, guarded) -> None:
+    assert "read_note" not in ran("tools", "--config", guarded).stdout
+    done = ran("call", "mcp_notes_read_note", "title=welcome", "--yes", "--config", guarded)
+    assert done.returncode == 3
+    assert "`deny: read_*` in the policy of 'notes'" in done.stderr
+
+
+def test_a_project_file_is_approved_on_a_terminal(terminal, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry("notes")}}))
+    assert terminal("call", "mcp_notes_list_notes").code == 3
+    refused = terminal("trust", typed="n\n", columns=200)
+    assert refused.code == 3
+    assert "server 'notes' (new)" in refused.text
+    assert "Nothing was approved." in refused.text
+    assert terminal("trust", typed="y\n").code == 0
+    assert terminal("call", "mcp_notes_list_notes").code == 0
+
+
+def test_what_the_user_adds_himself_is_approved_and_nothing_else_of_the_file(ran, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"clock": entry("clock")}}))
+    added = entry("notes")
+    assert ran("add", "notes", "--", added["command"], *added["args"]).returncode == 0
+    assert ran("call", "mcp_notes_list_notes").returncode == 0
+    assert ran("call", "mcp_clock_now").returncode == 3
+
+
+def test_TH03_a_name_that_looks_like_another_is_not_added(ran, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"clock": entry("clock")}}))
+    done = ran("add", "Clock", "--no-probe", "--", "x")
+    assert done.returncode == 2
+    assert "has a server 'clock', which looks like 'Clock'" in done.stderr

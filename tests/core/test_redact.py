@@ -1,0 +1,153 @@
+"""Known secrets leave no trace in text, however they are spelled there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mooring.core.redact import LEAST, Redactor, is_secret_name, secrets_in
+
+SECRET = 'p@ss/wörd+"1"'
+
+plain = st.text(
+    st.characters(exclude_characters="*", exclude_categories=["Cs"]), min_size=LEAST, max_size=40
+).filter(lambda text: len(text.strip()) >= LEAST)
+few = settings(max_examples=40)
+
+
+@few
+@given(plain, st.text(), st.text())
+def test_a_known_secret_never_survives_in_any_spelling(secret: str, before: str, after: str) -> None:
+    redact = Redactor([secret])
+    raw = secret.encode()
+    for spelling in (
+        secret,
+        quote(secret, safe=""),
+        quote(secret),
+        quote_plus(secret),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(raw).decode(),
+        base64.b64encode(b"user:" + raw).decode(),
+        base64.b64encode(b"x" + raw + b"yz").decode(),
+        base64.b64encode(b"xy" + raw + b"y").decode(),
+    ):
+        assert spelling not in redact(f"{before}{spelling}{after}")
+
+
+@few
+@given(st.lists(plain, max_size=8), st.data())
+def test_of_many_secrets_none_survives_and_the_longest_wins(secrets: list[str], data: st.DataObject) -> None:
+    redact = Redactor(secrets)
+    for secret in secrets:
+        assert redact(f" {secret} ") == " *** "
+        assert redact(f" {secret}{secret} ") == " ****** "
+
+
+@given(st.text(max_size=5), st.text())
+def test_short_values_are_no_secrets(short: str, text: str) -> None:
+    assert Redactor([short])(text) is text
+
+
+@few
+@given(plain, st.text(alphabet="abc ", max_size=60))
+def test_other_text_is_left_alone(secret: str, text: str) -> None:
+    if secret not in text and Redactor([secret])(text) != text:
+        raise AssertionError("something else than the secret was blotted out")
+
+
+def test_a_key_of_many_lines_is_known_by_each_of_them() -> None:
+    key = (
+        "-----BEGIN KEY-----\n"
+        + "\n".join(f"line{n:02}{'x' * 40}" for n in range(5))
+        + "\n-----END KEY-----\n"
+    )
+    redact = Redactor([key])
+    assert redact(key.strip()) == "***"
+    assert redact(f"stderr: line03{'x' * 40}") == "stderr: ***"
+
+
+def test_a_huge_secret_is_found_by_its_pieces() -> None:
+    huge = "".join(f"{n:06}" for n in range(2_000))
+    assert not any(f"{n:06}" in Redactor([huge])(huge) for n in range(0, 2_000, 100))
+
+
+def test_json_values_are_cleaned_all_the_way_down_and_untouched_without_secrets() -> None:
+    value = {"a": [SECRET, {"b": f"x {SECRET}"}], SECRET: 1, "n": None}
+    assert Redactor([SECRET]).within(value) == {"a": ["***", {"b": "x ***"}], "***": 1, "n": None}
+    assert Redactor().within(value) is value
+
+
+def test_a_value_nested_beyond_reason_is_dropped() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert Redactor([SECRET]).within(deep) == "***"
+
+
+def test_it_learns_while_it_works_and_shows_nothing_of_it() -> None:
+    redact = Redactor()
+    assert (redact(SECRET), bool(redact)) == (SECRET, False)
+    redact.learn([SECRET])
+    assert (redact(SECRET), bool(redact), repr(redact)) == ("***", True, "Redactor(1 secrets)")
+
+
+def test_only_the_newest_thousand_are_remembered() -> None:
+    redact = Redactor(f"secret-number-{n}" for n in range(1_200))
+    assert repr(redact) == "Redactor(1000 secrets)"
+    assert redact("secret-number-1199 of many") == "*** of many"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "GITHUB_TOKEN",
+            "githubToken",
+            "API_KEY",
+            "apiKey",
+            "apikey",
+            "X-Api-Key",
+            "Authorization",
+            "Cookie",
+        ),
+        *("DB_PASSWORD", "passwd", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY", "PRIVATE_KEY"),
+        *("--token", "--api-key", "KEY", "SENTRY_DSN", "GH_PAT", "Proxy-Authorization", "sig"),
+    ],
+)
+def test_names_that_mean_a_secret_are_known(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "X-Team", "PATTERN"]
+)
+def test_names_that_mean_none_are_left_alone(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_values_are_secret_by_the_name_of_their_place() -> None:
+    values = {
+        "args[0]": "--token=from-equals",
+        "args[1]": "--api-key",
+        "args[2]": "from-next",
+        "args[3]": "plain",
+        "env.DB_PASSWORD": "from-env",
+        "env.DATABASE_URL": "postgres://me:from-userinfo@host/db",
+        "env.LEVEL": "debug",
+        "env.DB_PASSPHRASE": "Bearer in mind",
+        "headers.Authorization": "Bearer from-header",
+        "auth.client_secret": "from-auth",
+        "url": "https://x/mcp?api_key=from-query&page=2",
+    }
+    found = set(secrets_in(values))
+    assert found == {
+        *("from-equals", "from-next", "from-env", "from-userinfo", "from-header"),
+        *("from-auth", "from-query", "in mind"),
+    }
