@@ -251,3 +251,13 @@ def test_a_wrong_setting_of_the_gateway_is_named(tmp_path: Path) -> None:
     words = command("--config", configured(tmp_path, gateway=gateway), "list")
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert "a b" in done.stderr
+
+
+async def test_a_server_that_wants_isolation_runs_once_for_each_session(serving: Any) -> None:
+    isolated = lab_server(tools=["pid"], settings={"isolation": "session"})
+    async with serving(isolated) as here:
+        one, other = await here.caller(modern=False), await here.caller(modern=False)
+        pids = [(await client.call("pid")).text for client in (one, other, one, other)]
+        assert pids[0] == pids[2] != pids[1] == pids[3]
+        await here.serving.gateway.registry.close()
+        await until(lambda: not Path(f"/proc/{pids[0]}").exists())
