@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+from anyio import to_thread
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
@@ -82,8 +83,7 @@ class Host:
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
     ) -> None:
-        self.relay = relay
-        """Whom servers speak to while they work for somebody else; given by a gateway."""
+        self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
@@ -241,8 +241,7 @@ class Host:
         return self._sessions.status()
 
     def events(self, *kinds: type[Event]) -> EventStream:
-        """What happens from now on, of these kinds or of all. Bounded: a slow reader loses the oldest and is
-        told how many."""
+        """What happens from now on, of all kinds or these. Bounded: a slow reader is told what it lost."""
         stream = EventStream(self._streams.discard, kinds)
         if self._closed:
             stream.end()
@@ -370,15 +369,9 @@ class Host:
         return steps
 
     async def reload(self) -> None:
-        """Read the configuration files again, and take over what changed.
-
-        Raises:
-            ConfigError: a file cannot be used; everything stays as it was.
-        """
+        """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
         if self._reload is not None:
-            from anyio.to_thread import run_sync
-
-            await self._take_over(await run_sync(self._reload))
+            await self._take_over(await to_thread.run_sync(self._reload))
 
     # --- for providers and sessions -------------------------------------------------------------
 

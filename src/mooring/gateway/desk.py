@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,12 +27,12 @@ from mooring.gateway.protocol import (
     notice_body,
     stamped,
 )
+from mooring.gateway.request import Request, ask_client, heard, instructions, progress
 from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource, outcome, refusal, shaped, text
-from mooring.local import Progress
 from mooring.net.passage import Passage
 
-__all__ = ["OFFERED", "Answer", "Desk", "Request"]
+__all__ = ["OFFERED", "Answer", "Desk"]
 
 Answer = Mapping[str, Any] | bytes
 
@@ -47,22 +46,7 @@ OFFERED: Mapping[str, Any] = {
 """Servers come and go behind the gateway, while what it said at the handshake stays: so it says all."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 _OURS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
-_MOST_INSTRUCTIONS = 8_000
 _MOST_MAPS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of a client."""
-
-    client: Client
-    method: str
-    params: dict[str, Any]
-    exchange: Exchange
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return fields(self.params.get("_meta"))
 
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -113,11 +97,11 @@ class Desk:
 
     async def _initialize(self, request: Request) -> Answer:
         said = {"protocolVersion": request.client.protocol, "capabilities": OFFERED}
-        return {**said, "serverInfo": SERVER_INFO, **_instructions(request.client)}
+        return {**said, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: Request) -> Answer:
         about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": OFFERED}
-        return stamped({**about, **_instructions(request.client)}, **HINTS)
+        return stamped({**about, **instructions(request.client)}, **HINTS)
 
     async def _ping(self, request: Request) -> Answer:
         return {}
@@ -171,7 +155,7 @@ class Desk:
                 name,
                 given,
                 timeout=client.view.settings.call_timeout,
-                on_progress=_progress(request),
+                on_progress=progress(request),
                 budget=0,  # how much a model is shown is for the client to say
             )
         if name == "tools_select" and not result.is_error:
@@ -213,8 +197,8 @@ class Desk:
             stamp=stamp,
             params=self._crossing.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
-            heard=partial(_heard, request),
-            asked=asked or partial(_asked, request),
+            heard=partial(heard, request),
+            asked=asked or partial(ask_client, request),
         )
         return self._crossing.under_way(server, passage)
 
@@ -296,43 +280,3 @@ class Desk:
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
         return self._crossing.outgoing(client, server, about, raw)
-
-
-def _progress(request: Request) -> Progress | None:
-    token = request.meta.get("progressToken")
-    if not isinstance(token, int | str) or not request.exchange.streams:
-        return None
-
-    async def forward(progress: float, total: float | None, message: str | None) -> None:
-        news: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
-            news["total"] = total
-        if message is not None:
-            news["message"] = message
-        request.exchange.send(notice_body("notifications/progress", news))
-
-    return forward
-
-
-def _heard(request: Request, method: str, params: Mapping[str, Any]) -> None:
-    """A notice of the server that belongs to a request of this client."""
-    client = request.client
-    if method != "notifications/message" or client.wants_log(
-        params.get("level"), request.meta.get(LOG_LEVEL)
-    ):
-        request.exchange.send(notice_body(method, params))
-
-
-async def _asked(request: Request, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return await request.client.ask(method, params, request.exchange)
-
-
-def _instructions(client: Client) -> dict[str, str]:
-    """What the servers say of themselves, each under its own name, as one text."""
-    parts = [
-        f"# {group.id.removeprefix('mcp:')}\n{group.instructions}"
-        for group in client.view.catalog.groups
-        if group.instructions
-    ]
-    joined = "\n\n".join(parts)
-    return {"instructions": joined[:_MOST_INSTRUCTIONS]} if joined else {}

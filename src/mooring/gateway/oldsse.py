@@ -10,9 +10,10 @@ from aiohttp import web
 
 from mooring.gateway.checks import Denied
 from mooring.gateway.client import Principal
-from mooring.gateway.http import PULSE, Endpoint, abort, pour, stream_response
+from mooring.gateway.http import Endpoint
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.stdio import Pipe
+from mooring.gateway.streams import PULSE, abort, pour, stream_response
 from mooring.gateway.views import View
 
 if TYPE_CHECKING:

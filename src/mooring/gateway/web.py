@@ -15,10 +15,11 @@ from aiohttp.web_protocol import RequestHandler
 
 from mooring.gateway.checks import Denied
 from mooring.gateway.door import METADATA, Door
-from mooring.gateway.http import Endpoint, json_response
+from mooring.gateway.http import Endpoint
 from mooring.gateway.limits import Limits, TooMany
 from mooring.gateway.oldsse import OldSse
 from mooring.gateway.server import Gateway
+from mooring.gateway.streams import json_response
 
 __all__ = ["WebServer"]
 
