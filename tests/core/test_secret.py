@@ -69,7 +69,7 @@ def test_a_configuration_that_holds_secrets_shows_none() -> None:
         command="db",
         args=["--key", Secret(VALUE)],
         env={"T": Secret(VALUE)},
-        auth={"client_secret": Secret(VALUE)},
+        auth={"client_id": "me", "client_secret": Secret(VALUE)},
     )
     assert "hunter2" not in repr(server) + repr(server.args) + repr(server.env) + repr(server.auth)
 

@@ -77,5 +77,6 @@ async def test_TH26_updates_that_nobody_asked_for_do_not_fill_the_events(hosting
 
 
 async def test_a_server_cannot_be_named_like_mooring_itself() -> None:
-    with pytest.raises(ConfigError, match="tools of its own"):
-        lab_server("mooring")
+    with pytest.raises(ConfigError, match="already a server or provider named 'mooring'"):
+        async with Host([lab_server("mooring")]):
+            pass

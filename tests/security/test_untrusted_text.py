@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig, ServerStatus, Snapshot, Tool
-from mooring.cli import doctor, groups, progress, search, tools
+from mooring.cli import doctor, groups, main, progress, search
 from mooring.cli import list as listing
+from mooring.cli.layout import by_server
 from mooring.cli.options import Options
 from mooring.cli.output import Output
 from mooring.config.lockfile import cache_path
@@ -22,9 +23,10 @@ from mooring.core.diagnosis import unpinned_package
 from mooring.core.discovery import DISCOVERY, answer
 from mooring.core.names import RESERVED
 from mooring.core.search import Index
+from mooring.core.text import clean_line
 from mooring.net.headers import request_headers
 from tests.lab.http import HttpLab
-from tests.lab.stdio import lab_server
+from tests.lab.stdio import COMMAND, lab_server
 
 HOSTILE = "\x1b[2J\x1b]8;;http://evil\x07\x9b31m\u202e\u2066\u200b\U000e0041\r\b\x00\u2028\ud800"
 
@@ -54,9 +56,10 @@ def test_TH23_ten_thousand_hostile_texts_leave_no_control_character_on_a_termina
         one = Tool(name=words[4], server=words[5], remote_name=words[6], description=words[7], title=words[8])
         shown += listing._table((status,), out)
         shown += [progress.summary(status)]
-        shown += tools._listing([one], out, 60)
-        shown += search._table([[tools.clean_line(text) for text in words[:4]]], out)
-        shown += groups._table([[groups.clean_line(words[0]), "1", groups.clean_line(words[1])]], out)
+        texts = (one.server, one.name, one.description)
+        shown += by_server([tuple(map(clean_line, texts))], 60, out.paint)
+        shown += search._table([[clean_line(text) for text in words[:4]]], out)
+        shown += groups._table([[clean_line(words[0]), "1", clean_line(words[1])]], out)
         shown += doctor._lines(
             doctor.Finding(level="error", server=words[0], finding=words[1], next=words[9]), out
         )
@@ -69,6 +72,35 @@ def test_TH23_ten_thousand_hostile_texts_leave_no_control_character_on_a_termina
         c for c in everything if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     }
     assert bad == set()
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["tools"], ["search", "harbour"], ["groups"], ["doctor"], ["resources"]]
+)
+def test_TH23_no_command_passes_on_what_a_hostile_server_says_of_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    hostile = HOSTILE.replace("\ud800", "")
+    tool = {
+        "name": f"a{hostile}",
+        "title": hostile,
+        "description": f"harbour {hostile}",
+        "inputSchema": {"type": "object"},
+    }
+    script = {"tools": [], "definitions": [tool], "resources": [{"uri": f"x:{hostile}", "name": hostile}]}
+    script["capabilities"] = {"tools": {}, "resources": {}}
+    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps({**script, "era": "legacy"})]}
+    crash = json.dumps({"stderr": f"{hostile}\n", "crash_at_start": 3})
+    entries = {"lab": entry, "crash": {"command": COMMAND[0], "args": [*COMMAND[1:], crash]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    for more in ([], ["--json"]):
+        main([*words, *more, "--config", str(tmp_path / "mcp.json")])
+        shown = capsys.readouterr()
+        assert shown.out
+        bad = {
+            c for c in shown.out + shown.err if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cf")
+        }
+        assert bad == set()
 
 
 @pytest.mark.anyio
