@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from pathlib import Path
 from typing import IO, Any
 
+from mooring.config.logs import logger
 from mooring.core.text import clean_line
 
 __all__ = ["Audit"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 _LONGEST = 200
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from mooring.config.logs import logger
 from mooring.core.events import CatalogChanged, ConfigApplied, ResourceUpdated
 from mooring.gateway.client import Client
 from mooring.gateway.outbox import Outbox
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hub"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 KINDS: Mapping[str, str] = {
     "toolsListChanged": "notifications/tools/list_changed",

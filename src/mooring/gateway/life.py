@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import signal
 import sys
 
+from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.host import Host
 
 __all__ = ["until_told"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 GARBAGE = 50_000
 """New objects between two collections; a call makes some hundreds, and nearly all end with it."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from mooring.config import default_lookup
+from mooring.config.logs import logger
 from mooring.core.config import Source
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
@@ -21,7 +21,7 @@ from mooring.host import Host
 
 __all__ = ["Serving", "serve_http", "serve_stdio"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 MOST_KEYS = 2**20
 

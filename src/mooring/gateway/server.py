@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from mooring.config.logs import logger
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.gateway.audit import Audit
 from mooring.gateway.client import Client, Exchange
@@ -24,7 +24,7 @@ from mooring.net.passage import Relay
 
 __all__ = ["Gateway"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 FIRST_LOOK = 10.0
 """Seconds that the first lists wait at most for servers that are still starting."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from mooring.config.logs import logger
 from mooring.core.gateway import OAuthSettings
 from mooring.errors import ConfigError
 from mooring.gateway.client import Principal
 
 __all__ = ["FixedTokens", "SignedTokens", "Verify"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 Verify = Callable[[str], Awaitable[Principal | None]]
 LEEWAY = 30.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import OWNER
 from mooring.core.events import Event
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Offer", "View"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 ARRIVAL = 60.0
 

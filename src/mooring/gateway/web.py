@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import socket
 import ssl
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from mooring.config.logs import logger
 from mooring.gateway.checks import Denied
 from mooring.gateway.door import METADATA, Door
 from mooring.gateway.http import Endpoint
@@ -23,7 +23,7 @@ from mooring.gateway.streams import json_response
 
 __all__ = ["WebServer"]
 
-log = logging.getLogger("mooring.gateway")
+log = logger("mooring.gateway")
 
 FIRST_WORD = 15.0
 """Seconds within which a new connection must have sent a request's headers."""
