@@ -396,6 +396,10 @@ class Host:
         """The outcome of a tool that is no plain call: see `Tool.verb`."""
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
 
+    @property
+    def listened_to(self) -> bool:
+        return bool(self._streams)
+
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
         if isinstance(event, AuthNeeded):
