@@ -22,8 +22,7 @@ async def main(command: str, *args: str) -> None:
         answer = await tools["mcp_notes_read_note"].ainvoke({"title": "welcome"})
         seen["text"] = answer if isinstance(answer, str) else answer[0]["text"]
         try:
-            await tools["mcp_notes_read_note"].ainvoke({"title": "no such note"})
-            seen["error"] = None
+            seen["error"] = str(await tools["mcp_notes_read_note"].ainvoke({"title": "no such note"}))
         except Exception as problem:
             seen["error"] = str(problem)
     print(json.dumps(seen))
