@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -488,15 +488,7 @@ class Host:
 
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
-            self.emit(
-                CatalogChanged(
-                    revision=self.catalog.revision,
-                    added=change.added,
-                    removed=change.removed,
-                    changed=change.changed,
-                    resources=change.resources,
-                )
-            )
+            self.emit(CatalogChanged(revision=self.catalog.revision, **asdict(change)))
         if self._on_tools_changed is not None:
             try:
                 self._on_tools_changed()
