@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -474,15 +474,7 @@ class Host:
 
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
-            self.emit(
-                CatalogChanged(
-                    revision=self.catalog.revision,
-                    added=change.added,
-                    removed=change.removed,
-                    changed=change.changed,
-                    resources=change.resources,
-                )
-            )
+            self.emit(CatalogChanged(revision=self.catalog.revision, **asdict(change)))
         if self._on_tools_changed is not None:
             try:
                 self._on_tools_changed()

@@ -17,6 +17,7 @@ from mooring.errors import ConfigError
 from mooring.gateway.checks import is_loopback
 from mooring.gateway.server import Gateway
 from mooring.gateway.web import WebServer
+from mooring.gateway.workers import shared_key
 from mooring.host import Host
 
 __all__ = ["Serving", "serve_http", "serve_stdio"]
@@ -70,7 +71,7 @@ async def serve_http(
             f"{bind!r} can be reached by others, and nobody would be asked for a token; "
             "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
         )
-    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit)
+    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit, key=shared_key())
     shown = f"[{bind}]" if ":" in bind else bind
     door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=_fetch)
     web = WebServer(gateway, door, sse=sse)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-__all__ = ["is_worker", "run_workers"]
+__all__ = ["is_worker", "run_workers", "shared_key"]
 
 _MARK = "MOORING_GATEWAY_WORKER"
 AGAIN_AFTER = 1.0
@@ -16,6 +16,11 @@ AGAIN_AFTER = 1.0
 def is_worker() -> bool:
     """Whether this process is one of several."""
     return _MARK in os.environ
+
+
+def shared_key() -> bytes | None:
+    """What all workers seal with, so that each can open what another one sealed; None for a process alone."""
+    return bytes.fromhex(os.environ[_MARK]) if is_worker() else None
 
 
 async def run_workers(count: int) -> int:

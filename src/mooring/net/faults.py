@@ -82,6 +82,7 @@ def call_error(
     found.args = (redact(str(found)),)
     if isinstance(found, ServerError):
         found.data = redact.within(found.data)
+        found.said = redact(found.said)
     return found
 
 
