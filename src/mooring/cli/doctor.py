@@ -208,11 +208,8 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    first, *rest = wrap(clean(server + finding.finding), out.width, GAP) or [""]
-    lines = [
-        f"{out.paint(symbol, style)} {first.lstrip()}",
-        *(out.paint(f"{GAP}{line}", "dim") for line in rest),
-    ]
+    first, *rest = wrap(clean(server + finding.finding), out.width, GAP * 2) or [""]
+    lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))
     return lines
