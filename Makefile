@@ -7,7 +7,7 @@ READY := .venv/.ready
 JOBS ?= 2
 SECONDS ?= 600
 
-.PHONY: help demo test check format bench soak nightly test-reference test-providers test-adapters lock clean
+.PHONY: help demo test check format bench soak nightly test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
 
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -49,6 +49,18 @@ test-providers: $(READY)  ## Check compiled schemas with the providers' own SDKs
 		openai anthropic google-genai
 	PYTHONPATH=src .peers/providers/bin/python -m pytest -n $(JOBS) tests/core/test_schema_sdks.py \
 		tests/core/test_schema_properties.py
+
+conformance: $(READY)  ## The official suite: servers through the gateway, and our client (needs npm)
+	$(BIN)/python -m tests.conformance.run all
+
+test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
+
+bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
+	$(BIN)/python -m bench.gateways
+
+soak-gateway: $(READY)  ## A thousand sessions, kills and reloads: no wrong answer, no leak (SECONDS=600)
+	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS) --idle 10000
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import ApprovalAsked, CallDenied, Event
 from mooring.core.names import Style, assign
-from mooring.core.policy import OwnRules, Rules
+from mooring.core.policy import Decision, OwnRules, Rules
 from mooring.core.types import Snapshot, Tool
 from mooring.core.values import Value
 from mooring.errors import PolicyDenied
@@ -60,6 +61,7 @@ class Gatekeeper:
         self._own = own
         """The providers of the application's own functions and of mooring's: they need nobody's leave."""
         self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
+        self._decided: dict[str, tuple[tuple[object, ...], Decision]] = {}
         self._denied: dict[str, dict[str, str]] = {}
         """Tools that are not listed, by server and its own name of them, and which rule denies them."""
 
@@ -95,7 +97,7 @@ class Gatekeeper:
         """
         if tool.server in self._own:
             return
-        decision = self._rules(tool.server).decide(tool)
+        decision = self._decision(tool)
         if decision.verdict == "allow":
             return
         problem = _denial(decision.reason)
@@ -133,6 +135,16 @@ class Gatekeeper:
 
         yes = await said_yes(self._ask, request, PATIENCE if timeout is None else timeout)
         return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
+
+    def _decision(self, tool: Tool) -> Decision:
+        """What the rules say; weighed once for as long as the tool and the rules are the same objects."""
+        basis = (tool, self._servers.get(tool.server), self._config().policy)
+        known = self._decided.get(tool.name)
+        if known is not None and all(map(is_, known[0], basis)):
+            return known[1]
+        decision = self._rules(tool.server).decide(tool)
+        self._decided[tool.name] = (basis, decision)
+        return decision
 
     def _rules(self, server: str) -> Rules:
         one = self._servers.get(server)

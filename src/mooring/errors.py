@@ -195,7 +195,10 @@ class ServerError(CallError):
         outcome: Outcome = "failed",
         code: int,
         data: Any = None,
+        said: str = "",
     ) -> None:
         super().__init__(message, server=server, tool=tool, elapsed=elapsed, outcome=outcome)
         self.code = code
         self.data = data
+        self.said = said
+        """The server's own words."""

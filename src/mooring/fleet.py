@@ -29,6 +29,7 @@ from mooring.trust import Trust
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
     from mooring.net.login import OnAuth
+    from mooring.net.passage import Relay
     from mooring.net.pool import HttpPool
     from mooring.net.questions import OnElicit, Questions
 
@@ -60,6 +61,7 @@ class Fleet:
         on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],
         on_elicit: OnElicit | None,
+        relay: Relay | None = None,
     ) -> None:
         self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
@@ -84,7 +86,7 @@ class Fleet:
         self._withdraw = withdraw
         self._emit = emit
         self._stale = stale
-        self._on_elicit = on_elicit
+        self._on_elicit, self._relay = on_elicit, relay
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
@@ -392,7 +394,7 @@ class Fleet:
         if self._pool is None:
             self._pool = HttpPool()
         if self._questions is None:
-            self._questions = Questions(self._on_elicit)
+            self._questions = Questions(self._on_elicit, self._relay)
         connection = Connection(
             server,
             enabled=enabled,

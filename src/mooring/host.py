@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+from anyio import to_thread
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
@@ -45,6 +46,7 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
+    from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
 
 __all__ = ["Host", "RefreshReport"]
@@ -73,6 +75,7 @@ class Host:
         on_tools_changed: Callable[[], None] | None = None,
         on_auth: OnAuth | None = None,
         on_elicit: OnElicit | None = None,
+        relay: Relay | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -80,6 +83,7 @@ class Host:
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
     ) -> None:
+        self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
@@ -98,6 +102,7 @@ class Host:
             on_auth=on_auth,
             stale=self._forget,
             on_elicit=on_elicit,
+            relay=relay,
         )
         self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
         self._prompts = Prompts(self._fleet, lambda: self.catalog)
@@ -105,6 +110,7 @@ class Host:
         self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
+        self.check_resource = self._resources.check
         self.prompts, self.prompt = self._prompts.list, self._prompts.get
         self.complete = self._prompts.complete
         self.keeper = Keeper(
@@ -234,9 +240,9 @@ class Host:
         """Every configured server, sorted by name."""
         return self._sessions.status()
 
-    def events(self) -> EventStream:
-        """What happens from now on. Bounded: a slow reader loses the oldest and is told how many."""
-        stream = EventStream(self._streams.discard)
+    def events(self, *kinds: type[Event]) -> EventStream:
+        """What happens from now on, of all kinds or these. Bounded: a slow reader is told what it lost."""
+        stream = EventStream(self._streams.discard, kinds)
         if self._closed:
             stream.end()
         else:
@@ -362,6 +368,11 @@ class Host:
         )
         return steps
 
+    async def reload(self) -> None:
+        """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
+        if self._reload is not None:
+            await self._take_over(await to_thread.run_sync(self._reload))
+
     # --- for providers and sessions -------------------------------------------------------------
 
     def provider(self, name: str, session: Session | None = None) -> Provider:
@@ -384,6 +395,10 @@ class Host:
     async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         """The outcome of a tool that is no plain call: see `Tool.verb`."""
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
+
+    @property
+    def listened_to(self) -> bool:
+        return bool(self._streams)
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
@@ -479,6 +494,7 @@ class Host:
                     added=change.added,
                     removed=change.removed,
                     changed=change.changed,
+                    resources=change.resources,
                 )
             )
         if self._on_tools_changed is not None:

@@ -86,7 +86,7 @@ class Resources:
         self._check_form(uri, server or "")
         end = None if timeout is None else time.monotonic() + timeout
         key = (server or await self._owner_of(uri, timeout), uri)
-        await self._check(key)
+        await self.check(key)
         while True:
             if (kept := self._cache.get(key, time.monotonic())) is not None:
                 return kept
@@ -106,7 +106,7 @@ class Resources:
         """
         self._check_form(uri, server or "")
         key = (server or await self._owner_of(uri, timeout), uri)
-        await self._check(key)
+        await self.check(key)
         await self._fleet.connection(key[0]).watch(uri, timeout)
 
     async def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
@@ -206,8 +206,8 @@ class Resources:
         if problem := malformed(uri):
             raise _denied(uri[:200], server, problem)
 
-    async def _check(self, key: Key) -> None:
-        """Raises PolicyDenied unless the configuration allows to read this."""
+    async def check(self, key: Key) -> None:
+        """Raises PolicyDenied unless the configuration allows to read this: a server and a URI."""
         from anyio.to_thread import run_sync
 
         from mooring.core.uris import local_path, scheme_of, scheme_refused

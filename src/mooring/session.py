@@ -80,6 +80,11 @@ class Shore(Protocol):
         """Why a tool that was there is not shown, if it was set aside."""
         ...
 
+    @property
+    def listened_to(self) -> bool:
+        """Whether anybody would hear of an event."""
+        ...
+
     def emit(self, event: Event) -> None: ...
 
 
@@ -244,7 +249,8 @@ class Session:
         on_progress: Progress | None,
     ) -> Result:
         started = time.monotonic()
-        self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
+        if self._shore.listened_to:
+            self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
         error, failed = None, True
         self.busy += 1
         with tool_call(tool, self.id) as record:
@@ -260,16 +266,17 @@ class Session:
             finally:
                 self.busy -= 1
                 self.used = clock.monotonic()
-                self._shore.emit(
-                    CallFinished(
-                        server=tool.server,
-                        tool=tool.remote_name,
-                        session=self.id,
-                        duration=time.monotonic() - started,
-                        is_error=failed,
-                        error=error,
+                if self._shore.listened_to:
+                    self._shore.emit(
+                        CallFinished(
+                            server=tool.server,
+                            tool=tool.remote_name,
+                            session=self.id,
+                            duration=time.monotonic() - started,
+                            is_error=failed,
+                            error=error,
+                        )
                     )
-                )
 
     async def _send(
         self,

@@ -14,7 +14,8 @@ KEPT = 1024
 class EventStream:
     """An async iterator of events, from the moment it was made until `end()`."""
 
-    def __init__(self, on_end: Callable[[EventStream], None]) -> None:
+    def __init__(self, on_end: Callable[[EventStream], None], kinds: tuple[type[Event], ...] = ()) -> None:
+        self._kinds = kinds
         self._events = deque[Event]()
         self._dropped = 0
         self._arrived = asyncio.Event()
@@ -22,6 +23,8 @@ class EventStream:
         self._on_end = on_end
 
     def put(self, event: Event) -> None:
+        if self._kinds and not isinstance(event, self._kinds):
+            return
         if len(self._events) >= KEPT:
             self._events.popleft()
             self._dropped += 1

@@ -15,6 +15,7 @@ from mooring.adapters._render import Piece, pieces
 from mooring.core.types import Result
 
 with extra("openai_agents"):
+    from agents import FunctionTool, ToolOutputImage, ToolOutputText, ToolSearchTool
     from agents.mcp import MCPServer
     from mcp.types import (
         CallToolResult,
@@ -24,8 +25,6 @@ with extra("openai_agents"):
         TextContent,
     )
     from mcp.types import Tool as McpTool
-
-    from agents import FunctionTool, ToolOutputImage, ToolOutputText, ToolSearchTool
 
 __all__ = ["live", "tools"]
 

@@ -52,6 +52,7 @@ COMMANDS = {
     "eval": "How well the search finds what people meant",
     "watch": "The servers, live",
     "doctor": "What is wrong and what to do next",
+    "serve": "The catalog as one MCP server",
     "completion": "Teach your shell what can be typed",
     "demo": "See the main job done on bundled servers",
 }

@@ -37,6 +37,7 @@ async def open_host(
     lock: bool = True,
     on_approval: Approver | None = None,
     on_elicit: Any = None,
+    relay: Any = None,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -49,6 +50,7 @@ async def open_host(
         lock: Look at the lock or the cache, unless the options forbid it.
         on_approval: Asked before a call that needs a yes.
         on_elicit: Answers what servers ask.
+        relay: Takes what servers say to somebody behind us.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
@@ -64,6 +66,7 @@ async def open_host(
             lock=lock and not options.no_lock,
             on_approval=on_approval,
             on_elicit=on_elicit,
+            relay=relay,
         )
         _check(host, out, servers)
         if idle:

@@ -95,9 +95,11 @@ class Diff:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    resources: bool = False
+    """Whether the resources or their templates are others."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
+        return bool(self.added or self.removed or self.changed or self.resources)
 
 
 def diff(old: Catalog, new: Catalog) -> Diff:
@@ -111,6 +113,7 @@ def diff(old: Catalog, new: Catalog) -> Diff:
             for name, tool in after.items()
             if (known := before.get(name)) is not None and known is not tool and not _same(known, tool)
         ),
+        resources=(old.resources, old.templates) != (new.resources, new.templates),
     )
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from mooring.core import checks
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
+from mooring.core.gateway import GatewaySettings
 from mooring.core.lookalike import look_alikes
 from mooring.core.policy import Policy
 from mooring.core.settings import (
@@ -337,6 +338,7 @@ class HostConfig(Settings):
     """Whether `file:` resources must lie inside `roots`."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     watch: Watch = setting(section(Watch), default=Watch())
+    gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
 
     def _check(self) -> None:

@@ -86,6 +86,8 @@ class CatalogChanged(Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    resources: bool = False
+    """Whether the resources or their templates are others."""
 
 
 class ToolSetAside(Event):

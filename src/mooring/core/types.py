@@ -239,6 +239,8 @@ class Result:
     """Where the whole output is kept when it was too large to show."""
     error: MooringError | None = None
     """Why there is no answer of the tool; None when the tool itself answered, `is_error` or not."""
+    raw: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The server's answer as it came, with the fields that mooring does not know."""
 
     @property
     def text(self) -> str:

@@ -12,11 +12,18 @@ from mooring.net.dialogue import converse, failed
 from mooring.net.faults import call_error
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
+from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Progress
 from mooring.net.tasks import Task, task_in
 
 Guarded = Callable[..., Awaitable[dict[str, Any]]]
 """`(method, params, about, end, **options)`: one round trip within the server's limits."""
+
+
+def _passed_on() -> tuple[str, ...]:
+    """Kinds of results that are for somebody else to understand."""
+    passage = PASSAGE.get()
+    return ("input_required",) if passage is not None and passage.answers else ()
 
 
 class Exchange:
@@ -43,7 +50,7 @@ class Exchange:
 
         try:
             raw = await converse(send, params, self._answer)
-            if raw.get("resultType") not in ("complete", "task", None):
+            if raw.get("resultType") not in ("complete", "task", None, *_passed_on()):
                 raise failed("the answer is of a kind that is not known")
             if method != "tools/call" or (state := task_in(raw)) is None:
                 return raw

@@ -116,4 +116,5 @@ def _call_error(
         outcome=fault.outcome,
         code=fault.code,
         data=fault.data,
+        said=str(fault) if fault.kind == "answer" else "",
     )

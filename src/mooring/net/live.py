@@ -15,6 +15,7 @@ from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_
 from mooring.net.listing import take_snapshot
 from mooring.net.message import WireError, number
 from mooring.net.negotiate import Peer
+from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Channel, Progress
 from mooring.net.wire import Raw
 
@@ -60,8 +61,13 @@ class Live:
             WireError: no result came.
             ValueError, TypeError: `params` is not JSON.
         """
+        if (passage := PASSAGE.get()) is not None:
+            params = {**passage.params, **params}
+            meta = {**passage.meta, **(meta or {})}
         if meta or self.peer.meta:
             params = {**params, "_meta": {**(meta or {}), **self.peer.meta}}
+            if passage is not None and self.peer.era == "modern":
+                params["_meta"].update(passage.stamp)
         headers: Mapping[str, str] | None = None
         if self.peer.era == "modern" and self.channel.kind == "http":
             headers = {**self.peer.headers, **request_headers(method, params)}

@@ -15,6 +15,7 @@ from mooring.net.watching import PREFIX, Watching, subscription_id
 
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
+FOR_CALLERS = ("notifications/message", "notifications/elicitation/complete")
 
 
 class Notices:
@@ -27,8 +28,10 @@ class Notices:
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         mark_dirty: Callable[[], None],
+        heard: Callable[[str, str, Mapping[str, Any]], None],
     ) -> None:
         self._server, self._emit, self._mark_dirty = server, emit, mark_dirty
+        self._other = partial(heard, server)
         self._stale = partial(stale, server)
         self.watched: set[str] = set()
         """URIs of resources whose changes are told, on this connection and on the next."""
@@ -72,6 +75,8 @@ class Notices:
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
+        elif method in FOR_CALLERS:
+            self._other(method, params)
 
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)

@@ -29,6 +29,7 @@ from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
+from mooring.net.passage import PASSAGE
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
 
@@ -71,7 +72,9 @@ class Owner:
         self.config = config
         self.publish = publish
         self.questions = questions
-        self.notices = Notices(config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty)
+        self.notices = Notices(
+            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=questions.heard
+        )
         self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
@@ -196,6 +199,7 @@ class Owner:
         """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
         if self.state == "disabled":
             return
+        PASSAGE.set(None)  # whoever's call woke it: what it says from now on is not said to them
         try:
             with self._life:
                 if self.config.start == "lazy":

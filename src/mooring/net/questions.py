@@ -12,6 +12,7 @@ import anyio.to_thread
 from mooring.core.elicitation import Answer, Elicitation, question
 from mooring.core.untrusted import line
 from mooring.net.message import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, not_offered
+from mooring.net.passage import Relay
 from mooring.net.rpc import log
 
 OnElicit = Callable[[Elicitation], Answer | Awaitable[Answer | None] | None]
@@ -26,15 +27,23 @@ _SHOWN = 200
 class Questions:
     """All questions of a host's servers."""
 
-    def __init__(self, ask: OnElicit | None) -> None:
+    def __init__(self, ask: OnElicit | None, relay: Relay | None = None) -> None:
         self._ask = ask
+        self._relay = relay
         self._turn = asyncio.Lock()
         self._waiting: dict[str, int] = {}
 
     @property
     def capabilities(self) -> dict[str, Any]:
         """What servers are told of it: nothing where nobody would be asked."""
+        if self._relay is not None:
+            return dict(self._relay.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
+
+    def heard(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """A server said something that is for whoever called it."""
+        if self._relay is not None and (passage := self._relay.find(server)) is not None:
+            passage.heard(method, params)
 
     async def answer(self, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a request of a server's.
@@ -42,6 +51,8 @@ class Questions:
         Raises:
             WireError: there is none; the text is fit for the server and for the model.
         """
+        if self._relay is not None and (passage := self._relay.find(server)) is not None:
+            return await passage.asked(method, params)
         if method != ELICIT:
             raise not_offered(method)
         if self._ask is None:

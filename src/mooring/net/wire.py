@@ -155,6 +155,7 @@ def result(server: str, tool_name: str, raw: Raw, duration: float) -> Result:
         is_error=raw.get("isError") is True or bool(problems),
         duration=duration,
         meta=_optional_mapping(raw, "_meta"),
+        raw=None if problems and raw.get("resultType") != "input_required" else raw,
     )
 
 

@@ -1,0 +1,62 @@
+"""`mooring serve`: the catalog as one MCP server."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+from mooring.cli.options import Options, Parser, UsageError, positive
+from mooring.cli.output import Output
+
+USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
+DETAILS = """
+
+Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>."""
+EXAMPLES = """\
+  mooring serve --stdio
+  mooring serve --http 127.0.0.1:8080 --style double
+  mooring --config mcp.json serve --http 127.0.0.1:8080 --discovery"""
+
+
+def configure(parser: Parser) -> None:
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--stdio", action="store_true", help="serve on standard input and output (default)")
+    way.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP here")
+    parser.add_argument("--style", choices=("mcp", "double", "server", "raw"), help="how tools are named")
+    parser.add_argument("--discovery", action="store_true", help="show three tools to find the others with")
+    parser.add_argument("--sse", action="store_true", help="with --http: also the HTTP+SSE of 2024, at /sse")
+    parser.add_argument("--audit", metavar="FILE", help="append one line of JSON per call")
+    parser.add_argument("--workers", metavar="N", type=positive, default=1, help="with --http: processes")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.hosting import open_host
+    from mooring.core.gateway import ProfileSettings
+    from mooring.gateway.life import until_told
+    from mooring.gateway.serve import serve_http, serve_stdio
+    from mooring.gateway.workers import is_worker, run_workers
+    from mooring.net.passage import Relay
+
+    if args.workers > 1:
+        if args.http is None:
+            raise UsageError("--workers needs --http. See `mooring serve --help`.")
+        return await run_workers(args.workers)
+    whole = ProfileSettings(discovery="always" if args.discovery else "never")
+    async with open_host(options, out, style=args.style, relay=Relay()) as host:
+        if args.http is None:
+            await serve_stdio(host, whole=whole, audit=args.audit)
+            return 0
+        bind, port = args.http
+        async with serve_http(
+            host, bind, port, whole=whole, audit=args.audit, sse=args.sse, shared=is_worker()
+        ) as serving:
+            out.note(f"Serving at {serving.url}")
+            await until_told(host)
+    return 0
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, such as 127.0.0.1:8080, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

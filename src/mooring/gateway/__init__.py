@@ -1,0 +1,1 @@
+"""The catalog of a host, served as one MCP server: `await serve(host, ...)`."""

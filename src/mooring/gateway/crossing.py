@@ -1,0 +1,158 @@
+"""Between the eras: what a client carries back and forth for a server, and what it watches there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any, cast
+
+from mooring.errors import MooringError
+from mooring.gateway.client import Client
+from mooring.gateway.parking import Parking
+from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
+from mooring.gateway.routes import resource_server
+from mooring.gateway.shapes import no_resource
+from mooring.gateway.state import Seal
+from mooring.net.negotiate import TASKS, era_of
+from mooring.net.passage import Relay
+
+__all__ = ["Crossing"]
+
+ANSWERABLE = ("elicitation", "sampling", "roots")
+
+
+class Crossing:
+    """The way through to the servers and back."""
+
+    def __init__(self, relay: Relay, key: bytes | None = None) -> None:
+        self.under_way = relay.under_way
+        self._seal = Seal(key or os.urandom(32))
+        self.parking = Parking()
+        self._watched: Counter[tuple[str, str]] = Counter()
+
+    def abilities(self, client: Client) -> dict[str, Any]:
+        """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""
+        able = {key: client.capabilities[key] for key in ANSWERABLE if key in client.capabilities}
+        return {**able, "extensions": {TASKS: {}}}
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def _bound(self, client: Client, server: str, about: str) -> dict[str, str]:
+        return {"who": client.principal.name, "profile": client.view.name, "server": server, "about": about}
+
+    def incoming(self, client: Client, server: str, about: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Further parameters of a request, as its server may have them: its own state, taken out of ours.
+
+        Raises:
+            Refusal: the state is not what we gave to this client for this.
+        """
+        if "requestState" not in params:
+            return params
+        state = self._opened(client, server, about, params["requestState"])
+        return {**params, "requestState": state.get("state")}
+
+    def outgoing(self, client: Client, server: str, about: str, result: dict[str, Any]) -> dict[str, Any]:
+        """A result, as the client may have it: the server's state inside ours."""
+        state = result.get("requestState")
+        if result.get("resultType") != "input_required" or state is None:
+            return result
+        sealed = self._seal.close({"state": state}, self._bound(client, server, about), time.time())
+        return {**result, "requestState": sealed}
+
+    def parked_key(self, client: Client, server: str, about: str, state: object) -> str | None:
+        """The key of the call that waits for this client, if the state is of one."""
+        return self._opened(client, server, about, state).get("parked")
+
+    def parked_state(self, client: Client, server: str, about: str, key: str) -> str:
+        return self._seal.close({"parked": key}, self._bound(client, server, about), time.time())
+
+    def _opened(self, client: Client, server: str, about: str, state: object) -> dict[str, Any]:
+        found = self._seal.open(state, self._bound(client, server, about), time.time())
+        if found is None:
+            raise Refusal(INVALID_PARAMS, "the requestState is not the one that was given, or is too old")
+        return found
+
+    def must_park(self, client: Client, server: str) -> bool:
+        """Whether the server might ask in the midst of a call what this client answers only between two."""
+        if client.era == "legacy" or not any(key in client.capabilities for key in ANSWERABLE):
+            return False
+        provider: Any = client.view.provider(server, client.session)
+        return era_of(provider.snapshot.info.protocol) == "legacy"
+
+    # --- requests that are no calls -------------------------------------------------------------
+
+    async def ask(
+        self, client: Client, server: str, method: str, params: dict[str, Any], about: str
+    ) -> dict[str, Any]:
+        """The raw result of a request that is no call.
+
+        Raises:
+            MooringError: there is none.
+            Refusal: this provider answers nothing but calls.
+        """
+        if method == "resources/read":
+            await client.view.host.check_resource((server, about))
+        timeout = client.view.settings.call_timeout
+        answer = await self._connection(client, server, method).ask(
+            method, params, about=about, timeout=timeout
+        )
+        return cast("dict[str, Any]", answer)
+
+    def _connection(self, client: Client, server: str, method: str) -> Any:
+        provider: Any = client.view.provider(server, client.session)
+        connection = getattr(provider, "connection", provider)  # one of the client's own is wrapped
+        if not hasattr(connection, "ask"):
+            raise Refusal(METHOD_NOT_FOUND, f"{server!r} does not do {method!r}")
+        return connection
+
+    # --- resources that are watched -------------------------------------------------------------
+
+    @property
+    def watching(self) -> int:
+        """How many resources are watched for somebody."""
+        return len(self._watched)
+
+    async def watch(self, client: Client, uri: str) -> None:
+        """Have the changes of a resource told to the client.
+
+        Raises:
+            Refusal: there is no such resource, or its server does not tell.
+        """
+        if uri in client.subscribed:
+            return
+        server = resource_server(client.view, uri)
+        if server is None:
+            raise no_resource(uri, client.era)
+        if (server, uri) not in self._watched:
+            try:
+                await client.view.host.check_resource((server, uri))
+                await self._connection(client, server, "resources/subscribe").watch(uri)
+            except MooringError as problem:
+                raise Refusal(INVALID_PARAMS, str(problem)) from None
+        self._watched[server, uri] += 1
+        client.subscribed[uri] = server
+
+    async def unwatch(self, client: Client, uri: str) -> None:
+        """Have them told no longer; the server is told when nobody is left."""
+        server = client.subscribed.pop(uri, None)
+        if server is None:
+            return
+        self._watched[server, uri] -= 1
+        if self._watched[server, uri] <= 0:
+            del self._watched[server, uri]
+            with suppress(MooringError, Refusal):
+                await self._connection(client, server, "resources/unsubscribe").unwatch(uri)
+
+    async def watch_all(self, client: Client, uris: list[str]) -> list[str]:
+        """Those of the resources whose changes are told from now on."""
+        for uri in uris:
+            with suppress(Refusal):
+                await self.watch(client, uri)
+        return sorted(client.subscribed)
+
+    async def leave(self, client: Client) -> None:
+        """The client is gone."""
+        for uri in list(client.subscribed):
+            await self.unwatch(client, uri)

@@ -1,0 +1,264 @@
+"""Streamable HTTP, both eras on one port: from a request's bytes to the desk and back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from aiohttp import web
+
+from mooring.gateway.checks import Denied, check_agreement
+from mooring.gateway.client import Client, Principal
+from mooring.gateway.desk import Answer
+from mooring.gateway.outbox import Outbox
+from mooring.gateway.protocol import (
+    CAPABILITIES,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Refusal,
+    era_of_message,
+    error_body,
+    fields,
+    is_id,
+    modern_stamp,
+    result_body,
+)
+from mooring.gateway.registry import Full
+from mooring.gateway.shapes import handshake_version
+from mooring.gateway.streams import PULSE, HttpExchange, abort, json_response, pour, stream_response
+from mooring.gateway.views import View
+from mooring.net.message import RequestId, decode
+
+if TYPE_CHECKING:
+    from mooring.gateway.server import Gateway
+
+__all__ = ["Endpoint"]
+
+SESSION = "Mcp-Session-Id"
+
+
+class Endpoint:
+    """The methods of `/mcp` and of each `/mcp/<profile>`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def serve(
+        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        if request.method == "POST":
+            return await self._post(request, view, principal, more)
+        if request.method == "GET":
+            return await self._get(request, view, principal, more)
+        if request.method == "DELETE":
+            return await self._delete(request, view, principal)
+        raise Denied(405, "this endpoint takes POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def _post(
+        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        request_id: object = None
+        try:
+            message = fields(_decoded(await self.body(request)))
+            request_id = message.get("id")
+            if not message or message.get("jsonrpc") != "2.0":
+                raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
+            version = request.headers.get("MCP-Protocol-Version")
+            if era_of_message(message, version) == "modern":
+                return await self._modern(request, message, view, principal, more)
+            return await self._legacy(request, message, view, principal, more)
+        except Refusal as refusal:
+            key = cast("RequestId", request_id) if is_id(request_id) else None
+            return json_response(error_body(key, refusal), refusal.status, more)
+
+    async def body(self, request: web.BaseRequest) -> bytes:
+        """The whole body, within its limits of size and time.
+
+        Raises:
+            Denied: it is too large, too slow, or of another kind.
+        """
+        settings = self._gateway.settings
+        kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Denied(415, "the body must be application/json")
+        if (request.content_length or 0) > settings.max_body:
+            raise Denied(413, f"the body is larger than {settings.max_body} bytes", {"Connection": "close"})
+        if request.content.is_eof():  # small bodies arrive with their headers
+            return request.content.read_nowait(-1)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(settings.body_timeout):
+                async for chunk in request.content.iter_any():
+                    parts.append(chunk)
+                    size += len(chunk)
+                    if size > settings.max_body:
+                        raise Denied(
+                            413, f"the body is larger than {settings.max_body} bytes", {"Connection": "close"}
+                        )
+        except TimeoutError:
+            raise Denied(
+                408, f"the body did not arrive within {settings.body_timeout:g} s", {"Connection": "close"}
+            ) from None
+        return b"".join(parts)
+
+    async def _modern(
+        self,
+        request: web.BaseRequest,
+        message: dict[str, Any],
+        view: View,
+        principal: Principal,
+        more: Mapping[str, str],
+    ) -> web.StreamResponse:
+        if "id" not in message:
+            return web.Response(status=202)  # the 2026 era has no notices from clients over HTTP
+        if not is_id(message["id"]):
+            raise Refusal(INVALID_REQUEST, "the id of a request is a text or a whole number")
+        check_agreement(request.headers, message)
+        meta = modern_stamp(message)
+        client = self._gateway.registry.passing(
+            view, principal, "modern", meta["io.modelcontextprotocol/protocolVersion"], meta[CAPABILITIES]
+        )
+        if message["method"] == "subscriptions/listen":
+            return await self._listen(request, client, message, more)
+        return await self._answered(request, client, message, more)
+
+    async def _legacy(
+        self,
+        request: web.BaseRequest,
+        message: dict[str, Any],
+        view: View,
+        principal: Principal,
+        more: Mapping[str, str],
+    ) -> web.StreamResponse:
+        if message.get("method") == "initialize":
+            return await self._initialize(request, message, view, principal, more)
+        client = self._session(request, view, principal)
+        if "method" not in message:
+            client.answered(message)
+            return web.Response(status=202)
+        if "id" not in message:
+            if message["method"] == "notifications/cancelled":
+                client.cancelled(fields(message.get("params")).get("requestId"))
+            return web.Response(status=202)
+        if not is_id(message["id"]) or not isinstance(message["method"], str):
+            raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
+        return await self._answered(request, client, message, more)
+
+    async def _initialize(
+        self,
+        request: web.BaseRequest,
+        message: dict[str, Any],
+        view: View,
+        principal: Principal,
+        more: Mapping[str, str],
+    ) -> web.StreamResponse:
+        params = fields(message.get("params"))
+        if not is_id(message.get("id")) or "protocolVersion" not in params:
+            raise Refusal(INVALID_REQUEST, "a handshake has an id and a 'protocolVersion'")
+        version = handshake_version(params.get("protocolVersion"))
+        abilities = fields(params.get("capabilities"))
+        gateway = self._gateway
+        if gateway.stateless:
+            client = gateway.registry.passing(view, principal, "legacy", version, {})
+            return await self._answered(request, client, message, more)
+        try:
+            client = gateway.registry.open(view, principal, version, abilities)
+        except Full as full:
+            raise Denied(503, str(full), {"Retry-After": "30"}) from None
+        return await self._answered(request, client, message, {**more, SESSION: client.id})
+
+    def _session(self, request: web.BaseRequest, view: View, principal: Principal) -> Client:
+        gateway = self._gateway
+        key = request.headers.get(SESSION)
+        if gateway.stateless:
+            return gateway.registry.passing(view, principal, "legacy", handshake_version(None), {})
+        if key is None:
+            raise Refusal(INVALID_REQUEST, f"the request has no {SESSION}; begin with initialize", status=400)
+        client = gateway.registry.find(key, view, principal)
+        if client is None:
+            raise Refusal(-32001, "Session not found", status=404)
+        return client
+
+    async def _answered(
+        self, request: web.BaseRequest, client: Client, message: dict[str, Any], more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Have the desk answer; going away cancels what is done for the request."""
+        exchange = HttpExchange(request, more)
+        key: RequestId = message["id"]
+        if key in client.under_way:
+            raise Refusal(INVALID_REQUEST, "a request of this id is under way")
+        status = 200
+        with anyio.CancelScope() as scope:
+            client.under_way[key] = scope
+            try:
+                answer: Answer = await self._gateway.answer(client, message, exchange)
+                body = result_body(key, answer)
+            except Refusal as refusal:
+                status = refusal.status if client.era == "modern" else 200
+                body = error_body(key, refusal)
+            except asyncio.CancelledError:
+                if not scope.cancel_called:
+                    exchange.drop()
+                raise
+            finally:
+                client.under_way.pop(key, None)
+                client.used = time.monotonic()
+            return await exchange.finish(body, status)
+        # The client said that it does not wait any longer.
+        return await exchange.end() if exchange.begun else web.Response(status=202)
+
+    # --- streams --------------------------------------------------------------------------------
+
+    async def _listen(
+        self, request: web.BaseRequest, client: Client, message: dict[str, Any], more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """A subscription: the answer is a stream that lasts until either side ends it."""
+        box = Outbox(on_lost=lambda: abort(request))
+        stream = stream_response(more)
+        async with self._gateway.hub.listening(client, message, box):
+            await pour(request, stream, box, pulse=PULSE)
+        return stream
+
+    async def _get(
+        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """The standing stream of a session; a new one takes the place of the old."""
+        if self._gateway.stateless or SESSION not in request.headers:
+            raise Denied(405, "there is no stream here without a session", {"Allow": "POST"})
+        try:
+            client = self._session(request, view, principal)
+        except Refusal as refusal:
+            raise Denied(refusal.status, str(refusal)) from None
+        if client.standing is not None:
+            client.standing.close()
+        box = client.standing = Outbox(on_lost=lambda: abort(request))
+        stream = stream_response(more)
+        try:
+            await pour(request, stream, box, pulse=PULSE)
+        finally:
+            box.close()
+            client.used = time.monotonic()
+        return stream
+
+    async def _delete(self, request: web.BaseRequest, view: View, principal: Principal) -> web.StreamResponse:
+        if SESSION not in request.headers:
+            raise Denied(405, "there is nothing to delete without a session", {"Allow": "POST"})
+        try:
+            client = self._session(request, view, principal)
+        except Refusal as refusal:
+            raise Denied(refusal.status, str(refusal)) from None
+        await self._gateway.registry.end(client)
+        return web.Response(status=200)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return decode(body)
+    except (ValueError, RecursionError):
+        raise Refusal(PARSE_ERROR, "the body is not JSON") from None

@@ -1,0 +1,50 @@
+"""Signals: one ends the gateway gracefully, another has it read its configuration anew."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+
+from mooring.config.logs import logger
+from mooring.errors import ConfigError
+from mooring.host import Host
+
+__all__ = ["until_told"]
+
+log = logger("mooring.gateway")
+
+GARBAGE = 50_000
+"""New objects between two collections; a call makes some hundreds, and nearly all end with it."""
+
+
+async def until_told(host: Host) -> None:
+    """Wait for SIGTERM or SIGINT; SIGHUP reloads the configuration, and clients notice only what changed."""
+    loop = asyncio.get_running_loop()
+    # What is there by now stays: the collector need not look at it between calls.
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
+    told, reload = asyncio.Event(), asyncio.Event()
+    if sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGTERM, told.set)
+        loop.add_signal_handler(signal.SIGINT, told.set)
+        loop.add_signal_handler(signal.SIGHUP, reload.set)
+    ending = asyncio.create_task(told.wait())
+    try:
+        while not told.is_set():
+            reloading = asyncio.create_task(reload.wait())
+            await asyncio.wait({ending, reloading}, return_when=asyncio.FIRST_COMPLETED)
+            reloading.cancel()
+            if reload.is_set() and not told.is_set():
+                reload.clear()
+                await _reload(host)
+    finally:
+        ending.cancel()
+
+
+async def _reload(host: Host) -> None:
+    try:
+        await host.reload()
+    except ConfigError as problem:
+        log.error("the configuration stays as it was: %s", problem)

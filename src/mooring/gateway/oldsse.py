@@ -1,0 +1,67 @@
+"""The HTTP+SSE of 2024, for clients that know nothing else: one stream down, POSTs up."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from mooring.gateway.checks import Denied
+from mooring.gateway.client import Principal
+from mooring.gateway.http import Endpoint
+from mooring.gateway.outbox import Outbox
+from mooring.gateway.stdio import Pipe
+from mooring.gateway.streams import PULSE, abort, pour, stream_response
+from mooring.gateway.views import View
+
+if TYPE_CHECKING:
+    from mooring.gateway.server import Gateway
+
+__all__ = ["OldSse"]
+
+
+class OldSse:
+    """Streams that are open, by the id that stands in their POST address."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._pipes: dict[str, tuple[Pipe, Principal]] = {}
+        self._endpoint = Endpoint(gateway)
+
+    async def serve(
+        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        if request.path == "/sse" and request.method == "GET":
+            return await self._open(request, principal, more)
+        if request.path == "/messages" and request.method == "POST":
+            return await self._take(request, principal)
+        raise Denied(405, "GET /sse opens a stream; its first event says where to POST")
+
+    async def _open(
+        self, request: web.BaseRequest, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        if len(self._pipes) >= self._gateway.settings.max_sessions:
+            raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
+        key = secrets.token_hex(16)
+        box = Outbox(on_lost=lambda: abort(request))
+        pipe = Pipe(self._gateway, box, principal)
+        self._pipes[key] = (pipe, principal)
+        stream = stream_response(more)
+        try:
+            await stream.prepare(request)
+            await stream.write(f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode())
+            await pour(request, stream, box, pulse=PULSE)
+        finally:
+            box.close()
+            del self._pipes[key]
+            await pipe.end()
+        return stream
+
+    async def _take(self, request: web.BaseRequest, principal: Principal) -> web.StreamResponse:
+        found = self._pipes.get(request.query.get("session_id", ""))
+        if found is None or found[1] != principal:
+            raise Denied(404, "there is no such session")
+        found[0].take(await self._endpoint.body(request))
+        return web.Response(status=202, text="Accepted")

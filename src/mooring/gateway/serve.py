@@ -1,0 +1,134 @@
+"""From a running host to open doors, and back to none: the whole life of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from mooring.config import default_lookup
+from mooring.config.logs import logger
+from mooring.core.config import Source
+from mooring.core.expand import expand
+from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.errors import ConfigError
+from mooring.gateway.checks import is_loopback
+from mooring.gateway.server import Gateway
+from mooring.gateway.web import WebServer
+from mooring.host import Host
+
+__all__ = ["Serving", "serve_http", "serve_stdio"]
+
+log = logger("mooring.gateway")
+
+MOST_KEYS = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A gateway that listens."""
+
+    gateway: Gateway
+    port: int
+    url: str
+    """Of the whole catalog."""
+
+
+@asynccontextmanager
+async def serve_http(
+    host: Host,
+    bind: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    whole: ProfileSettings | None = None,
+    audit: str | None = None,
+    shared: bool = False,
+    sse: bool = False,
+) -> AsyncGenerator[Serving]:
+    """Serve a running host while the block runs; at its end, drain.
+
+    Args:
+        host: Inside its own `async with`.
+        bind: The address to listen on.
+        port: 0 lets the system choose.
+        whole: What `/mcp` shows of the catalog, and how; everything when left out.
+        audit: A file for the audit log.
+        shared: Whether other processes listen on the same port; then nobody gets a session.
+        sse: Also serve the HTTP+SSE of 2024.
+
+    Raises:
+        ConfigError: the address is not loopback and nobody would be asked for a token.
+    """
+    from mooring.gateway.door import Door
+
+    settings = host.config.gateway
+    tokens = resolved_tokens(settings)
+    if not is_loopback(bind) and not tokens and settings.oauth is None:
+        raise ConfigError(
+            f"{bind!r} can be reached by others, and nobody would be asked for a token; "
+            "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
+        )
+    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit)
+    shown = f"[{bind}]" if ":" in bind else bind
+    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=_fetch)
+    web = WebServer(gateway, door, sse=sse)
+    try:
+        chosen = await web.start(bind, port, shared=shared)
+    except OSError as problem:
+        raise ConfigError(f"cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
+    if settings.url is None:
+        door.url = f"http://{shown}:{chosen}"
+    running = asyncio.create_task(gateway.run())
+    try:
+        yield Serving(gateway=gateway, port=chosen, url=f"{door.url}/mcp")
+    finally:
+        web.refuse_new()
+        await gateway.drain()
+        await web.stop()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await gateway.close()
+
+
+async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit: str | None = None) -> None:
+    """Serve a running host on standard input and output, until the input ends."""
+    from mooring.gateway.stdio import serve_stdio as pipe
+
+    gateway = Gateway(host, whole=whole, audit=audit)
+    running = asyncio.create_task(gateway.run())
+    try:
+        await pipe(gateway)
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await gateway.close()
+
+
+def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[str]]]:
+    """Name, value and scopes of each fixed token.
+
+    Raises:
+        ConfigError: a reference has no value, or one that is too easy to guess.
+    """
+    lookup = default_lookup(os.environ, source=Source(scope="explicit"))
+    found: list[tuple[str, str, Sequence[str]]] = []
+    for token in settings.tokens:
+        value = expand(token.token, lookup)
+        if len(value) < 16:
+            raise ConfigError(f"the token of {token.name!r} is shorter than 16 characters")
+        found.append((token.name, value, token.scopes))
+    return found
+
+
+async def _fetch(url: str) -> bytes:
+    """The body of a document of keys."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+        response.raise_for_status()
+        return await response.content.read(MOST_KEYS)

@@ -1,0 +1,148 @@
+"""The gateway itself: a host with a desk in front, and the doors that lead to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from mooring.config.logs import logger
+from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.gateway.audit import Audit
+from mooring.gateway.client import Client, Exchange
+from mooring.gateway.crossing import Crossing
+from mooring.gateway.desk import Answer, Desk
+from mooring.gateway.hub import Hub
+from mooring.gateway.metrics import Metrics
+from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
+from mooring.gateway.registry import Registry
+from mooring.gateway.views import View
+from mooring.host import Host
+from mooring.net.passage import Relay
+
+__all__ = ["Gateway"]
+
+log = logger("mooring.gateway")
+
+FIRST_LOOK = 10.0
+"""Seconds that the first lists wait at most for servers that are still starting."""
+
+
+class Gateway:
+    """Serves one running host. Whoever makes it opens doors to it and runs `run()` beside them."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        whole: ProfileSettings | None = None,
+        stateless: bool = False,
+        audit: str | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        self.host = host
+        self.stateless = stateless
+        """Whether handshake clients get no session: needed where several processes share a port."""
+        self.settings: GatewaySettings = host.config.gateway
+        self._whole = View(host, whole or ProfileSettings())
+        self._profiles = {name: View(host, profile, name) for name, profile in self.settings.profiles.items()}
+        self.crossing = Crossing(host.relay or Relay(), key)
+        self.desk = Desk(self.crossing)
+        self.registry = Registry(
+            limit=self.settings.max_sessions, ttl=host.config.session_ttl, leave=self.crossing.leave
+        )
+        self.hub = Hub(self)
+        self.metrics = Metrics()
+        self.audit = Audit(audit or self.settings.audit)
+        self.under_way = 0
+        self.draining = False
+        self._settled = False
+        self._idle = asyncio.Event()
+
+    def view(self, profile: str) -> View | None:
+        """What a profile shows; the empty name is everything."""
+        return self._profiles.get(profile) if profile else self._whole
+
+    def views(self) -> list[View]:
+        return [self._whole, *self._profiles.values()]
+
+    async def run(self) -> None:
+        """Follow what happens behind, and let go of those who went away, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.hub.run())
+            tasks.create_task(self._keep_reaping())
+
+    async def _first_look(self) -> None:
+        """Clients list once, early, and some never again: so the servers get a moment to come."""
+        await self.host.ready(FIRST_LOOK)
+        self._settled = True
+
+    async def _keep_reaping(self) -> None:
+        while True:
+            await asyncio.sleep(self.host.config.idle_reap_interval)
+            await self.registry.reap()
+
+    async def answer(self, client: Client, message: Mapping[str, Any], exchange: Exchange) -> Answer:
+        """The result of one request, counted and noted.
+
+        Raises:
+            Refusal: the answer is an error.
+        """
+        started = time.monotonic()
+        outcome = "cancelled"
+        self.under_way += 1
+        try:
+            if not self._settled and message["method"].endswith("/list"):
+                await self._first_look()
+            answer = await self.desk.answer(client, message, exchange)
+            failed = not isinstance(answer, bytes) and answer.get("isError") is True
+            outcome = "error" if failed else "ok"
+            return answer
+        except Refusal as refusal:
+            outcome = f"refused {refusal.code}"
+            raise
+        except Exception:
+            outcome = "failed"
+            log.exception("the gateway failed to answer %r", message.get("method"))
+            raise Refusal(INTERNAL_ERROR, "the gateway failed to answer") from None
+        finally:
+            self.under_way -= 1
+            if not self.under_way:
+                self._idle.set()
+            self._note(client, message, outcome, time.monotonic() - started)
+
+    def _note(self, client: Client, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
+        method = str(message["method"])
+        known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else method
+        self.metrics.answered(known, outcome.split()[0], seconds)
+        if self.audit and method in ("tools/call", "resources/read", "prompts/get"):
+            params = fields(message.get("params"))
+            self.audit.note(
+                who=client.principal.name,
+                session=client.id[:8] if client.era == "legacy" else None,
+                profile=client.view.name or None,
+                method=method,
+                name=str(params.get("name") or params.get("uri")),
+                outcome=outcome,
+                ms=round(seconds * 1000, 1),
+            )
+
+    async def drain(self) -> None:
+        """Take nothing new; end streams; give what is under way some time."""
+        self.draining = True
+        self.hub.close()
+        for client in self.registry:
+            if client.standing is not None:
+                client.standing.close()
+        self._idle.clear()
+        if self.under_way:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.drain):
+                    await self._idle.wait()
+
+    async def close(self) -> None:
+        self.crossing.parking.close()
+        await self.registry.close()
+        self.audit.close()

@@ -1,0 +1,212 @@
+"""What one profile shows of a host: its own part of the catalog under its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from mooring.config.logs import logger
+from mooring.core.catalog import Catalog, merge
+from mooring.core.discovery import OWNER
+from mooring.core.events import Event
+from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.gateway import ProfileSettings
+from mooring.core.names import Style, assign, may_belong
+from mooring.core.rules import Rules
+from mooring.core.search import Index, Ranker
+from mooring.core.types import Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
+from mooring.errors import MooringError, UnknownServer
+from mooring.keeper import Keeper
+from mooring.local import Provider
+from mooring.session import Session
+
+if TYPE_CHECKING:
+    from mooring.host import Host
+
+__all__ = ["Offer", "View"]
+
+log = logger("mooring.gateway")
+
+ARRIVAL = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a view shows at one instant, and where each thing comes from."""
+
+    catalog: Catalog
+    prompts: Mapping[str, Prompt]
+    """By the name that clients use."""
+    resources: Mapping[str, Resource]
+    """By URI: of two servers with the same one, the first by name is heard."""
+    templates: Mapping[str, ResourceTemplate]
+
+
+class View:
+    """A shore for sessions: they see and call what the profile lets through, and nothing else."""
+
+    def __init__(self, host: Host, settings: ProfileSettings, name: str = "") -> None:
+        self.host = host
+        self.name = name
+        self.settings = settings
+        self.sessions: dict[str, Session] = {}
+        """Of the clients that have none of their own, by principal."""
+        self._seen: Catalog | None = None
+        self._offer: Offer | None = None
+        self._index: tuple[Catalog, Index] | None = None
+
+    @property
+    def style(self) -> Style:
+        return self.settings.style or self.host.style
+
+    @property
+    def offer(self) -> Offer:
+        """Made anew when the host's catalog is another one."""
+        whole = self.host.catalog
+        if self._offer is None or self._seen is not whole:
+            self._seen, self._offer = whole, self._make(whole)
+        return self._offer
+
+    # --- for sessions ---------------------------------------------------------------------------
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.offer.catalog
+
+    @property
+    def index(self) -> Index:
+        catalog = self.catalog
+        if self._index is None or self._index[0] is not catalog:
+            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
+        return self._index[1]
+
+    @property
+    def ranker(self) -> Ranker | None:
+        return self.host.ranker
+
+    @property
+    def keeper(self) -> Keeper:
+        return self.host.keeper
+
+    def rules(self, server: str) -> Rules:
+        return self.host.rules(server)
+
+    def exposure(self) -> Exposure:
+        return plan_exposure(self.catalog, self.settings.discovery, self.host.config.discovery_budget)
+
+    def provider(self, name: str, session: Session) -> Provider:
+        if not self.admits(name):
+            raise UnknownServer(name)
+        return self.host.provider(name, self._behind(session))
+
+    async def leave(self, session: Session) -> None:
+        await self.host.leave(self._behind(session))
+
+    def _behind(self, session: Session) -> Session:
+        """The host's own session of a client: it has the connections that are the client's alone."""
+        return self.host.session(session.id, agent_id=session.agent_id)
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        await self.host.permit(tool, arguments, session, timeout)
+
+    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        return await self.host.act(tool, arguments, timeout)
+
+    async def arrival(self, tool: str, timeout: float | None) -> None:
+        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
+        style = self.style
+        awaited = [
+            status.name
+            for status in self.host.status()
+            if status.state == "pending" and self.admits(status.name) and may_belong(tool, status.name, style)
+        ]
+        if awaited:
+            with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
+                await self.host.refresh(*awaited)
+
+    def withheld(self, tool: str) -> MooringError | None:
+        return self.host.withheld(tool)
+
+    def emit(self, event: Event) -> None:
+        self.host.emit(event)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def admits(self, server: str) -> bool:
+        """Whether anything of this server is shown."""
+        return any(fnmatchcase(server, glob) for glob in self.settings.servers)
+
+    def _passes(self, tool: Tool) -> bool:
+        if tool.verb != "call" or tool.server == OWNER:
+            return False  # clients have resources and prompts themselves, and need no tools for them
+        name = f"{tool.server}/{tool.remote_name}"
+        if any(fnmatchcase(name, glob) for glob in self.settings.deny):
+            return False
+        return any(fnmatchcase(name, glob) for glob in self.settings.allow)
+
+    def _make(self, whole: Catalog) -> Offer:
+        settings = self.settings
+        catalog = self._part(whole)
+        # Not through the merge, which would make tools of them again.
+        prompts = [prompt for prompt in whole.prompts if settings.prompts and self.admits(prompt.server)]
+        names = assign([(prompt.server, prompt.name) for prompt in prompts], self.style)
+        resources: dict[str, Resource] = {}
+        for resource in catalog.resources if settings.resources else ():
+            if resources.setdefault(resource.uri, resource) is not resource:
+                log.warning(
+                    "%r of %r is hidden: %r has a resource of the same URI",
+                    resource.uri[:200],
+                    resource.server,
+                    resources[resource.uri].server,
+                )
+        templates: dict[str, ResourceTemplate] = {}
+        for template in catalog.templates if settings.resources else ():
+            templates.setdefault(template.uri_template, template)
+        return Offer(
+            catalog=catalog,
+            prompts={
+                names[prompt.server, prompt.name]: prompt
+                for prompt in prompts
+                if (prompt.server, prompt.name) in names
+            },
+            resources=resources,
+            templates=templates,
+        )
+
+    def _part(self, whole: Catalog) -> Catalog:
+        """The catalog of the servers and tools that this profile shows, under its own names."""
+        offers: dict[str, list[Tool]] = {server: [] for server in whole.servers if self.admits(server)}
+        own: dict[str, list[Tool]] = {}
+        for tool in whole.tools.values():
+            if self.admits(tool.server) and self._passes(tool):
+                if tool.server in offers:
+                    offers[tool.server].append(replace(tool, name=tool.remote_name))
+                else:
+                    own.setdefault(tool.server, []).append(tool)
+        instructions = {group.id: group for group in whole.groups}
+
+        def snapshot(server: str, tools: list[Tool]) -> Snapshot:
+            group = instructions.get(f"mcp:{server}")
+            parts: dict[str, Any] = {
+                "resources": tuple(item for item in whole.resources if item.server == server),
+                "templates": tuple(item for item in whole.templates if item.server == server),
+            }
+            return Snapshot(
+                server=server,
+                tools=tuple(tools),
+                instructions=group.instructions if group else None,
+                **parts,
+            )
+
+        return merge(
+            [snapshot(server, tools) for server, tools in offers.items()],
+            style=self.style,
+            static=[snapshot(server, tools) for server, tools in own.items()],
+            previous=self._offer.catalog if self._offer is not None else None,
+        )

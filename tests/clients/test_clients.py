@@ -1,0 +1,99 @@
+"""Real clients against the gateway: list, call, error, image, resource, prompt, cancel, change notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.run import gateway
+
+pytestmark = [pytest.mark.reference, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).parent
+PEERS = HERE.parents[1] / ".peers"
+SDKS = ("@modelcontextprotocol/sdk@1", "@modelcontextprotocol/client@2")
+INSPECTOR = ("@modelcontextprotocol/inspector",)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with gateway("stdio") as address:
+        yield address
+
+
+def node(name: str, *packages: str) -> Path:
+    """Packages of npm, installed once."""
+    folder = PEERS / name
+    if not (folder / "node_modules" / ".bin" / "node").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["npm", "init", "-y"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", *packages, "node@22"], cwd=folder, check=True
+        )
+    return folder
+
+
+def python(name: str, *requires: str) -> str:
+    """An environment with these packages, made once."""
+    binary = PEERS / name / "bin" / "python"
+    if not binary.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(PEERS / name)], check=True)
+        pip = [str(binary), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *requires], check=True)
+    return str(binary)
+
+
+def run(*command: str, **environment: str) -> Any:
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**clean, **environment}, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout[done.stdout.index("{") :])
+
+
+def check(seen: dict[str, Any], *, told: bool = True) -> None:
+    assert seen["tools"] > 20
+    assert seen["text"] == "This is a simple text response for testing."
+    assert seen["error"] is True
+    assert seen["image"] == ["image", "image/png"]
+    assert seen["resource"].startswith("This is the content")
+    assert seen["prompt"] == "This is a simple prompt for testing."
+    assert seen["cancelled"] is True
+    assert seen["changed"] is told
+    assert seen["grown"] == 1
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_typescript_sdk(url: str, version: str) -> None:
+    folder = node("clients", *SDKS)
+    binary = str(folder / "node_modules" / ".bin" / "node")
+    check(run(binary, str(HERE / "typescript.mjs"), version, url, CLIENTS=str(folder)))
+
+
+def test_an_older_python_sdk(url: str) -> None:
+    check(run(python("mcp_client", "mcp==1.30.*"), str(HERE / "python_sdk.py"), url))
+
+
+def test_fastmcp(url: str) -> None:
+    # Of the 2026 era it takes no notices unless a program listens for them itself: it is not told.
+    seen = run(python("fastmcp", "fastmcp==4.1.2"), str(HERE / "fastmcp_client.py"), url)
+    check(seen, told=seen["changed"])
+
+
+def test_the_inspector(url: str) -> None:
+    binaries = node("inspector", *INSPECTOR) / "node_modules" / ".bin"
+    words = [str(binaries / "node"), str(binaries / "mcp-inspector"), "--cli", url, "--transport", "http"]
+    listed = run(*words, "--method", "tools/list")
+    assert "test_simple_text" in [tool["name"] for tool in listed["tools"]]
+    called = run(*words, "--method", "tools/call", "--tool-name", "test_image_content")
+    assert called["content"][0]["mimeType"] == "image/png"
+    failed = run(*words, "--method", "tools/call", "--tool-name", "test_error_handling")
+    assert failed["isError"] is True

@@ -1,0 +1,122 @@
+"""The pure parts of the door: hosts, origins, shares, and what a header may say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.gateway.checks import Denied, check_host, check_origin, check_parameters, is_loopback
+from mooring.gateway.limits import Limits, TooMany
+from mooring.gateway.metrics import Metrics
+from mooring.gateway.protocol import Refusal
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "[::1]", "localhost:80", "[::1]:8080", "127.8.8.8:1"]
+)
+def test_this_machine_is_always_welcome(host: str) -> None:
+    check_host(host, local=True, allowed=())
+    check_host(host, local=False, allowed=())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.com", "localhost.evil.com", "127.0.0.1.nip.io", "", None, "127.0.0.1@evil.com", "a/b"),
+        *("192.168.1.5", "[::2]", "localhost:80:90", "LOCALHOST.", "0.0.0.0"),
+    ],
+)
+def test_nobody_else_is_served_on_loopback(host: str | None) -> None:
+    with pytest.raises(Denied):
+        check_host(host, local=True, allowed=())
+
+
+def test_beyond_loopback_addresses_and_listed_names_are_served() -> None:
+    check_host("192.168.1.5:80", local=False, allowed=())
+    check_host("mcp.example.com", local=False, allowed=("mcp.example.com",))
+    with pytest.raises(Denied):
+        check_host("mcp.example.com", local=False, allowed=())
+
+
+@given(st.text(max_size=30))
+def test_any_host_is_either_taken_or_denied(host: str) -> None:
+    for local in (True, False):
+        try:
+            check_host(host, local=local, allowed=())
+        except Denied as denied:
+            assert denied.status == 403
+
+
+@given(st.text(max_size=30))
+def test_an_origin_is_taken_only_when_it_is_local_or_listed(origin: str) -> None:
+    try:
+        check_origin(origin, local=True, allowed=("https://app.example",))
+    except Denied:
+        return
+    host = origin.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    assert origin == "https://app.example" or is_loopback(host.partition(":")[0]) or host.startswith("[")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b"]), st.text("aÄ €", max_size=4) | st.integers(-9, 9) | st.booleans()
+    )
+)
+def test_arguments_that_stand_in_headers_must_stand_there_and_be_the_same(given_: dict[str, object]) -> None:
+    from base64 import b64encode
+
+    wanted = {("a",): "A", ("b",): "B"}
+
+    def text(value: object) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    headers = {
+        f"Mcp-Param-{key.upper()}": f"=?base64?{b64encode(text(value).encode()).decode()}?="
+        for key, value in given_.items()
+    }
+    check_parameters(headers, wanted, given_)
+    for name in headers:
+        with pytest.raises(Refusal):
+            check_parameters({**headers, name: "=?base64?bm8gc3VjaA==?="}, wanted, given_)
+        with pytest.raises(Refusal):
+            check_parameters({key: value for key, value in headers.items() if key != name}, wanted, given_)
+    with pytest.raises(Refusal):
+        check_parameters({**headers, "Mcp-Param-A": "x"}, wanted, {})
+
+
+@given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 5))
+def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: int) -> None:
+    limits = Limits(rate=2.0, burst=burst, concurrency=1000)
+    now, taken = 0.0, 0
+    for wait in waits:
+        now += wait
+        try:
+            limits.enter("one", now)
+            taken += 1
+        except TooMany as refused:
+            assert refused.retry_after > 0
+    assert taken <= burst + 2.0 * now + 1e-6
+
+
+def test_a_place_is_free_again_when_somebody_leaves() -> None:
+    limits = Limits(rate=None, burst=1, concurrency=1)
+    limits.enter("one", 0)
+    with pytest.raises(TooMany):
+        limits.enter("one", 0)
+    limits.enter("other", 0)
+    limits.leave("one")
+    limits.enter("one", 0)
+
+
+def test_metrics_are_text_that_prometheus_reads() -> None:
+    metrics = Metrics()
+    metrics.answered("tools/call", "ok", 0.004)
+    metrics.answered("tools/call", "ok", 100.0)
+    metrics.refused(429)
+    text = metrics.text({"sessions": ("Sessions.", 3.0)}, [('we"ird', True, 7)])
+    assert 'mooring_gateway_requests_total{method="tools/call",outcome="ok"} 2' in text
+    assert 'mooring_gateway_request_seconds_bucket{method="tools/call",le="0.005"} 1' in text
+    assert 'mooring_gateway_request_seconds_bucket{method="tools/call",le="+Inf"} 2' in text
+    assert 'mooring_server_up{server="we\\"ird"} 1' in text
+    assert text.endswith("\n")

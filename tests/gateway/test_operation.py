@@ -1,0 +1,263 @@
+"""Running the gateway: health, metrics, audit, draining, reloading, profiles, discovery, and the command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from mooring.core.gateway import ProfileSettings
+from tests.lab.caller import Caller, soon
+from tests.lab.stdio import COMMAND, lab_server
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def fetched(here: Any, path: str) -> tuple[int, str]:
+    async with here.http.get(here.base + path) as response:
+        return response.status, await response.text()
+
+
+async def test_health_readiness_and_metrics_can_be_asked_for(serving: Any) -> None:
+    async with serving(lab_server()) as here:
+        assert (await fetched(here, "/health"))[0] == 200
+        assert await fetched(here, "/ready") == (200, '{"ready": true}')
+        client = await here.caller()
+        await client.call("echo", {"text": "hi"})
+        status, text = await fetched(here, "/metrics")
+        assert status == 200
+        assert 'mooring_gateway_requests_total{method="tools/call",outcome="ok"} 1' in text
+        assert 'mooring_server_up{server="lab"} 1' in text
+
+
+async def test_each_call_is_noted_without_what_was_said_in_it(serving: Any, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with serving(lab_server(tools=["echo", "fail"]), options={"audit": str(file)}) as here:
+        client = await here.caller()
+        await client.call("echo", {"text": "a secret"})
+        await client.call("fail")
+        await (await here.caller(modern=False)).call("no\x1b[2Jsuch")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["name"], line["outcome"]) for line in lines] == [
+        ("echo", "ok"),
+        ("fail", "error"),
+        ("no\\x1b[2Jsuch", "refused -32602"),
+    ]
+    assert {line["who"] for line in lines} == {"anonymous"}
+    assert "secret" not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_what_is_under_way_at_the_end_is_finished_and_streams_are_ended_properly(serving: Any) -> None:
+    async with serving(lab_server(tools=["sleep"])) as here:
+        client = await here.caller()
+        async with client.listening(toolsListChanged=True) as listening:
+            call = asyncio.create_task(client.call("sleep", {"seconds": 0.5}))
+            await until(lambda: here.serving.gateway.under_way == 1)
+            draining = asyncio.create_task(here.serving.gateway.drain())
+            last = await soon(listening)
+            assert last["id"] == "listen"
+            assert last["result"]["resultType"] == "complete"
+            assert (await client.ask("tools/list")).status == 503
+            assert (await call).status == 200
+            await draining
+
+
+async def test_a_profile_shows_its_own_part_under_its_own_names_and_calls_nothing_else(serving: Any) -> None:
+    profiles = {
+        "narrow": {"servers": ["lab"], "deny": ["lab/pid"], "style": "double"},
+        "found": {"servers": ["other"], "style": "raw", "discovery": "always"},
+    }
+    servers = lab_server(), lab_server("other", tools=["fail"])
+    async with serving(*servers, style="mcp", gateway={"profiles": profiles}) as here:
+        narrow = await here.caller(path="/mcp/narrow")
+        assert await narrow.tools() == ["mcp__lab__echo"]
+        assert (await narrow.call("mcp__lab__echo", {"text": "hi"})).text == "hi"
+        for name in ("mcp__lab__pid", "mcp_lab_pid", "mcp_other_fail", "mcp__other__fail"):
+            assert (await narrow.call(name)).error["code"] == -32602
+        whole = await here.caller()
+        assert await whole.tools() == ["mcp_lab_echo", "mcp_lab_pid", "mcp_other_fail"]
+        assert (await (await here.caller(path="/mcp/none")).ask("tools/list")).status == 404
+
+
+async def test_with_discovery_a_session_sees_what_it_selected_and_no_other_session_does(serving: Any) -> None:
+    whole = ProfileSettings(discovery="always")
+    async with serving(lab_server(), whole=whole) as here:
+        one, other = await here.caller(modern=False), await here.caller(modern=False)
+        discovery = ["tools_groups", "tools_search", "tools_select"]
+        assert await one.tools() == discovery
+        found = await one.call("tools_search", {"query": "echo"})
+        assert "echo" in found.text
+        selected = await one.call("tools_select", {"tools": ["echo"]})
+        assert [m.get("method") for m in selected.messages] == ["notifications/tools/list_changed", None]
+        assert await one.tools() == [*discovery, "echo"]
+        assert await other.tools() == discovery
+        assert (await one.call("echo", {"text": "hi"})).text == "hi"
+
+
+async def test_a_changed_configuration_reaches_clients_that_stay(serving: Any, tmp_path: Path) -> None:
+    from mooring import Host
+    from mooring.gateway.serve import serve_http
+
+    file = tmp_path / "mcp.json"
+
+    def write(*names: str) -> None:
+        entry = {"command": COMMAND[0], "args": [*COMMAND[1:], "{}"]}
+        file.write_text(json.dumps({"mcpServers": dict.fromkeys(names, entry)}))
+
+    write("one")
+    async with (
+        Host.from_config(file, lock=False) as host,
+        serve_http(host) as serving_now,
+        aiohttp.ClientSession() as http,
+    ):
+        await host.ready(10)
+        client = Caller(http, serving_now.url, modern=False)
+        await client.begin()
+        async with client.standing() as standing:
+            write("one", "two")
+            await host.reload()
+            assert (await soon(standing))["method"] == "notifications/tools/list_changed"
+            assert "mcp_two_echo" in await client.tools()
+            file.write_text("{")
+            with pytest.raises(Exception, match="JSON"):
+                await host.reload()
+            assert "mcp_two_echo" in await client.tools()
+
+
+async def test_a_session_that_is_not_heard_of_is_let_go(serving: Any) -> None:
+    async with serving(lab_server(), session_ttl=0.1) as here:
+        client = await here.caller(modern=False)
+        await asyncio.sleep(0.15)
+        assert await here.serving.gateway.registry.reap() == 1
+        assert (await client.ask("tools/list")).status == 404
+
+
+async def test_a_client_that_ends_its_session_is_forgotten(serving: Any) -> None:
+    async with serving(lab_server()) as here:
+        client = await here.caller(modern=False)
+        headers = {"Mcp-Session-Id": str(client.session)}
+        async with here.http.delete(here.base + "/mcp", headers=headers) as response:
+            assert response.status == 200
+        assert (await client.ask("tools/list")).status == 404
+        assert len(here.serving.gateway.registry) == 0
+
+
+async def test_old_clients_are_served_over_http_and_sse(hosting: Any, serving: Any) -> None:
+    from mooring import ServerConfig
+
+    async with serving(lab_server(), options={"sse": True}) as here:
+        config = ServerConfig(name="gw", url=f"{here.base}/sse", transport="sse")
+        async with hosting(config, style="raw", lock=False) as host:
+            assert (await host.call("echo", {"text": "hi"})).text == "hi"
+            [status] = host.status()
+            assert status.transport == "sse"
+
+
+async def test_without_the_option_there_is_no_sse(serving: Any) -> None:
+    async with serving(lab_server()) as here:
+        assert (await fetched(here, "/sse"))[0] == 404
+
+
+def configured(tmp_path: Path, **more: Any) -> str:
+    file = tmp_path / "mcp.json"
+    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps({"tools": ["echo", "sleep"]})]}
+    file.write_text(json.dumps({"mcpServers": {"lab": entry}, **more}))
+    return str(file)
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "mooring", *words]
+
+
+async def test_the_command_serves_a_host_on_standard_input_and_output(hosting: Any, tmp_path: Path) -> None:
+    from mooring import ServerConfig
+
+    words = command("--config", configured(tmp_path), "--no-lock", "serve", "--stdio", "--style", "raw")
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    gateway = ServerConfig(name="gw", command=words[0], args=tuple(words[1:]), env=env)
+    async with hosting(gateway, style="raw", lock=False) as host:
+        assert (await host.call("echo", {"text": "through"})).text == "through"
+        [status] = host.status()
+        assert status.protocol == "2026-07-28"
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def _ready(http: aiohttp.ClientSession, port: int) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                async with http.get(f"http://127.0.0.1:{port}/ready") as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: Path, workers: int) -> None:
+    port = _port()
+    words = command("--config", configured(tmp_path), "--no-lock", "serve", "--http", f"127.0.0.1:{port}")
+    process = await asyncio.to_thread(
+        subprocess.Popen, [*words, "--style", "raw", "--workers", str(workers)], stderr=subprocess.PIPE
+    )
+    try:
+        async with aiohttp.ClientSession() as http:
+            await _ready(http, port)
+            url = f"http://127.0.0.1:{port}/mcp"
+            new, old = Caller(http, url, modern=True), Caller(http, url, modern=False)
+            await old.begin()
+            assert (old.session is None) == (workers > 1)
+            for client in (new, old):
+                assert (await client.call("echo", {"text": "hi"})).text == "hi"
+            call = asyncio.create_task(new.call("sleep", {"seconds": 0.5}))
+            await asyncio.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+            assert (await call).status == 200
+            code = await asyncio.to_thread(process.wait, 15)
+            assert code == 0
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_the_command_refuses_an_open_door_and_says_what_to_do(tmp_path: Path) -> None:
+    words = command("--config", configured(tmp_path), "serve", "--http", "0.0.0.0:0")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "gateway.tokens" in done.stderr
+
+
+def test_a_wrong_setting_of_the_gateway_is_named(tmp_path: Path) -> None:
+    gateway = {"profiles": {"a b": {}}}
+    words = command("--config", configured(tmp_path, gateway=gateway), "list")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert "a b" in done.stderr
+
+
+async def test_a_server_that_wants_isolation_runs_once_for_each_session(serving: Any) -> None:
+    isolated = lab_server(tools=["pid"], settings={"isolation": "session"})
+    async with serving(isolated) as here:
+        one, other = await here.caller(modern=False), await here.caller(modern=False)
+        pids = [(await client.call("pid")).text for client in (one, other, one, other)]
+        assert pids[0] == pids[2] != pids[1] == pids[3]
+        await here.serving.gateway.registry.close()
+        await until(lambda: not Path(f"/proc/{pids[0]}").exists())

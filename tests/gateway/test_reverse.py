@@ -1,0 +1,191 @@
+"""What servers say to clients through the gateway: questions in both eras, log lines, watched resources."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import ServerConfig
+from tests.lab.caller import Caller, soon
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture.py"
+ABLE = {"elicitation": {}, "sampling": {}, "roots": {}}
+QUESTION = {"message": "Who?"}
+
+
+def fixture(name: str = "fixture", *, era: str = "dual") -> ServerConfig:
+    """The conformance fixture over stdio; `legacy` hides its 2026 era."""
+    return ServerConfig(name=name, command=sys.executable, args=(str(FIXTURE), "stdio", era))
+
+
+async def answering(client: Caller, tool: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that a handshake client hears of a call, while it answers every question with `answer`."""
+    body, headers = client.message("tools/call", {"name": tool, "arguments": QUESTION}, 5)
+    heard: list[dict[str, Any]] = []
+    async with client.stream(body, headers) as messages:
+        async for message in messages:
+            heard.append(message)
+            if "method" in message and "id" in message:
+                reply = {"jsonrpc": "2.0", "id": message["id"], **answer}
+                assert (await client.post(reply, headers)).status == 202
+    return heard
+
+
+ACCEPTED = {"result": {"action": "accept", "content": {"response": "me"}}}
+
+
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_a_handshake_client_is_asked_whatever_era_the_server_speaks(serving: Any, era: str) -> None:
+    async with serving(fixture(era=era)) as here:
+        client = await here.caller(modern=False, capabilities=ABLE)
+        asked, answer = await answering(client, "test_elicitation", ACCEPTED)
+        assert asked["method"] == "elicitation/create"
+        assert asked["params"]["message"] == "Who?"
+        assert answer["result"]["content"][0]["text"].startswith("User response: action=accept")
+        said = {"role": "assistant", "content": {"type": "text", "text": "42"}, "model": "m"}
+        asked, answer = await answering(client, "test_sampling", {"result": said})
+        assert asked["method"] == "sampling/createMessage"
+        assert answer["result"]["content"][0]["text"] == "LLM response: 42"
+
+
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_a_modern_client_is_asked_by_a_result_and_comes_back_with_the_answer(
+    serving: Any, era: str
+) -> None:
+    async with serving(fixture(era=era)) as here:
+        client = await here.caller(capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        assert asked["resultType"] == "input_required"
+        [(key, request)] = asked["inputRequests"].items()
+        assert request["method"] == "elicitation/create"
+        more = {"inputResponses": {key: ACCEPTED["result"]}}
+        if "requestState" in asked:
+            more["requestState"] = asked["requestState"]
+        done = (await client.call("test_elicitation", QUESTION, **more)).result
+        assert done["resultType"] == "complete"
+        assert "action=accept" in done["content"][0]["text"]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_where_a_client_cannot_be_asked_the_server_is_told_so_and_the_call_ends(
+    serving: Any, modern: bool, era: str
+) -> None:
+    async with serving(fixture(era=era)) as here:
+        client = await here.caller(modern=modern)
+        reply = await client.call("test_elicitation", QUESTION)
+        said = str(reply.last)
+        assert "does not do" in said or "input_required" in said or "apabilit" in said
+
+
+async def test_state_is_good_only_for_whom_and_for_what_it_was_given(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANA", "ana-0123456789abcdef")
+    monkeypatch.setenv("BOB", "bob-0123456789abcdef")
+    tokens = [{"name": "ana", "token": "${ANA}"}, {"name": "bob", "token": "${BOB}"}]
+    tool, other = "test_input_required_result_request_state", "test_input_required_result_multi_round"
+    async with serving(fixture(), gateway={"tokens": tokens}) as here:
+        ana = await here.caller(token="ana-0123456789abcdef", capabilities=ABLE)
+        bob = await here.caller(token="bob-0123456789abcdef", capabilities=ABLE)
+        state = (await ana.call(tool)).result["requestState"]
+        more = {"inputResponses": {"confirm": {"action": "accept", "content": {"ok": True}}}}
+        assert (await bob.call(tool, requestState=state, **more)).error["code"] == -32602
+        assert (await ana.call(other, requestState=state, **more)).error["code"] == -32602
+        assert (await ana.call(tool, requestState=state[:-2], **more)).error["code"] == -32602
+        assert (await ana.call(tool, requestState=state, **more)).text == "state-ok"
+
+
+async def test_log_lines_reach_the_client_whose_call_they_belong_to_and_no_other(serving: Any) -> None:
+    async with serving(fixture(era="legacy")) as here:
+        client, other = await here.caller(modern=False), await here.caller(modern=False)
+        async with other.standing() as elsewhere:
+            reply = await client.call("test_tool_with_logging")
+            told = [m["params"]["data"] for m in reply.messages if m.get("method") == "notifications/message"]
+            assert told == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+            await client.ask("logging/setLevel", {"level": "error"})
+            quiet = await client.call("test_tool_with_logging")
+            assert len(quiet.messages) == 1
+            with pytest.raises(TimeoutError):
+                await soon(elsewhere, 0.2)
+
+
+async def test_a_modern_client_gets_log_lines_only_when_it_asks_for_them(serving: Any) -> None:
+    async with serving(fixture()) as here:
+        client = await here.caller()
+        assert len((await client.call("test_tool_with_logging")).messages) == 1
+        level = {"io.modelcontextprotocol/logLevel": "info"}
+        reply = await client.call("test_tool_with_logging", _meta=level)
+        assert [m.get("method") for m in reply.messages].count("notifications/message") == 3
+
+
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_a_watched_resource_that_changes_is_told_to_whoever_watches_it(serving: Any, era: str) -> None:
+    uri = "test://watched-resource"
+    async with serving(fixture(era=era)) as here:
+        old, new, other = [await here.caller(modern=modern) for modern in (False, True, False)]
+        assert (await old.ask("resources/subscribe", {"uri": uri})).result == {}
+        async with (
+            old.standing() as standing,
+            new.listening(resourceSubscriptions=[uri]) as listening,
+            other.standing() as elsewhere,
+        ):
+            await new.call("test_touch_resource")
+            for messages in (standing, listening):
+                told = await soon(messages)
+                assert told["method"] == "notifications/resources/updated"
+                assert told["params"]["uri"] == uri
+            await old.ask("resources/unsubscribe", {"uri": uri})
+            with pytest.raises(TimeoutError):
+                await soon(elsewhere, 0.2)
+        await until(lambda: not here.serving.gateway.crossing.watching)
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+async def test_resources_prompts_and_completion_go_through(serving: Any, modern: bool) -> None:
+    async with serving(fixture(), style="mcp") as here:
+        client = await here.caller(modern=modern)
+        listed = (await client.ask("resources/list")).result["resources"]
+        assert "test://static-text" in [resource["uri"] for resource in listed]
+        templates = (await client.ask("resources/templates/list")).result["resourceTemplates"]
+        assert templates[0]["uriTemplate"] == "test://template/{id}/data"
+        read = (await client.ask("resources/read", {"uri": "test://template/7/data"})).result
+        assert '"id": "7"' in read["contents"][0]["text"]
+        prompts = [prompt["name"] for prompt in (await client.ask("prompts/list")).result["prompts"]]
+        assert "mcp_fixture_test_simple_prompt" in prompts
+        given = {"name": "mcp_fixture_test_prompt_with_arguments", "arguments": {"arg1": "a", "arg2": "b"}}
+        prompt = (await client.ask("prompts/get", given)).result
+        assert "arg1='a'" in prompt["messages"][0]["content"]["text"]
+        ref = {"type": "ref/prompt", "name": "mcp_fixture_test_prompt_with_arguments"}
+        params = {"ref": ref, "argument": {"name": "arg1", "value": "par"}}
+        completed = (await client.ask("completion/complete", params)).result["completion"]
+        assert completed["values"] == ["paris", "park", "party"]
+        missing = await client.ask("resources/read", {"uri": "test://no-such-thing"})
+        assert missing.error["code"] in ((-32602,) if modern else (-32602, -32002))
+
+
+async def test_what_the_operator_does_not_allow_to_be_read_is_not_read_for_a_client(serving: Any) -> None:
+    async with serving(fixture(), resource_uri_allowlist=["https"]) as here:
+        client = await here.caller()
+        reply = await client.ask("resources/read", {"uri": "test://static-text"})
+        assert reply.error["code"] == -32602
+        assert "resource_uri_allowlist" in reply.error["message"]
+
+
+async def test_nobody_is_asked_when_two_clients_share_a_pipe_and_nobody_can_tell_whose_question_it_is(
+    serving: Any,
+) -> None:
+    async with serving(fixture(era="legacy")) as here:
+        clients = [await here.caller(modern=False, capabilities=ABLE) for _ in range(2)]
+        busy = asyncio.create_task(clients[1].call("test_slow"))
+        await until(lambda: here.serving.gateway.under_way == 1)
+        reply = await clients[0].call("test_elicitation", QUESTION)
+        assert "method" not in reply.messages[0]
+        busy.cancel()
