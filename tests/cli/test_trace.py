@@ -77,7 +77,7 @@ def refusing() -> Iterator[dict[str, object]]:
 def heads(file: Path) -> list[str]:
     """The first line of each entry, without its time."""
     lines = file.read_text().splitlines()
-    return [line.split(" s  ", 1)[1] for line in lines if re.match(r" *\d+\.\d{3} s  ", line)]
+    return [line.split(" s  ", 1)[1] for line in lines if re.match(r"\d+\.\d{3} s  ", line)]
 
 
 def test_the_trace_holds_each_message_in_order(ran, config, tmp_path: Path) -> None:
@@ -171,6 +171,12 @@ def test_a_message_that_cannot_be_shown_harms_nobody(tmp_path: Path) -> None:
         trace.passing("lab", "received", deep)
         trace.passing("lab", "received", {"id": 10**5_000})
     assert heads(tmp_path / "t.log") == ["lab  ←  a message that cannot be shown"] * 2
+
+
+def test_no_message_can_pass_itself_off_as_two(tmp_path: Path) -> None:
+    with Trace(str(tmp_path / "t.log")) as written, written.of(str):
+        trace.passing("lab", "fault", "it broke\n0.001 s  lab  ←  result of nothing")
+    assert heads(tmp_path / "t.log") == ["lab  !  it broke"]
 
 
 def test_nobody_listens_when_the_trace_has_ended(ran, config) -> None:

@@ -76,7 +76,8 @@ class Trace:
             label, *body = self._told(seen)
         except (RecursionError, ValueError):  # nested beyond reason, or a number of thousands of digits
             label, *body = ["a message that cannot be shown"]
-        whose = f"{time.monotonic() - self._start:8.3f} s  {clean_line(seen.server)}"
+        # Only the first line begins in the first column, so that no message can pass itself off as two.
+        whose = f"{time.monotonic() - self._start:.3f} s  {clean_line(seen.server)}"
         lines = [f"{whose}  {_MARKS[seen.way]}  {label}", *(f"    {line}" for line in body)]
         if self._counts[seen.server] == MOST_MESSAGES:
             lines.append(f"{whose}  …  what follows of this server is left out")
