@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio import to_thread
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
-from mooring.config import FoundFile, GetSecret, found_files, load
-from mooring.config.lockfile import lock_path, speaks_of
+from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
-from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.exposure import Exposure, always_shown, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
@@ -32,7 +30,7 @@ from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
-from mooring.pins import Memory, Pins, memory_at
+from mooring.pins import Pins, memory_of
 from mooring.prompting import Prompts
 from mooring.pulse import feel
 from mooring.resources import Resources
@@ -90,7 +88,7 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._pins = Pins(self._memory(()), self._set_aside)
+        self._pins = Pins(memory_of(lock, (), None), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
@@ -162,7 +160,7 @@ class Host:
         host = cls(load(files, cwd=here), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
-        host._pins = Pins(host._memory(found, here or Path.cwd()), host._set_aside)
+        host._pins = Pins(memory_of(host._lock, found, here or Path.cwd()), host._set_aside)
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -371,7 +369,7 @@ class Host:
     async def reload(self) -> None:
         """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
         if self._reload is not None:
-            await self._take_over(await to_thread.run_sync(self._reload))
+            await self._take_over(await asyncio.to_thread(self._reload))
 
     # --- for providers and sessions -------------------------------------------------------------
 
@@ -423,14 +421,9 @@ class Host:
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""
-        catalog, configs = self.catalog, self._fleet.configs
-        always = [
-            name
-            for name, tool in catalog.tools.items()
-            if (server := configs.get(tool.server)) is not None
-            and any(fnmatchcase(tool.remote_name, glob) for glob in server.always)
-        ]
-        return plan_exposure(catalog, self.config.discovery, self.config.discovery_budget, always)
+        globs = {name: server.always for name, server in self._fleet.configs.items() if server.always}
+        always = always_shown(self.catalog, globs)
+        return plan_exposure(self.catalog, self.config.discovery, self.config.discovery_budget, always)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
@@ -439,13 +432,6 @@ class Host:
                 pass
 
     # --- inside ---------------------------------------------------------------------------------
-
-    def _memory(self, files: Sequence[FoundFile], cwd: Path | None = None) -> Memory:
-        if self._lock is False:
-            return Memory(cache=False)
-        beside = None if cwd is None else lock_path(files, cwd)
-        place = beside if self._lock is True else Path(self._lock)
-        return memory_at(place, own=speaks_of(files, "user"))
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""

@@ -7,13 +7,14 @@ the catalog of the last time exists before any server runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from mooring.config.lockfile import read, recall, remember
+from mooring.config.lockfile import lock_path, read, recall, remember, speaks_of
 from mooring.config.logs import logger
 from mooring.core.config import ServerConfig, fingerprint
 from mooring.core.locktext import LockError
@@ -23,6 +24,7 @@ from mooring.core.types import Snapshot
 from mooring.errors import ToolChanged
 
 if TYPE_CHECKING:
+    from mooring.config import FoundFile
     from mooring.core.changes import Change
     from mooring.core.lock import Policy
 
@@ -40,8 +42,16 @@ class Memory:
     """Whether the lock speaks of the user's own servers: that of a project does not."""
 
 
-def memory_at(path: Path | None, *, own: bool) -> Memory:
-    """The lock at `path` if there is one that can be read; a bad one is ignored, loudly."""
+def memory_of(lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], folder: Path | None) -> Memory:
+    """What a host remembers: by the lock beside its `files` (True), by one elsewhere, or nothing (False).
+
+    A lock that cannot be read is ignored, loudly.
+    """
+    if lock is False:
+        return Memory(cache=False)
+    beside = None if folder is None else lock_path(files, folder)
+    path = beside if lock is True else Path(lock)
+    own = speaks_of(files, "user")
     if path is None:
         return Memory()
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mooring import demo
 from tests.conformance.run import gateway
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(300)]
@@ -97,3 +98,15 @@ def test_the_inspector(url: str) -> None:
     assert called["content"][0]["mimeType"] == "image/png"
     failed = run(*words, "--method", "tools/call", "--tool-name", "test_error_handling")
     assert failed["isError"] is True
+
+
+def test_a_framework_that_needs_an_older_sdk_is_served_out_of_process(tmp_path: Path) -> None:
+    command, *args = demo.command("notes")
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"notes": {"command": command, "args": args}}}))
+    served = [sys.executable, "-m", "mooring", "serve", "--stdio", "--config", str(config)]
+    peer = python("langchain_mcp_adapters", "langchain-mcp-adapters")
+    seen = run(peer, str(HERE / "langchain_adapters.py"), *served)
+    assert "mcp_notes_read_note" in seen["tools"]
+    assert seen["text"] == "A mooring holds many boats."
+    assert "no such note" in seen["error"]

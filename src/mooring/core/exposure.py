@@ -6,7 +6,7 @@ shown is kept for as long as the session lives: what comes later comes after, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -17,7 +17,7 @@ from mooring.core.reading import READ
 from mooring.core.tokens import tool_cost
 from mooring.core.types import Tool
 
-__all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "plan_exposure"]
+__all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "always_shown", "plan_exposure"]
 
 Mode = Literal["auto", "always", "never"]
 """Discovery tools in place of the catalog: when it is too large, in any case, or never."""
@@ -51,6 +51,15 @@ def plan_exposure(
         return Exposure(discovery=False, names=tuple(catalog.tools))
     pinned = tuple(name for name in catalog.tools if any(fnmatchcase(name, glob) for glob in always))
     return Exposure(discovery=True, names=pinned)
+
+
+def always_shown(catalog: Catalog, globs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the local names of the tools that a server's globs, by its name, match by their own names."""
+    return [
+        name
+        for name, tool in catalog.tools.items()
+        if any(fnmatchcase(tool.remote_name, glob) for glob in globs.get(tool.server, ()))
+    ]
 
 
 def _fits(tools: Iterable[Tool], budget: int) -> bool:

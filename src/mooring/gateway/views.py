@@ -133,6 +133,10 @@ class View:
     def withheld(self, tool: str) -> MooringError | None:
         return self.host.withheld(tool)
 
+    @property
+    def listened_to(self) -> bool:
+        return self.host.listened_to
+
     def emit(self, event: Event) -> None:
         self.host.emit(event)
 
