@@ -81,7 +81,7 @@ def call_error(
     found = _call_error(fault, server, tool, elapsed, words)
     found.args = (redact(str(found)),)
     if isinstance(found, ServerError):
-        found.data = redact.within(found.data)
+        found.data, found.said = redact.within(found.data), redact(found.said)
     return found
 
 
