@@ -255,7 +255,7 @@ def test_disable_and_enable_in_a_pipe(piped, project, tmp_path) -> None:
     assert [plain(done.stderr, tmp_path) for done in (off, again)] == snapshot(
         [
             "note: Disabled a in ~/.mcp.json. The text before: BACKUP\n",
-            "note: a is disabled already in DIR/.mcp.json.\n",
+            "note: a is disabled already in ~/.mcp.json.\n",
         ]
     )
     assert '"a": {"command": "a", "disabled": true} // first' in project.read_text()

@@ -1,5 +1,6 @@
 """What each command shows on a terminal and in a pipe, to the letter. JSON is in test_json.py."""
 
+import json
 import re
 
 import pytest
@@ -238,3 +239,142 @@ A server dies; the next call brings it back.
 Done in N, and every process has ended. With your own servers:
   mooring --config mcp.json list
 """)
+
+
+def test_the_demo_fits_50_columns(terminal) -> None:
+    shown = terminal("demo", columns=50)
+    first, last = shown.text.index("Five"), shown.text.index("  mcp_weather_forecast city")
+    story = re.sub(r"\d+\.\d+ s", "N", shown.text[first:last])
+    rows = re.split(r"\n(?=  N|\n|          ◌)", story)
+    assert sorted(rows) == snapshot(
+        [
+            """\
+
+A call finds its server.
+""",
+            """\
+
+Their tools are one catalog.
+  mcp_clock_convert     The same moment in anothe…
+  mcp_clock_now         The current time, and whi…
+  mcp_notes_list_notes  The titles of all notes.
+  mcp_notes_read_note   Read one note.
+  mcp_notes_write_note  Write a note, or replace…
+  mcp_weather_forecast  The weather in a city.\
+""",
+            """\
+          ◌ silent   has not said a word yet;
+                     nobody waits for it\
+""",
+            """\
+  N  ✓ clock    stdio, protocol 2026-07-28, 2
+                     tools\
+""",
+            """\
+  N  ✓ notes    stdio, protocol 2025-11-25, 3
+                     tools\
+""",
+            """\
+  N  ✓ weather  http, protocol 2026-07-28, 1
+                     tool\
+""",
+            """\
+  N  ✗ broken   the server exited with code 1
+                     its last words on stderr:
+                     broken: cannot read
+                     /etc/broken.conf: no such
+                     file\
+""",
+            """\
+Five servers start at once: three good ones, one
+that hangs, one that crashes.\
+""",
+        ]
+    )
+
+
+def test_the_demo_in_a_pipe_is_the_same_without_colour(piped) -> None:
+    done = piped("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert re.sub(r"\d+\.\d+ s", "N s", done.stdout).splitlines()[-2:] == snapshot(
+        [
+            "Done in N s, and every process has ended. With your own servers:",
+            "  mooring --config mcp.json list",
+        ]
+    )
+
+
+def test_cost_on_a_terminal_of_50_columns(terminal, fleet) -> None:
+    assert terminal("cost", "--config", fleet, "-q", columns=50).text == snapshot("""\
+SERVER  TOOLS  TOKENS  SHARE
+notes       3     146    52%
+clock       2     135    48%
+total       5     281   100%
+
+by style        mcp 281, double 283, server 276,
+                raw 268
+with discovery  233 in the first prompt: saves 48
+discovery       not in use (auto, from 8,000
+                tokens on)
+estimator       chars/4: four ASCII characters a
+                token, others one each
+""")
+
+
+def test_cost_in_a_pipe(ran, fleet) -> None:
+    assert ran("cost", "--config", fleet, "-q").stdout == snapshot("""\
+SERVER  TOOLS  TOKENS  SHARE
+notes       3     146    52%
+clock       2     135    48%
+total       5     281   100%
+
+by style        mcp 281, double 283, server 276, raw 268
+with discovery  233 in the first prompt: saves 48
+discovery       not in use (auto, from 8,000 tokens on)
+estimator       chars/4: four ASCII characters a token, others one each
+""")
+
+
+def test_eval_on_a_terminal(terminal, fleet, tmp_path) -> None:
+    (tmp_path / "labelled.jsonl").write_text('{"text": "sing", "tools": ["clock/now"]}\n')
+    shown = terminal("eval", "labelled.jsonl", "--misses", "--config", fleet, "-q", columns=50)
+    assert (shown.code, shown.text) == snapshot(
+        (
+            0,
+            """\
+QUESTIONS  COUNT  RECALL@1  RECALL@5  RECALL@10
+queries        1     0.000     0.000      0.000
+
+sing
+  wanted clock/now
+  found nothing
+""",
+        )
+    )
+
+
+def test_doctor_on_a_terminal_of_50_columns(terminal, config) -> None:
+    shown = terminal("doctor", "--trace", "t.log", "--config", config({"notes": "notes"}), columns=50)
+    assert shown.text[shown.text.index("✓ notes") :] == snapshot("""\
+✓ notes: connected: stdio, protocol 2025-11-25,
+    3 tools
+✓ every message is in t.log
+""")
+    # Nothing was broken by the terminal itself: each line is a finding or stands under one.
+    assert all(line.startswith(("✓ ", "! ", "    ")) for line in shown.text.splitlines())
+
+
+def test_completion_is_the_same_script_on_a_terminal_in_a_pipe_and_as_json(terminal, ran) -> None:
+    script = ran("completion", "fish").stdout
+    assert script == snapshot("""\
+function __mooring_words
+  mooring completion --words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null
+end
+complete -c mooring -a '(__mooring_words)'
+""")
+    assert terminal("completion", "fish", columns=200).text == script
+    assert json.loads(ran("completion", "fish", "--json").stdout) == {
+        "shell": "fish",
+        "script": script,
+    }

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
 from tests.lab.oauth import AuthLab, browse
 
 BROWSER = f"""#!{sys.executable}
 import sys, urllib.request
-open({{log!r}}, "a").write(repr(sys.argv[1:]) + "\\n")
+with open({{log!r}}, "a") as log:
+    log.write(repr(sys.argv[1:]) + "\\n")
 urllib.request.urlopen(sys.argv[1], timeout=10).read()
 """
 
@@ -119,6 +121,51 @@ async def test_without_a_browser_the_page_on_this_machine_still_serves(started: 
         assert (await browse(await run.address()))[0] == 200
         code, out, _ = await run.end()
         assert (code, out) == (0, "")
+
+
+async def test_login_and_logout_on_a_terminal(terminal: Any, config: Config, browser: Path) -> None:
+    async with AuthLab() as auth:
+        words = ("web", "--config", config({"web": {"url": auth.lab.url}}))
+        shown = [
+            await asyncio.to_thread(terminal, command, *words, BROWSER=str(browser))
+            for command in ("login", "logout")
+        ]
+        page = auth.issuer.partition("://")[2]
+        assert [(one.code, one.text.replace(page, "HOST")) for one in shown] == snapshot(
+            [
+                (
+                    0,
+                    """\
+note: The login page of web is on HOST.
+note: Logged in to web: 2 tools.
+""",
+                ),
+                (0, "note: Logged out of web.\n"),
+            ]
+        )
+
+
+async def test_login_and_logout_in_a_pipe(started: Any, config: Config, browser: Path) -> None:
+    async with AuthLab() as auth:
+        words = ("web", "--config", config({"web": {"url": auth.lab.url}}))
+        page = auth.issuer.partition("://")[2]
+        told = []
+        for command in ("login", "logout"):
+            code, out, err = await (await started(command, *words, BROWSER=str(browser))).end()
+            told.append((code, out, err.replace(page, "HOST")))
+        assert told == snapshot(
+            [
+                (
+                    0,
+                    "",
+                    """\
+note: The login page of web is on HOST.
+note: Logged in to web: 2 tools.
+""",
+                ),
+                (0, "", "note: Logged out of web.\n"),
+            ]
+        )
 
 
 @pytest.mark.parametrize(

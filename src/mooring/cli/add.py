@@ -166,15 +166,20 @@ def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[st
     from mooring.cli.progress import SYMBOLS, plural
 
     symbol, style = SYMBOLS[status.state]
-    head = f"{out.paint(symbol, style)} {clean_line(status.name)}: {status.state}"
+    name = f"{clean_line(status.name)}: {status.state}"
     if status.state != "connected":
-        return [head, *wrap(clean(status.error or ""), out.width, indent="    ")]
+        return [
+            f"{out.paint(symbol, style)} {name}",
+            *wrap(clean(status.error or ""), out.width, indent="    "),
+        ]
     offers = [
         plural(status.tools, "tool"),
         plural(status.resources, "resource"),
         plural(status.prompts, "prompt"),
     ]
-    head += f", protocol {clean_line(status.protocol or 'unknown')}, {', '.join(offers)}"
+    about = f"{name}, protocol {clean_line(status.protocol or 'unknown')}, {', '.join(offers)}"
+    first, *rest = wrap(about, out.width, indent="    ")
     named = [clean_line(tool) for tool in tools[:_SHOWN]]
     more = [f"and {len(tools) - _SHOWN} more"] if len(tools) > _SHOWN else []
-    return [head, *wrap(", ".join([*named, *more]), out.width, indent="    ")]
+    head = f"{out.paint(symbol, style)} {first.lstrip()}"
+    return [head, *rest, *wrap(", ".join([*named, *more]), out.width, indent="    ")]

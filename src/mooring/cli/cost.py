@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import GAP, table
+from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 from mooring.core.text import clean_line
@@ -145,13 +145,14 @@ def _summary(document: dict[str, Any], out: Output) -> list[str]:
     styles = [f"{style} {tokens:,}" for style, tokens in document["styles"].items()]
     state = "in use" if discovery["used"] else "not in use"
     rule = f"{discovery['mode']}, from {discovery['budget']:,} tokens on"
-    rows = [
-        ["by style", ", ".join(styles)],
-        [
-            "with discovery",
-            f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}",
-        ],
-        ["discovery", f"{state} ({rule if discovery['mode'] == 'auto' else discovery['mode']})"],
-        ["estimator", f"{document['estimator']}: four ASCII characters a token, others one each"],
-    ]
-    return [f"{out.paint(name, 'dim')}{GAP}{text}" for name, text in table(rows, width=out.width)]
+    rows = {
+        "by style": ", ".join(styles),
+        "with discovery": f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}",
+        "discovery": f"{state} ({rule if discovery['mode'] == 'auto' else discovery['mode']})",
+        "estimator": f"{document['estimator']}: four ASCII characters a token, others one each",
+    }
+    room, lines = max(map(len, rows)), list[str]()
+    for name, text in rows.items():
+        first, *rest = wrap(text, out.width, indent=" " * room + GAP)
+        lines += [out.paint(name.ljust(room), "dim") + first[room:], *rest]
+    return lines

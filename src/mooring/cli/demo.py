@@ -10,9 +10,9 @@ from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import GAP, table
+from mooring.cli.layout import GAP, table, width_of, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, Style
 from mooring.core.events import ServerLost
 from mooring.core.text import clean, clean_line
 from mooring.errors import MooringError
@@ -73,9 +73,8 @@ class _Story:
 
     def title(self, text: str) -> None:
         if not self._quiet:
-            self.out.lines(
-                ["", self.out.paint(text, "bold")] if self._titles else [self.out.paint(text, "bold")]
-            )
+            lines = [self.out.paint(line, "bold") for line in wrap(text, self.out.width)]
+            self.out.lines(["", *lines] if self._titles else lines)
         self._titles += 1
 
     def say(self, text: str) -> None:
@@ -83,12 +82,22 @@ class _Story:
             self.out.line(f"{GAP}{text}")
             sys.stdout.flush()
 
+    def row(self, head: str, text: str, *, mark: str, style: Style) -> None:
+        """A line that begins with `head`; `mark` is painted, and what does not fit goes under the text."""
+        width = None if self.out.width is None else self.out.width - len(GAP)
+        indent = " " * width_of(head)
+        first, *rest = wrap(text, width, indent) or [indent]
+        line = f"{head}{first[len(indent) :]}".rstrip()
+        self.say(line.replace(mark, self.out.paint(mark, style), 1))
+        for line in rest:
+            self.say(line)
+
     async def call(self, host: Host, tool: str, **arguments: Any) -> Result:
         """Call a tool and tell the outcome."""
         result = await host.call(tool, arguments, timeout=10)
         typed = " ".join(f"{key}={value}" for key, value in arguments.items())
         took = self.out.paint(f"{result.duration * 1000:.0f} ms", "dim")
-        self.say(f"{self.out.paint(tool, 'cyan')} {typed}".rstrip())
+        self.row(f"{tool} ", typed, mark=tool, style="cyan")
         self.say(f"{GAP}→ {clean_line(result.text)}{GAP}{took}")
         self.calls.append({"tool": tool, "text": result.text, "is_error": result.is_error})
         if result.is_error:
@@ -117,11 +126,10 @@ async def _start(host: Host, story: _Story) -> None:
         symbol, style = SYMBOLS[status.state]
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         moment = f"{time.monotonic() - begin:.2f} s"
-        first, *more = [about] if status.state == "connected" else clean(status.error or "").splitlines()
-        story.say(f"{moment}  {story.out.paint(symbol, style)} {status.name.ljust(7)}  {first}")
-        for line in more:
-            story.say(f"{' ' * 19}{line.strip()}")
-    story.say("        ◌ silent   has not said a word yet; nobody waits for it")
+        text = about if status.state == "connected" else clean(status.error or "")
+        story.row(f"{moment}  {symbol} {status.name.ljust(7)}  ", text, mark=symbol, style=style)
+    silence = "has not said a word yet; nobody waits for it"
+    story.row("        ◌ silent   ", silence, mark="◌", style="plain")
 
 
 async def _arrivals(host: Host, waiting: set[str]) -> AsyncIterator[ServerStatus]:

@@ -6,6 +6,7 @@ import platform
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,20 +18,25 @@ from mooring.core.text import clean
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mooring.cli.tracing import Trace
     from mooring.core.lock import Lock
     from mooring.host import Host
 
-USAGE = "mooring doctor [options]"
+USAGE = "mooring doctor [--trace FILE] [options]"
 DETAILS = """
 
 Looks at the environment, the configuration files, the lock and the
 processes of earlier runs, connects every enabled server, and says for each
 finding the next thing to type. Ends and changes nothing.
 
+With --trace, every message between mooring and the servers is written to
+FILE as it passes, with what they print: long ones cut, secrets as ***.
+
 Exit code 1 when a finding is an error."""
 EXAMPLES = """\
   mooring doctor
   mooring doctor --timeout 10
+  mooring doctor --trace trace.log
   mooring doctor --json | jq -r '.[] | select(.level == "error") | .next'"""
 
 Level = Literal["info", "warning", "error"]
@@ -51,19 +57,23 @@ class Finding:
 
 
 def configure(parser: Parser) -> None:
-    """This command has no arguments of its own."""
+    parser.add_argument("--trace", metavar="FILE", help="write every message to FILE, without secrets")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    findings = [*_environment(), *_strays()]
-    try:
-        findings += _files(options)
-        lock, told = _lock(options)
-        findings += [*told, *await _servers(options, out, lock)]
-    except ConfigError as problem:
-        findings.append(
-            Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
-        )
+    from mooring.cli.tracing import Trace
+
+    with Trace(args.trace) if args.trace is not None else nullcontext() as trace:
+        findings = [*_environment(), *_strays()]
+        try:
+            findings += _files(options)
+            lock, told = _lock(options)
+            findings += [*told, *await _servers(options, out, lock, trace)]
+        except ConfigError as problem:
+            findings.append(
+                Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
+            )
+    findings += _traced(trace)
     if options.json:
         out.document([asdict(finding) for finding in findings])
     else:
@@ -122,7 +132,7 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
 
 
-async def _servers(options: Options, out: Output, lock: Lock | None) -> list[Finding]:
+async def _servers(options: Options, out: Output, lock: Lock | None, trace: Trace | None) -> list[Finding]:
     from mooring.cli.hosting import open_host, watch
     from mooring.cli.locking import guests_of
     from mooring.cli.servers import chosen
@@ -130,7 +140,8 @@ async def _servers(options: Options, out: Output, lock: Lock | None) -> list[Fin
     silent = Output(replace(options, quiet=True))  # warnings are findings here
     async with open_host(options, silent, idle=True, lock=False) as host:
         if names := chosen(host):
-            await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
+            with trace.of(host.redact) if trace is not None else nullcontext():
+                await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         guests = guests_of(host, options)
         found = [
             Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
@@ -139,6 +150,16 @@ async def _servers(options: Options, out: Output, lock: Lock | None) -> list[Fin
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in guests else lock)
     return found
+
+
+def _traced(trace: Trace | None) -> Iterator[Finding]:
+    if trace is None:
+        return
+    if trace.problem is None:
+        yield Finding(level="info", finding=f"every message is in {trace.path}")
+    else:
+        cut = f"not every message is in {trace.path}: {trace.problem}"
+        yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE")
 
 
 def _correct(file: str | None) -> str | None:
@@ -187,11 +208,8 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    first, *rest = wrap(clean(server + finding.finding), out.width, GAP) or [""]
-    lines = [
-        f"{out.paint(symbol, style)} {first.lstrip()}",
-        *(out.paint(f"{GAP}{line}", "dim") for line in rest),
-    ]
+    first, *rest = wrap(clean(server + finding.finding), out.width, GAP * 2) or [""]
+    lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))
     return lines

@@ -152,7 +152,7 @@ def _found_lines(sources: list[Source], out: Output) -> list[str]:
     from mooring.cli.progress import plural
 
     if not sources:
-        return ["No files of the programs that mooring knows were found here."]
+        return wrap("No files of the programs that mooring knows were found here.", out.width)
     rows = [
         [
             source.program.title,

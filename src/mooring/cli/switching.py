@@ -22,7 +22,7 @@ def configure(parser: Parser) -> None:
 
 
 async def switch_server(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
-    from mooring.cli.editing import entry_document, holder, wrote
+    from mooring.cli.editing import entry_document, holder, short, wrote
     from mooring.config.entries import switch
     from mooring.config.fields import server_fields
 
@@ -33,7 +33,7 @@ async def switch_server(args: Namespace, options: Options, out: Output, *, on: b
         backup = target.save(target.changed([switch(place, on=on)]))
         wrote(f"{word.capitalize()} {args.name} in", target, backup, out)
     else:
-        out.note(f"{args.name} is {word} already in {target.path}.")
+        out.note(f"{args.name} is {word} already in {short(target.path)}.")
     if options.json:
         entry = {key: value for key, value in place.entry.items() if key not in ("enabled", "active")}
         out.document(entry_document(args.name, {**entry, "disabled": not on}, target))

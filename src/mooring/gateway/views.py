@@ -89,10 +89,6 @@ class View:
         return self.host.ranker
 
     @property
-    def listened_to(self) -> bool:
-        return self.host.listened_to
-
-    @property
     def keeper(self) -> Keeper:
         return self.host.keeper
 

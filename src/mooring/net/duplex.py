@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mooring.errors import Outcome
+from mooring.net import trace
 from mooring.net.deadline import Deadline
-from mooring.net.message import REQUEST_TIMEOUT, RequestId, WireError, answer_id, closed, encode, take_answer
+from mooring.net.message import REQUEST_TIMEOUT, RequestId, WireError, answer_id, closed, take_answer
 from mooring.net.rpc import Channel, Progress
 
 
@@ -63,6 +64,7 @@ class DuplexChannel(Channel):
             abandoned = False
         except WireError as fault:
             abandoned = fault.kind == "timeout"
+            self.failed(method, fault)
             raise
         finally:
             del self.waiting[key]
@@ -75,10 +77,10 @@ class DuplexChannel(Channel):
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        self.send(encode(message), None)
+        self.send(self.packed(message), None)
 
     async def reply(self, message: dict[str, Any]) -> None:
-        self.send(encode(message), None)
+        self.send(self.packed(message), None)
 
     def send(self, body: bytes, waiter: Waiter | None) -> None:
         """Put one message on the wire without waiting; what goes wrong later fails `waiter`."""
@@ -91,13 +93,14 @@ class DuplexChannel(Channel):
     def cancel_on_wire(self, wire_id: RequestId) -> None:
         notice = {"requestId": wire_id, "reason": "no longer waited for"}
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice}
-        self.send(encode(message), None)
+        self.send(self.packed(message), None)
 
     def take(self, message: object) -> bool:
         """Give one message that arrived to whom it concerns; False when it is no message at all."""
         if not isinstance(message, dict):
             return False
         fields = cast("dict[str, Any]", message)
+        trace.passing(self.server, "received", fields)
         if "method" in fields:
             self.inbound(fields)
             return True

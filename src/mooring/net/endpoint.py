@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 import aiohttp
 
 from mooring.core.redact import Redactor
+from mooring.net import trace
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
 from mooring.net.refusal import SHOWN, challenge_in, refusal
@@ -111,6 +112,9 @@ class Endpoint:
         url = self.url
         for _ in range(MAX_HOPS):
             async with await self._send(method, url, body, sent) as response:
+                if response.status >= 300 and trace.taps:
+                    status = f"{method}: HTTP {response.status} {response.reason or ''}".rstrip()
+                    trace.passing(self._server, "fault", status)
                 if response.status not in (307, 308):
                     try:
                         yield response

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import anyio
 
+from mooring.net import trace
 from mooring.net.deadline import Deadline
 from mooring.net.endpoint import Endpoint, message_in
 from mooring.net.message import (
@@ -19,7 +20,6 @@ from mooring.net.message import (
     WireError,
     answer_id,
     closed,
-    encode,
     take_answer,
 )
 from mooring.net.refusal import content_fault
@@ -99,11 +99,12 @@ class HttpChannel(Channel):
                 answer, status = await self._exchange(body, key, headers or {}, opens=method == "initialize")
             abandoned = False
         except TimeoutError:
-            raise WireError(
-                "no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT
-            ) from None
-        except WireError:
+            fault = WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT)
+            self.failed(method, fault)
+            raise fault from None
+        except WireError as fault:
             abandoned = False
+            self.failed(method, fault)
             raise
         finally:
             del self.waiting[key]
@@ -128,7 +129,7 @@ class HttpChannel(Channel):
         try:
             async with (
                 asyncio.timeout(NOTICE_TIMEOUT),
-                self._endpoint.open("POST", encode(message), self._headers(body=True)) as response,
+                self._endpoint.open("POST", self.packed(message), self._headers(body=True)) as response,
             ):
                 if response.status >= 400:
                     log.debug("%s answered a notice with HTTP %s", self.server, response.status)
@@ -180,6 +181,7 @@ class HttpChannel(Channel):
         message = message_in(await self._endpoint.whole(response))
         if message is None or "method" in message:
             raise WireError("the answer is no JSON-RPC message", kind="invalid", outcome="unknown")
+        trace.passing(self.server, "received", message)
         if answer_id(message.get("id")) != key:
             self.dropped += 1
             raise WireError("the answer belongs to another request", kind="invalid", outcome="unknown")
@@ -193,6 +195,7 @@ class HttpChannel(Channel):
                 message = message_in(event.data)
                 if message is None:
                     continue
+                trace.passing(self.server, "received", message)
                 if "method" in message:
                     self.inbound(message)
                 elif answer_id(message.get("id")) == key:
@@ -251,6 +254,7 @@ class HttpChannel(Channel):
                             last_id, wait = event.id or last_id, event.retry or wait
                             message = message_in(event.data)
                             if message is not None and "method" in message:
+                                trace.passing(self.server, "received", message)
                                 self.inbound(message)
             except (WireError, aiohttp.ClientError, ConnectionError) as fault:
                 log.debug("%s: its stream broke: %s", self.server, fault)

@@ -20,7 +20,7 @@ import anyio
 
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
-from mooring.net import watchdog
+from mooring.net import trace, watchdog
 
 log = logger("mooring.server")
 
@@ -249,6 +249,8 @@ class Child(asyncio.SubprocessProtocol):
         self._stderr_rest = rest[-STDERR_LINE - OVERLAP :]
         for line in lines[-STDERR_LINES:]:
             self._stderr.append(self._shown(line)[:STDERR_LINE])
+        for line in lines if trace.taps else ():
+            trace.passing(self.server, "stderr", self._shown(line)[:STDERR_LINE])
         if log.isEnabledFor(logging.INFO):
             for line in lines:
                 log.info("%s: %s", self.server, self._shown(line)[:STDERR_LINE])

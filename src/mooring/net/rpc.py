@@ -16,6 +16,7 @@ import anyio
 import anyio.abc
 
 from mooring.config.logs import logger
+from mooring.net import trace
 from mooring.net.deadline import Deadline
 from mooring.net.message import (
     INTERNAL_ERROR,
@@ -126,6 +127,7 @@ class Channel:
         """The wire is gone. Synchronous and idempotent."""
         if self.death is None:
             self.death = reason
+            trace.passing(self.server, "fault", reason)
             self.on_death(reason)
             self._gone.set()
             for scope in self._bound:
@@ -245,7 +247,22 @@ class Channel:
         if wants_progress:
             params["_meta"] = {**params.get("_meta", {}), "progressToken": request_id}
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-        return request_id, key, encode(message)
+        return request_id, key, self.packed(message)
+
+    def packed(self, message: Mapping[str, Any]) -> bytes:
+        """The bytes of a message that is about to leave.
+
+        Raises:
+            ValueError, TypeError: it is not JSON.
+        """
+        body = encode(message)
+        trace.passing(self.server, "sent", message)
+        return body
+
+    def failed(self, method: str, fault: WireError) -> None:
+        """A request of ours got no answer: tell whoever traces."""
+        if trace.taps:
+            trace.passing(self.server, "fault", f"{method}: {fault}")
 
     def inbound(self, message: Mapping[str, Any]) -> None:
         """Take what the server sent of its own accord."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 import anyio
 
 from mooring.errors import Outcome
+from mooring.net import trace
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.message import decode
 from mooring.net.process import Child
@@ -123,6 +124,8 @@ class StdioChannel(DuplexChannel):
             message = decode(line) if line.startswith(b"{") else None
         if not self.take(message):
             self.dropped += 1
+            if trace.taps:
+                trace.passing(self.server, "stdout", line.decode("utf-8", "replace"))
             if len(self.noise) < KEPT_NOISE:
                 self.noise.append(self.child.redact(line.decode("utf-8", "replace"))[:SHOWN])
                 log.debug("%s wrote to stdout what is no message: %r", self.server, self.noise[-1])

@@ -1,9 +1,16 @@
-"""Every exchange with a server, for whoever listens: `mooring.testing` keeps them for later."""
+"""What passes between us and the servers, for whoever listens: whole exchanges, which `mooring.testing`
+keeps for later, and single messages, which `mooring doctor --trace` writes down.
+
+Not loggers: what is told here must not end up in somebody's log. It holds secrets as they are; whoever
+keeps it blots them out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+Way = Literal["sent", "received", "stdout", "stderr", "fault"]
 
 
 class Exchange(NamedTuple):
@@ -17,8 +24,20 @@ class Exchange(NamedTuple):
     """What the server answered instead of a result."""
 
 
+class Passing(NamedTuple):
+    """One thing seen on a wire."""
+
+    server: str
+    way: Way
+    said: Mapping[str, Any] | str
+    """A message; of `stdout` and `stderr` a line, of `fault` a sentence."""
+
+
 listeners: list[Callable[[Exchange], None]] = []
-"""Of this process. Not a logger: what an exchange holds must not end up in somebody's log."""
+"""Of this process."""
+
+taps: list[Callable[[Passing], None]] = []
+"""Of this process; called within the exchange, so that none may wait or raise."""
 
 
 def note(
@@ -33,3 +52,11 @@ def note(
         exchange = Exchange(server, method, params, result, error)
         for listener in listeners:
             listener(exchange)
+
+
+def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
+    """Tell of a message, if anybody listens."""
+    if taps:
+        seen = Passing(server, way, said)
+        for tap in taps:
+            tap(seen)
