@@ -70,16 +70,56 @@ _STEMS = (
 """Without any of these there is no such phrase, and looking for one is a hundred times as quick."""
 
 
+_UNSEEN = (b"\\u", b"\\b", b"\\f", b"\\r", b"\x7f")
+"""How JSON writes what nobody sees."""
+_CLAUSES = tuple(
+    tuple(tuple(word.encode() for word in words.split("|")) for words in clause)
+    for clause in (
+        ("ignore|disregard|forget|override", "instruction|prompt|rule|guideline|tool|message|direction"),
+        ("<", "important|system|instruction|assistant|secret|critical|admin|im_start"),
+        ("[ |[s|[i|###",),  # no list in compact JSON begins like that
+        (
+            "do|don't|never|without",
+            "tell|inform|mention|notif|show|reveal|alert|ask",
+            "user|human|anyone|person|this",
+        ),
+        ("you|assistant|model|agent|ai", "must|should|need|have|required"),
+        (
+            "before|prior|after",
+            "using|calling|invoking|running|any|every|each",
+            "read|send|call|fetch|include|pass|invoke|run|upload",
+        ),
+        ("instead", "tool"),
+        ("always", "this", "tool"),
+        ("system|conversation|previous|chat", "prompt|history|messages"),
+        (".ssh|id_rsa|.aws|passwd|mcp.json|.env|exfiltrate|bcc|jailbreak",),
+        ("forward", "all|every|copy"),
+        ("you", "are", "now"),
+        ("act", "admin|root|system|developer"),
+    )
+)
+"""Words of each phrase: where one of every group is missing, the phrase is not there."""
+_WORD = re.compile(rb"[a-z']+")
+_TRIGGERS = frozenset(word.strip() for clause in _CLAUSES for word in clause[0] if word.strip().isalpha()) | {
+    b"don't"
+}
+_SIGNS = tuple(word for clause in _CLAUSES for word in clause[0] if not word.strip().isalpha())
+"""How each phrase begins. Most definitions hold neither these words nor these signs."""
+
+
 def suspicion(tool: Tool) -> str | None:
     """What is doubtful in the tool's definition; None when nothing stands out."""
     if hides(tool.name):
         return "holds hidden characters"
+    overlong = "has an overlong description, which is cut" if len(tool.description) > LONGEST else None
+    if not _worth_reading(tool):
+        return overlong
     texts = list(_texts(tool))
     if any(hides(text) for text in texts):
         return "holds hidden characters"
     if any(_orders(text) for text in texts):
         return "speaks to the model instead of describing itself"
-    return "has an overlong description, which is cut" if len(tool.description) > LONGEST else None
+    return overlong
 
 
 def doubts(snapshot: Snapshot) -> tuple[str, ...]:
@@ -97,6 +137,23 @@ def _warning(server: str, what: str, names: list[str]) -> str:
     shown = ", ".join(repr(name[:80]) for name in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{server}: {shown}{more} {what}"
+
+
+def _worth_reading(tool: Tool) -> bool:
+    """Whether anything in the definition could be doubtful: one look at its JSON settles nearly all."""
+    from pydantic_core import to_json  # only what lists needs it
+
+    said = [tool.title, tool.description, tool.input_schema, tool.output_schema, dict(tool.annotations)]
+    try:
+        text = to_json(said)
+    except ValueError:
+        return True
+    if not text.isascii() or any(sign in text for sign in _UNSEEN):
+        return True
+    small = text.lower()
+    if _TRIGGERS.isdisjoint(_WORD.findall(small)) and not any(map(small.__contains__, _SIGNS)):
+        return False
+    return any(all(any(map(small.__contains__, group)) for group in clause) for clause in _CLAUSES)
 
 
 def _orders(text: str) -> bool:
