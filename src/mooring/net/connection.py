@@ -13,6 +13,7 @@ from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.logintool import AUTHENTICATE, login_tool
+from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
@@ -79,6 +80,7 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
+        self._doubts: tuple[Snapshot, tuple[str, ...]] | None = None
         self._breaker = Breaker()
         self._gate = Gate(config.max_concurrency)
 
@@ -123,8 +125,14 @@ class Connection:
             breaker=self._breaker.state(now),
             retry_in=None if owner.next_try is None else max(owner.next_try - now, 0.0),
             fresh_within=owner.freshness.bound if owner.freshness else None,
-            warnings=owner.snapshot.warnings,
+            warnings=(*owner.snapshot.warnings, *self._doubted(owner.snapshot)),
         )
+
+    def _doubted(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """What is doubtful about what the server offers: looked for when somebody looks, once for each."""
+        if self._doubts is None or self._doubts[0] is not snapshot:
+            self._doubts = (snapshot, doubts(snapshot))
+        return self._doubts[1]
 
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""

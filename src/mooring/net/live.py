@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import Snapshot, Tool
 from mooring.net import trace
@@ -107,8 +106,6 @@ class Live:
 
         trace.note(self.channel.server, "initialize", {}, self.peer.raw)
         snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
-        if found := doubts(snapshot):
-            snapshot = replace(snapshot, warnings=(*snapshot.warnings, *found))
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)
         if self.peer.era == "legacy" and "tasks" in self.peer.info.capabilities:
