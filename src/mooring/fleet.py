@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot, Tool
+from mooring.core.values import Value
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 log = logger("mooring.host")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshReport:
+class RefreshReport(Value):
     """How the refresh of one server went."""
 
     ok: bool

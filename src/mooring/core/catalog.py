@@ -16,6 +16,7 @@ from mooring.core.near import nearest
 from mooring.core.prompts import prompt_tools
 from mooring.core.text import without_hidden
 from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.values import Value
 from mooring.errors import UnknownTool
 
 __all__ = ["Catalog", "Diff", "Filter", "diff", "merge"]
@@ -26,8 +27,7 @@ _SHOWN = 5
 """Names that one warning lists; the rest it counts, so that no server can flood the warnings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(Value):
     """Which tools of a server are offered: globs on the server's own names, `deny` over `allow`."""
 
     allow: tuple[str, ...] = ()
@@ -88,8 +88,7 @@ class Catalog:
         return {group.id: group for group in self.groups}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diff:
+class Diff(Value):
     """Local names of tools, each tuple sorted."""
 
     added: tuple[str, ...] = ()

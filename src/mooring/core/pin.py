@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mooring.core.types import EMPTY, Snapshot
+from mooring.core.values import Value
 
 __all__ = ["Lock", "Pin"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Value):
     """What one server was approved to be."""
 
     fingerprint: str
@@ -24,7 +24,6 @@ class Pin:
         return self.snapshot.server
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Value):
     servers: Mapping[str, Pin] = field(default_factory=lambda: EMPTY)
     """In order of name."""

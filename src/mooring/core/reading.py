@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from mooring.core.names import OWNER
@@ -18,6 +17,7 @@ from mooring.core.render import fit
 from mooring.core.tokens import dumps, estimate
 from mooring.core.types import Tool
 from mooring.core.untrusted import line
+from mooring.core.values import Value
 
 __all__ = ["READ", "Piece", "Request", "Unreadable", "chosen", "cut", "found", "request"]
 
@@ -57,8 +57,7 @@ class Unreadable(ValueError):
     """The request cannot be answered; the text says why, and what can be asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value):
     """What is to be read."""
 
     handle: str
@@ -69,8 +68,7 @@ class Request:
     json_path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Value):
     """A part of a text."""
 
     text: str
