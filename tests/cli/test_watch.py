@@ -5,11 +5,13 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from select import select
 
@@ -228,3 +230,34 @@ def test_events_are_told_in_a_line_that_holds_nothing_hidden() -> None:
         "tools changed: +2, -1",
         "cyan",
     )
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+def test_in_tmux_the_view_is_drawn_resized_and_left_without_a_trace(fleet, environment, tmp_path) -> None:
+    socket = str(tmp_path / "tmux")
+
+    def tmux(*words: str) -> str:
+        done = subprocess.run(["tmux", "-S", socket, *words], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def until(pattern: str) -> str:
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, shown := tmux("capture-pane", "-p", "-t", "0")):
+            assert time.monotonic() < deadline, f"{pattern!r} never came; the screen is:\n{shown}"
+            time.sleep(0.05)  # tmux tells nobody that its screen has changed
+        return shown
+
+    tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "20", "sh")
+    try:
+        tmux("send-keys", "-t", "0", "PS1='ready> '; clear", "Enter")
+        until("^ready>")
+        tmux("send-keys", "-t", "0", f"{sys.executable} -m mooring watch --config {fleet}", "Enter")
+        shown = until("2 of 4 servers connected")
+        assert "✗ broken" in shown
+        tmux("resize-window", "-t", "0", "-x", "50", "-y", "12")
+        until(r"(?m)^─{50}$")
+        tmux("send-keys", "-t", "0", "q")
+        assert "servers connected" not in until(r"ready> *\s*\Z")
+    finally:
+        tmux("kill-server")
