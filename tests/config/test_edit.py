@@ -159,6 +159,14 @@ def test_any_sequence_of_edits_keeps_what_it_does_not_name(
     assert comments(text) == outer or comments(text) == comments(FILES[file])
 
 
+def test_a_switch_in_a_table_stands_before_the_comments_that_lead_to_the_next() -> None:
+    text = '[mcp_servers.a]\ncommand = "npx"\n\n# about the next\n[watch]\nenabled = true\n'
+    place = find(parse_document(text, Path("c.toml")), "a")
+    assert place is not None
+    after = edited(text, [switch(place, on=False)], file=Path("c.toml"))
+    assert after.index("# about the next") > after.index("enabled = false")
+
+
 gaps = st.sampled_from(["", " ", "\n", "\n  ", "\t", " // §\n", " /* § */ ", "\n/* §\n § */\n"])
 
 

@@ -36,6 +36,9 @@ def put(text: str, path: KeyPath, value: object) -> str:
     """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
     tables = _tables(text)
     own = [table for table in tables if table.key[: len(path)] == path]
+    home = next((table for table in tables if table.key == path[:-1]), None)
+    if home is not None and not is_mapping(value) and not _stands(text, path):
+        return _appended(text, home, path[-1], value)
     if not is_mapping(value) or (not own and _stands_inline(text, path)):
         return _put_inline(text, path, value)
     block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
@@ -48,6 +51,24 @@ def put(text: str, path: KeyPath, value: object) -> str:
     before = "".join(lines[:end])
     joint = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     return f"{before}{joint}{block}{''.join(lines[end:])}"
+
+
+def _appended(text: str, table: _Table, key: str | int, value: object) -> str:
+    """`text` with one more line at the end of a table; `tomlkit` would put it after the comments that lead to
+    the next one, and so among what goes with this one."""
+    lines = text.splitlines(keepends=True)
+    before = "".join(lines[: table.end])
+    joint = "" if before.endswith("\n") else "\n"
+    return f"{before}{joint}{tomlkit.dumps({str(key): value})}{''.join(lines[table.end :])}"
+
+
+def _stands(text: str, path: KeyPath) -> bool:
+    node: Any = tomllib.loads(text)
+    for key in path:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]  # pyright: ignore[reportUnknownVariableType]
+    return True
 
 
 def drop(text: str, path: KeyPath) -> str:
