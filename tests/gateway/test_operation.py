@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -237,6 +238,32 @@ async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: P
         process.wait()
         assert process.stderr is not None
         process.stderr.close()
+
+
+def test_where_it_serves_is_one_json_document_on_request_and_a_note_otherwise(tmp_path: Path) -> None:
+    words = command("--config", configured(tmp_path), "serve", "--http", "127.0.0.1:0")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*words, "--json"], **pipes) as process:
+        assert process.stdout is not None
+        document = json.loads("".join(process.stdout.readline() for _ in range(3)))
+        process.send_signal(signal.SIGTERM)
+        rest, said = process.communicate(timeout=20)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", document.pop("url"))
+    assert (document, rest, said, process.returncode) == ({}, "", "", 0)
+    with subprocess.Popen(words, **pipes) as process:
+        assert process.stderr is not None
+        note = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert (out, process.returncode) == ("", 0)
+    assert re.fullmatch(r"note: Serving at http://127\.0\.0\.1:\d+/mcp\n", note)
+
+
+def test_json_and_the_protocol_do_not_share_standard_output(tmp_path: Path) -> None:
+    words = command("--config", configured(tmp_path), "serve", "--stdio", "--json")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--json needs --http" in done.stderr
 
 
 def test_the_command_refuses_an_open_door_and_says_what_to_do(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from mooring.cli.output import Output
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
 DETAILS = """
 
-Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>."""
+Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>.
+With --http, --json prints where, as one document, as soon as it listens."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double
@@ -41,6 +42,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         return await run_workers(args.workers)
+    if options.json and args.http is None:
+        raise UsageError("--json needs --http: the protocol has standard output. See `mooring serve --help`.")
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
     async with open_host(options, out, style=args.style, relay=Relay()) as host:
         if args.http is None:
@@ -50,7 +53,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         async with serve_http(
             host, bind, port, whole=whole, audit=args.audit, sse=args.sse, shared=is_worker()
         ) as serving:
-            out.note(f"Serving at {serving.url}")
+            if options.json:
+                out.document({"url": serving.url})
+                out.flush()
+            else:
+                out.note(f"Serving at {serving.url}")
             await until_told(host)
     return 0
 
