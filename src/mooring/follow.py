@@ -27,12 +27,10 @@ async def follow(
     try:
         async for _ in changes(files, quiet):
             try:
-                config = _read(files, reload)
+                await apply(_read(files, reload))
             except (ConfigError, OSError) as problem:
                 log.warning("the last good configuration stays: %s", problem)
                 emit(ConfigRejected(problem=str(problem)))
-            else:
-                await apply(config)
     except Exception as problem:  # without watching, the host goes on
         log.warning("configuration files are not watched: %s", problem)
         emit(ConfigRejected(problem=f"files are not watched: {problem}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -144,6 +144,9 @@ class Host:
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
+        self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
+        """Looks at another configuration before it is taken over, for whoever has settings of their own in
+        it: refuses it with a ConfigError, or returns what is awaited once it is in force."""
         self._reload: Callable[[], HostConfig] | None = None
 
     @classmethod
@@ -259,17 +262,19 @@ class Host:
         *,
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
+        principal: str | None = None,
     ) -> Session:
         """One conversation: the same one for the same id, until it is left or has been idle for long.
 
         Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
-        which `headers` names headers (or a function that returns them): nobody else uses those.
+        which `headers` names headers (or a function that returns them): nobody else uses those. With a
+        `principal`, its own connections use that principal's logins, and never those of anybody else.
 
         Raises:
             UnknownServer: `headers` names a server that is not there.
-            ConfigError: the id belongs to another agent, or to somebody with other headers.
+            ConfigError: the id belongs to another agent or principal, or to somebody with other headers.
         """
-        return self._sessions.open(session_id, agent_id=agent_id, headers=headers)
+        return self._sessions.open(session_id, agent_id=agent_id, headers=headers, principal=principal)
 
     async def call(
         self,
@@ -294,23 +299,24 @@ class Host:
         """
         return await self._fleet.connection(server).ping(timeout)
 
-    async def login(self, server: str) -> Login:
-        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`.
+    async def login(self, server: str, *, principal: str | None = None) -> Login:
+        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`. With
+        a `principal`, it serves that principal's sessions and nobody else.
 
         Raises:
             UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
             AuthNeeded: no login can be had, and why.
         """
-        return await self._fleet.connection(server).login()
+        return await self._sessions.connection(server, principal).login()
 
-    async def logout(self, server: str) -> bool | None:
+    async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
         where there was no login.
 
         Raises:
             UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
         """
-        return await self._fleet.connection(server).logout()
+        return await self._sessions.connection(server, principal).logout()
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
@@ -351,9 +357,16 @@ class Host:
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
-        """Take over another configuration while running: only servers that differ are restarted."""
+        """Take over another configuration while running: only servers that differ are restarted.
+
+        Raises:
+            ConfigError: `vet` does not take it; everything stays as it was.
+        """
         self._running()
+        settle = None if self.vet is None else self.vet(config)
         old, self.config = self.config, config
+        if settle is not None:
+            await settle()
         steps = await self._fleet.apply(old, config)
         await self._sessions.settle()
         self._shelf.changed()

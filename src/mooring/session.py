@@ -91,7 +91,10 @@ class Shore(Protocol):
 class Session:
     """A view of the host for one conversation. Cheap: make as many as there are conversations."""
 
-    __slots__ = ("_entered", "_exposure", "_reveal", "_shore", "agent_id", "busy", "headers", "id", "used")
+    __slots__ = (
+        *("_entered", "_exposure", "_reveal", "_shore"),
+        *("agent_id", "busy", "headers", "id", "principal", "used"),
+    )
 
     def __init__(
         self,
@@ -100,9 +103,12 @@ class Session:
         *,
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] = EMPTY,
+        principal: str | None = None,
     ) -> None:
         self.id = session_id
         self.agent_id = agent_id
+        self.principal = principal
+        """Whose logins it uses at servers that are its alone; None: those of whoever runs the host."""
         self.headers = headers
         """By server: what this conversation sends beside, or in place of, the configured headers."""
         self.used = clock.monotonic()

@@ -115,21 +115,29 @@ class Sessions:
     # --- life -----------------------------------------------------------------------------------
 
     def open(
-        self, session_id: str, *, agent_id: str | None, headers: Mapping[str, OwnHeaders] | None
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        headers: Mapping[str, OwnHeaders] | None = None,
+        principal: str | None = None,
     ) -> Session:
         """The session of this id; see `Host.session`."""
         own = self._checked(headers or {})
         if session_id == SHARED:
-            if own:
+            if own or principal is not None:
                 raise ConfigError(
-                    "the session that everybody shares cannot have headers of its own; give it an id"
+                    "the session that everybody shares cannot have headers or a principal of its own; "
+                    "give it an id"
                 )
             return Session(self._host, agent_id=agent_id)
         session = self._alive.get(session_id)
         if session is None:
             session = self._alive[session_id] = Session(
-                self._host, session_id, agent_id=agent_id, headers=own or EMPTY
+                self._host, session_id, agent_id=agent_id, headers=own or EMPTY, principal=principal
             )
+        elif principal != session.principal:
+            raise ConfigError(f"session {session_id!r} is somebody else's; use another id")
         elif agent_id not in (None, session.agent_id):
             raise ConfigError(
                 f"session {session_id!r} belongs to agent {session.agent_id!r}, not to {agent_id!r}; "
@@ -187,6 +195,24 @@ class Sessions:
             return shared
         return self._own(session, config, headers)
 
+    def connection(self, server: str, principal: str | None) -> Connection:
+        """The connection on which somebody logs in to a server: everybody's, or this principal's own.
+
+        Raises:
+            UnknownServer: it is not there.
+            ConfigError: nobody has a login of their own there.
+        """
+        config = self._fleet.configs.get(server)
+        if principal is None or config is None:
+            return self._fleet.connection(server)
+        if config.isolation == "shared":
+            raise ConfigError(
+                f"{server!r} is shared, and so is its login; give it `isolation: session` for logins of "
+                "each principal",
+                file=config.file,
+            )
+        return self._own(self.open(f"login:{principal}", principal=principal), config, None).connection
+
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server. One that sleeps while conversations have it for themselves is shown as
         one of them sees it."""
@@ -206,20 +232,23 @@ class Sessions:
             return private
         if private is not None:
             self._end_soon(private)
-        own[key] = fresh = self._made(config, headers)
+        own[key] = fresh = self._made(session, config, headers)
         return fresh
 
-    def _made(self, config: ServerConfig, headers: OwnHeaders | None) -> Private:
+    def _made(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> Private:
         known = self._offered(config.name)
+        # What is said to one identity alone is no word for everybody; a program has no logins.
+        principal = session.principal if config.url is not None else None
+        everybodys = headers is None and principal is None
         connection = None
-        if headers is None and config.name not in self._in_common:
+        if everybodys and config.name not in self._in_common:
             connection = self._fleet.hand_over(config.name)
         if connection is None:
             connection = self._fleet.private(config, known, headers)
         private = Private(connection, config)
-
+        connection.owner.principal = principal
         connection.owner.privately(
-            lambda snapshot: self._listed(private, snapshot, everybodys=headers is None)
+            session.id, lambda snapshot: self._listed(private, snapshot, everybodys=everybodys)
         )
         return private
 

@@ -24,6 +24,9 @@ done. The login is kept and renewed: later commands use it by themselves.
 With --no-browser it prints the address. Open it anywhere; the page that the
 browser is sent to at the end may fail to load. Paste its address here.
 
+With --principal the login is that of one client of `mooring serve`, for a
+server with `isolation: session`: nobody else's calls use it.
+
 Exit code 3: nobody logged in, or the login cannot be used safely."""
 EXAMPLES = """\
   mooring login github
@@ -35,13 +38,16 @@ _LONGEST = 64 * 1024
 def configure(parser: Parser) -> None:
     parser.add_argument("server", metavar="SERVER", help="the server's name in the configuration")
     parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
+    parser.add_argument(
+        "--principal", metavar="NAME", help="whose login, of those that a gateway serves, such as token:ana"
+    )
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     async with open_host(options, out, servers=[args.server], idle=True) as host:
-        login = await host.login(args.server)
+        login = await host.login(args.server, principal=args.principal)
         out.note(f"The login page of {args.server} is on {login.host}.")
         if args.no_browser or not await _opened(login.url):
             sys.stderr.write(f"Open this address in a browser:\n\n{clean(login.url)}\n\n")

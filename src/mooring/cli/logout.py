@@ -18,13 +18,16 @@ EXAMPLES = """\
 
 def configure(parser: Parser) -> None:
     parser.add_argument("server", metavar="SERVER", help="the server's name in the configuration")
+    parser.add_argument(
+        "--principal", metavar="NAME", help="whose login, of those that a gateway serves, such as token:ana"
+    )
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     async with open_host(options, out, servers=[args.server], idle=True) as host:
-        revoked = await host.logout(args.server)
+        revoked = await host.logout(args.server, principal=args.principal)
     if options.json:
         out.document({"server": args.server, "status": "logged out", "revoked": revoked})
         return 0

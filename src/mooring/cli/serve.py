@@ -58,7 +58,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 out.flush()
             else:
                 out.note(f"Serving at {serving.url}")
-            await until_told(host)
+            await until_told(host, out.warning)
     return 0
 
 

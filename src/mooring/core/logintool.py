@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mooring.core.types import Tool
 
-__all__ = ["AUTHENTICATE", "login_tool"]
+__all__ = ["AUTHENTICATE", "is_login", "login_tool"]
 
 AUTHENTICATE = "authenticate"
+_TITLE = "Log in"
 
 
 def login_tool(server: str) -> Tool:
@@ -15,8 +16,13 @@ def login_tool(server: str) -> Tool:
         name=AUTHENTICATE,
         server=server,
         remote_name=AUTHENTICATE,
-        title="Log in",
+        title=_TITLE,
         description=f"Log in to {server!r}, which wants that before it offers its tools or does more. "
         "Begins a login that a person finishes in a browser; the tools appear by themselves afterwards.",
         input_schema={"type": "object", "properties": {}, "additionalProperties": False},
     )
+
+
+def is_login(tool: Tool) -> bool:
+    """Whether a tool of the catalog is that one, under whatever name."""
+    return tool.remote_name == AUTHENTICATE and tool.title == _TITLE

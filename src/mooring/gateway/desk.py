@@ -193,6 +193,7 @@ class Desk:
         more = {key: value for key, value in request.params.items() if key not in _OURS}
         passage = Passage(
             client=client,
+            session=client.session.id,
             meta=forwarded_meta(request.meta),
             stamp=stamp,
             params=self._crossing.incoming(client, server, about, more) if more else more,

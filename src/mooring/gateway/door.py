@@ -37,7 +37,8 @@ class Door:
         self._settings = settings
         self._local = is_loopback(bind)
         self.url = (settings.url or url).rstrip("/")
-        self._fixed = FixedTokens(tokens) if tokens else None
+        self._fixed = FixedTokens(tokens)
+        self._named = bool(tokens)
         oauth = settings.oauth
         audience = () if oauth is None else oauth.audience or (f"{self.url}/mcp", self.url)
         self._signed = None if oauth is None else SignedTokens(oauth, audience, fetch)
@@ -45,7 +46,15 @@ class Door:
     @property
     def open(self) -> bool:
         """Whether nobody is asked who they are."""
-        return self._fixed is None and self._signed is None
+        return not self._named and self._signed is None
+
+    def keeps(self, principal: Principal, old: Door) -> bool:
+        """Whether somebody whom the old door let in may stay: what they showed is as good here."""
+        if principal == ANONYMOUS:
+            return self.open
+        if shown := old._fixed.of(principal):
+            return shown <= self._fixed.of(principal)
+        return self._settings.oauth == old._settings.oauth and self.url == old.url
 
     def check(self, request: web.BaseRequest) -> dict[str, str]:
         """Headers that the answer needs.
@@ -80,7 +89,7 @@ class Door:
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > LONGEST:
             raise Denied(401, "a bearer token is needed", self._challenge(request, scopes))
-        found = self._fixed.find(token) if self._fixed is not None else None
+        found = self._fixed.find(token)
         if found is None and self._signed is not None:
             found = await self._signed.find(token)
         if found is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -138,8 +138,9 @@ class Hub:
             self._listeners.discard(listener)
             await self._gateway.crossing.leave(client)
 
-    def close(self) -> None:
-        """End every subscription properly."""
+    def close(self, keeps: Callable[[Client], bool] = lambda client: False) -> None:
+        """End every subscription properly, but for those of clients that stay."""
         for listener in list(self._listeners):
-            listener.box.put(result_body(listener.id, stamped({})))
-            listener.box.close()
+            if not keeps(listener.client):
+                listener.box.put(result_body(listener.id, stamped({})))
+                listener.box.close()

@@ -6,8 +6,10 @@ import asyncio
 import gc
 import signal
 import sys
+from collections.abc import Callable
 
 from mooring.config.logs import logger
+from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
 from mooring.host import Host
 
@@ -19,8 +21,11 @@ GARBAGE = 50_000
 """New objects between two collections; a call makes some hundreds, and nearly all end with it."""
 
 
-async def until_told(host: Host) -> None:
-    """Wait for SIGTERM or SIGINT; SIGHUP reloads the configuration, and clients notice only what changed."""
+async def until_told(host: Host, warn: Callable[[str], None]) -> None:
+    """Wait for SIGTERM or SIGINT; SIGHUP reloads the configuration, and clients notice only what changed.
+
+    A configuration that is not taken, by a signal or by its files being followed, is told to `warn`.
+    """
     loop = asyncio.get_running_loop()
     # What is there by now stays: the collector need not look at it between calls.
     gc.freeze()
@@ -31,6 +36,7 @@ async def until_told(host: Host) -> None:
         loop.add_signal_handler(signal.SIGINT, told.set)
         loop.add_signal_handler(signal.SIGHUP, reload.set)
     ending = asyncio.create_task(told.wait())
+    refused = asyncio.create_task(_tell_refused(host, warn))
     try:
         while not told.is_set():
             reloading = asyncio.create_task(reload.wait())
@@ -38,13 +44,25 @@ async def until_told(host: Host) -> None:
             reloading.cancel()
             if reload.is_set() and not told.is_set():
                 reload.clear()
-                await _reload(host)
+                await _reload(host, warn)
     finally:
         ending.cancel()
+        refused.cancel()
 
 
-async def _reload(host: Host) -> None:
+async def _reload(host: Host, warn: Callable[[str], None]) -> None:
     try:
         await host.reload()
-    except ConfigError as problem:
-        log.error("the configuration stays as it was: %s", problem)
+    except (ConfigError, OSError) as problem:
+        _refused(str(problem), warn)
+
+
+async def _tell_refused(host: Host, warn: Callable[[str], None]) -> None:
+    async for event in host.events(ConfigRejected):
+        if isinstance(event, ConfigRejected):
+            _refused(event.problem, warn)
+
+
+def _refused(problem: str, warn: Callable[[str], None]) -> None:
+    log.error("the configuration stays as it was: %s", problem)
+    warn(f"The configuration stays as it was: {problem}")

@@ -30,8 +30,12 @@ class Limits:
     """A bucket of requests and a number of places for each client."""
 
     def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
+        self.set(rate=rate, burst=burst, concurrency=concurrency)
         self._shares: OrderedDict[str, _Share] = OrderedDict()
+
+    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        """From now on these hold; what is under way stays counted."""
+        self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
 
     def enter(self, client: str, now: float) -> None:
         """Count one request in; whoever enters must `leave`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -29,6 +29,12 @@ class OldSse:
         self._gateway = gateway
         self._pipes: dict[str, tuple[Pipe, Principal]] = {}
         self._endpoint = Endpoint(gateway)
+
+    def cut(self, keeps: Callable[[Principal], bool]) -> None:
+        """End the streams of those who are not to be kept."""
+        for pipe, principal in self._pipes.values():
+            if not keeps(principal):
+                pipe.close()
 
     async def serve(
         self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from mooring.gateway.client import Client, Principal
+from mooring.gateway.client import ANONYMOUS, Client, Principal
 from mooring.gateway.views import View
 from mooring.net.negotiate import Era
 from mooring.session import Session
@@ -25,7 +26,7 @@ class Registry:
     def __init__(self, *, limit: int, ttl: float, leave: Callable[[Client], Awaitable[None]]) -> None:
         self._leave = leave
         self._clients: dict[str, Client] = {}
-        self._limit, self._ttl = limit, ttl
+        self.limit, self.ttl = limit, ttl
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -40,9 +41,9 @@ class Registry:
         key = f"gateway:{view.name}:{principal.name}"
         session = view.sessions.get(key)
         if session is None:
-            if len(view.sessions) >= self._limit:
+            if len(view.sessions) >= self.limit:
                 view.sessions.pop(next(iter(view.sessions)))
-            session = view.sessions[key] = Session(view, key, agent_id=principal.name)
+            session = view.sessions[key] = _session(view, key, principal)
         return Client(
             id=key,
             principal=principal,
@@ -59,14 +60,14 @@ class Registry:
         Raises:
             Full: there is no room for one.
         """
-        if len(self._clients) >= self._limit:
-            raise Full(f"{self._limit} sessions are open; try again later")
+        if len(self._clients) >= self.limit:
+            raise Full(f"{self.limit} sessions are open; try again later")
         key = secrets.token_hex(16)
         client = Client(
             id=key,
             principal=principal,
             view=view,
-            session=Session(view, key, agent_id=principal.name),
+            session=_session(view, key, principal),
             era="legacy",
             protocol=protocol,
             capabilities=capabilities,
@@ -88,9 +89,13 @@ class Registry:
             await self._leave(client)
             await client.close()
 
+    async def keep(self, stays: Callable[[Client], bool]) -> None:
+        """End the sessions of those who do not stay, side by side."""
+        await asyncio.gather(*(self.end(client) for client in self if not stays(client)))
+
     async def reap(self) -> int:
         """End those that were not heard of for long; how many."""
-        oldest = time.monotonic() - self._ttl
+        oldest = time.monotonic() - self.ttl
         idle = [
             client
             for client in self._clients.values()
@@ -105,3 +110,9 @@ class Registry:
     async def close(self) -> None:
         for client in list(self._clients.values()):
             await self.end(client)
+
+
+def _session(view: View, key: str, principal: Principal) -> Session:
+    # Where nobody is asked who they are, everybody is whoever runs the gateway.
+    whose = None if principal == ANONYMOUS else principal.name
+    return Session(view, key, agent_id=principal.name, principal=whose)

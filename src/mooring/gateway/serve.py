@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from mooring.config import default_lookup
 from mooring.config.logs import logger
-from mooring.core.config import Source
+from mooring.core.config import HostConfig, Source
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.errors import ConfigError
 from mooring.gateway.checks import is_loopback
+from mooring.gateway.door import Door
 from mooring.gateway.server import Gateway
 from mooring.gateway.web import WebServer
 from mooring.gateway.workers import shared_key
@@ -62,29 +64,29 @@ async def serve_http(
     Raises:
         ConfigError: the address is not loopback and nobody would be asked for a token.
     """
-    from mooring.gateway.door import Door
-
-    settings = host.config.gateway
-    tokens = resolved_tokens(settings)
-    if not is_loopback(bind) and not tokens and settings.oauth is None:
-        raise ConfigError(
-            f"{bind!r} can be reached by others, and nobody would be asked for a token; "
-            "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
-        )
-    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit, key=shared_key())
     shown = f"[{bind}]" if ":" in bind else bind
-    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=_fetch)
+    door = _door(host.config.gateway, bind, f"http://{shown}:{port}")
+    gateway = Gateway(
+        host, whole=whole, stateless=shared, audit=audit, key=shared_key(), logins=door.open
+    )
     web = WebServer(gateway, door, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)
     except OSError as problem:
         raise ConfigError(f"cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
-    if settings.url is None:
-        door.url = f"http://{shown}:{chosen}"
+    url = f"http://{shown}:{chosen}"
+    if host.config.gateway.url is None:
+        door.url = url
+
+    def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
+        return partial(web.take, config.gateway, _door(config.gateway, bind, url))
+
+    host.vet = vet
     running = asyncio.create_task(gateway.run())
     try:
         yield Serving(gateway=gateway, port=chosen, url=f"{door.url}/mcp")
     finally:
+        host.vet = None
         web.refuse_new()
         await gateway.drain()
         await web.stop()
@@ -92,6 +94,21 @@ async def serve_http(
         with suppress(asyncio.CancelledError):
             await running
         await gateway.close()
+
+
+def _door(settings: GatewaySettings, bind: str, url: str) -> Door:
+    """The checks that these settings ask for.
+
+    Raises:
+        ConfigError: a reference or a key file is no good, or others could come in without a token.
+    """
+    tokens = resolved_tokens(settings)
+    if not is_loopback(bind) and not tokens and settings.oauth is None:
+        raise ConfigError(
+            f"{bind!r} can be reached by others, and nobody would be asked for a token; "
+            "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
+        )
+    return Door(settings, bind=bind, url=url, tokens=tokens, fetch=_fetch)
 
 
 async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit: str | None = None) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from mooring.config.logs import logger
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.gateway.audit import Audit
-from mooring.gateway.client import Client, Exchange
+from mooring.gateway.client import Client, Exchange, Principal
 from mooring.gateway.crossing import Crossing
 from mooring.gateway.desk import Answer, Desk
 from mooring.gateway.hub import Hub
@@ -41,13 +41,16 @@ class Gateway:
         stateless: bool = False,
         audit: str | None = None,
         key: bytes | None = None,
+        logins: bool = True,
     ) -> None:
         self.host = host
         self.stateless = stateless
         """Whether handshake clients get no session: needed where several processes share a port."""
         self.settings: GatewaySettings = host.config.gateway
-        self._whole = View(host, whole or ProfileSettings())
-        self._profiles = {name: View(host, profile, name) for name, profile in self.settings.profiles.items()}
+        self._whole = View(host, whole or ProfileSettings(), logins=logins)
+        self._profiles = {
+            name: View(host, profile, name, logins=logins) for name, profile in self.settings.profiles.items()
+        }
         self.crossing = Crossing(host.relay or Relay(), key)
         self.desk = Desk(self.crossing)
         self.registry = Registry(
@@ -68,6 +71,29 @@ class Gateway:
     def views(self) -> list[View]:
         return [self._whole, *self._profiles.values()]
 
+    async def take(
+        self, settings: GatewaySettings, keeps: Callable[[Principal], bool], *, logins: bool
+    ) -> None:
+        """Go on under other settings. Clients stay, unless their profile is gone or they are not to be kept."""
+        self.settings = settings
+        self.registry.limit = settings.max_sessions
+        self._whole.take(self._whole.settings, logins=logins)
+        profiles = settings.profiles
+        for name, profile in profiles.items():
+            if name in self._profiles:
+                self._profiles[name].take(profile, logins=logins)
+            else:
+                self._profiles[name] = View(self.host, profile, name, logins=logins)
+        for name in self._profiles.keys() - profiles.keys():
+            del self._profiles[name]
+
+        def stays(client: Client) -> bool:
+            return keeps(client.principal) and self.view(client.view.name) is client.view
+
+        self.hub.close(stays)
+        self.hub.changed()
+        await self.registry.keep(stays)
+
     async def run(self) -> None:
         """Follow what happens behind, and let go of those who went away, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -82,6 +108,7 @@ class Gateway:
     async def _keep_reaping(self) -> None:
         while True:
             await asyncio.sleep(self.host.config.idle_reap_interval)
+            self.registry.ttl = self.host.config.session_ttl
             await self.registry.reap()
 
     async def answer(self, client: Client, message: Mapping[str, Any], exchange: Exchange) -> Answer:

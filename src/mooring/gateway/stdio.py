@@ -133,6 +133,10 @@ class Pipe:
             raise Refusal(INVALID_REQUEST, "begin with initialize, or send what the 2026 era needs in _meta")
         return self._client
 
+    def close(self) -> None:
+        """Say nothing more."""
+        self._box.close()
+
     async def settle(self) -> None:
         """Nothing more comes in: give the answers that are under way a moment."""
         if self._tasks:

@@ -38,6 +38,10 @@ class FixedTokens:
             for name, token, scopes in known
         ]
 
+    def of(self, principal: Principal) -> set[bytes]:
+        """What tells this principal's tokens from others, without being them."""
+        return {digest for digest, whose in self._known if whose == principal}
+
     def find(self, token: str) -> Principal | None:
         given = sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
@@ -133,9 +137,12 @@ def _key_file(path: str) -> Any:
         data = Path(path).expanduser().read_bytes()
     except OSError as problem:
         raise ConfigError(f"the key file {path!r} cannot be read: {problem.strerror}") from None
-    if data.lstrip().startswith(b"{"):
-        return jwt.PyJWKSet.from_dict(json.loads(data))
-    return data.decode()
+    try:
+        if data.lstrip().startswith(b"{"):
+            return jwt.PyJWKSet.from_dict(json.loads(data))
+        return data.decode()
+    except (ValueError, jwt.PyJWTError) as problem:
+        raise ConfigError(f"the key file {path!r} holds no keys: {type(problem).__name__}") from None
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:

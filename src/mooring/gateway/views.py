@@ -15,6 +15,7 @@ from mooring.core.discovery import OWNER
 from mooring.core.events import Event
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.gateway import ProfileSettings
+from mooring.core.logintool import is_login
 from mooring.core.names import Style, assign, may_belong
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
@@ -49,15 +50,28 @@ class Offer:
 class View:
     """A shore for sessions: they see and call what the profile lets through, and nothing else."""
 
-    def __init__(self, host: Host, settings: ProfileSettings, name: str = "") -> None:
+    def __init__(
+        self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True
+    ) -> None:
         self.host = host
         self.name = name
         self.settings = settings
+        self._logins = logins
         self.sessions: dict[str, Session] = {}
         """Of the clients that have none of their own, by principal."""
         self._seen: Catalog | None = None
         self._offer: Offer | None = None
         self._index: tuple[Catalog, Index] | None = None
+
+    def take(self, settings: ProfileSettings, *, logins: bool) -> None:
+        """Show from now on what these settings say, under the same name and to the same sessions.
+
+        Args:
+            settings: Of the profile.
+            logins: Whether clients may begin a login that everybody would use; where clients are told
+                apart, only whoever runs the gateway may.
+        """
+        self.settings, self._logins, self._seen = settings, logins, None
 
     @property
     def style(self) -> Style:
@@ -108,7 +122,7 @@ class View:
 
     def _behind(self, session: Session) -> Session:
         """The host's own session of a client: it has the connections that are the client's alone."""
-        return self.host.session(session.id, agent_id=session.agent_id)
+        return self.host.session(session.id, agent_id=session.agent_id, principal=session.principal)
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
@@ -146,9 +160,14 @@ class View:
         """Whether anything of this server is shown."""
         return any(fnmatchcase(server, glob) for glob in self.settings.servers)
 
+    def _isolated(self, server: str) -> bool:
+        return any(one.name == server and one.isolation == "session" for one in self.host.config.servers)
+
     def _passes(self, tool: Tool) -> bool:
         if tool.verb != "call" or tool.server == OWNER:
             return False  # clients have resources and prompts themselves, and need no tools for them
+        if not self._logins and is_login(tool) and not self._isolated(tool.server):
+            return False
         name = f"{tool.server}/{tool.remote_name}"
         if any(fnmatchcase(name, glob) for glob in self.settings.deny):
             return False

@@ -7,13 +7,13 @@ import json
 import socket
 import ssl
 import time
-from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from mooring.config.logs import logger
+from mooring.core.gateway import GatewaySettings
 from mooring.gateway.checks import Denied
+from mooring.gateway.connections import Connection, Crowd, Listener, room
 from mooring.gateway.door import METADATA, Door
 from mooring.gateway.http import Endpoint
 from mooring.gateway.limits import Limits, TooMany
@@ -25,51 +25,10 @@ __all__ = ["WebServer"]
 
 log = logger("mooring.gateway")
 
-FIRST_WORD = 15.0
-"""Seconds within which a new connection must have sent a request's headers."""
 KEEP_ALIVE = 75.0
 LINGER = 1.0
 """Seconds for which the rest of a body that nobody reads is taken, so that the answer gets through."""
 BACKLOG = 1024
-
-
-class _Connection(RequestHandler):
-    """A connection that is closed when it says nothing, and refused when there are too many."""
-
-    __slots__ = ("_first", "_front")
-
-    def __init__(self, front: WebServer, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._front = front
-        self._first: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        front = self._front
-        front.connections += 1
-        if front.connections > front.most:
-            assert isinstance(transport, asyncio.Transport)
-            transport.abort()
-            return
-        self._first = asyncio.get_running_loop().call_later(FIRST_WORD, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._front.connections -= 1
-        self.heard()
-        super().connection_lost(exc)
-
-    def heard(self) -> None:
-        """The first request has come."""
-        if self._first is not None:
-            self._first.cancel()
-            self._first = None
-
-
-class _Server(web.Server):
-    front: WebServer
-
-    def __call__(self) -> RequestHandler:
-        return _Connection(self.front, self, loop=self._loop, **self._kwargs)
 
 
 class WebServer:
@@ -81,23 +40,22 @@ class WebServer:
         settings = gateway.settings
         self._endpoint = Endpoint(gateway)
         self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
-        self.connections = 0
-        self.most = settings.max_connections
-        self._server: _Server | None = None
+        self.crowd = Crowd(room(settings.max_connections))
+        self._server: Listener | None = None
         self._listening: asyncio.Server | None = None
 
     async def start(
         self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
     ) -> int:
         """Listen; the port, which is chosen by the system for port 0."""
-        self._server = _Server(
+        self._server = Listener(
             self._handle,
             access_log=None,
             keepalive_timeout=KEEP_ALIVE,
             handler_cancellation=True,
             lingering_time=LINGER,
         )
-        self._server.front = self
+        self._server.crowd = self.crowd
         self._listening = await asyncio.get_running_loop().create_server(
             self._server, host, port, ssl=tls, backlog=BACKLOG, reuse_port=shared or None
         )
@@ -111,6 +69,15 @@ class WebServer:
         if self._server is not None:
             await self._server.shutdown(1.0)
 
+    async def take(self, settings: GatewaySettings, door: Door) -> None:
+        """Go on under other settings; those whose tokens are no longer good are let go."""
+        old, self._door = self._door, door
+        self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
+        self.crowd.most = room(settings.max_connections)
+        if self._old is not None:
+            self._old.cut(lambda principal: door.keeps(principal, old))
+        await self._gateway.take(settings, lambda principal: door.keeps(principal, old), logins=door.open)
+
     def refuse_new(self) -> None:
         if self._listening is not None:
             self._listening.close()
@@ -118,9 +85,9 @@ class WebServer:
     # --- one request ----------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        handler = request.protocol
-        if isinstance(handler, _Connection):
-            handler.heard()
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        connection.begin()
         more: dict[str, str] = {}
         try:
             more = self._door.check(request)
@@ -129,6 +96,8 @@ class WebServer:
             self._gateway.metrics.refused(denied.status)
             body = json.dumps({"error": str(denied)}).encode()
             return json_response(body, denied.status, {**more, **denied.headers})
+        finally:
+            connection.end()
 
     async def _route(self, request: web.BaseRequest, more: dict[str, str]) -> web.StreamResponse:
         path = request.path
@@ -186,7 +155,7 @@ class WebServer:
         gateway = self._gateway
         gauges = {
             "sessions": ("Sessions of handshake clients.", float(len(gateway.registry))),
-            "connections": ("Open connections.", float(self.connections)),
+            "connections": ("Open connections.", float(self.crowd.count)),
             "under_way": ("Requests that are being answered.", float(gateway.under_way)),
         }
         servers = [(s.name, s.state == "connected", s.tools) for s in gateway.host.status()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -33,14 +34,24 @@ LAST_WORDS = 3.0
 class Access:
     """The credentials for one server. Requests that hold a good token never wait for each other here."""
 
-    def __init__(self, server: str, url: str, auth: AuthConfig, *, on_wanted: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        server: str,
+        url: str,
+        auth: AuthConfig,
+        *,
+        on_wanted: Callable[[str], None],
+        principal: str | None = None,
+    ) -> None:
         self.server = server
         self.url = url
         self.auth = auth
+        self.principal = principal
+        """Whose login it is; None: that of whoever runs the host."""
         self.wanted: str | None = None
         """Why a login would help now; None when it would not."""
         self.challenge: Challenge | None = None
-        self.store = TokenStore(url, auth.client_id)
+        self.store = TokenStore(url, auth.client_id, principal)
         self.grant: Grant | None = None
         self._on_wanted = on_wanted
         self._loaded = False
@@ -251,7 +262,8 @@ class Access:
         from mooring.net.oauth import NoOAuthError
 
         said, self.wanted = self.wanted, None
-        how = f"log in: `mooring login {self.server}`"
+        whose = "" if self.principal is None else f" --principal {shlex.quote(self.principal)}"
+        how = f"log in: `mooring login {self.server}{whose}`"
         try:
             async with asyncio.timeout(PROBE), self.visit() as visit:
                 await self.found(visit)
@@ -316,14 +328,20 @@ class Access:
 
 
 def access_for(
-    config: ServerConfig, target: Target, old: Access | None, on_wanted: Callable[[str], None]
+    config: ServerConfig,
+    target: Target,
+    old: Access | None,
+    on_wanted: Callable[[str], None],
+    principal: str | None = None,
 ) -> Access | None:
     """The access of a server that may want a login: one over HTTP, without credentials in its headers.
-    `on_wanted` is told when it wants more rights than the login has."""
+    `on_wanted` is told when it wants more rights than the login has. Client credentials are the
+    configuration's own, whoever is served: a principal has none of those."""
     auth = AuthConfig(**target.auth)
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
     if old is not None and (old.url, old.auth) == (target.url, auth):
         old.look_again()
         return old
-    return Access(config.name, target.url, auth, on_wanted=on_wanted)
+    whose = None if auth.type == "client_credentials" else principal
+    return Access(config.name, target.url, auth, on_wanted=on_wanted, principal=whose)

@@ -62,7 +62,7 @@ class Exchange:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - clock.monotonic()):
-                return await self._owner.questions.answer(self._server, method, params)
+                return await self._owner.answer(method, params)
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "

@@ -28,10 +28,10 @@ class Notices:
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         mark_dirty: Callable[[], None],
-        heard: Callable[[str, str, Mapping[str, Any]], None],
+        heard: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._server, self._emit, self._mark_dirty = server, emit, mark_dirty
-        self._other = partial(heard, server)
+        self._other = heard
         self._stale = partial(stale, server)
         self.watched: set[str] = set()
         """URIs of resources whose changes are told, on this connection and on the next."""

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -73,7 +72,7 @@ class Owner:
         self.publish = publish
         self.questions = questions
         self.notices = Notices(
-            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=questions.heard
+            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=self._heard
         )
         self.snapshot = known or Snapshot(server=config.name)
         self.live: Live | None = None
@@ -87,6 +86,10 @@ class Owner:
         self.restarts = Restarts()
         self.access: Access | None = None
         """How an HTTP server is let know who asks; None where that is no matter of ours."""
+        self.session: str | None = None
+        """Whose connection alone it is; None: everybody's."""
+        self.principal: str | None = None
+        """Whose login is used; None: that of whoever runs the host."""
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
@@ -129,7 +132,7 @@ class Owner:
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
-            self.access = access_for(self.config, target, self.access, self._tell_auth)
+            self.access = access_for(self.config, target, self.access, self._tell_auth, self.principal)
         return target
 
     async def connected(self, timeout: float) -> Live:
@@ -165,9 +168,16 @@ class Owner:
         self._wake.set()
         await done
 
-    def privately(self, publish: Callable[[Snapshot], None]) -> None:
+    def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
-        self.publish, self._emit = publish, _unheard
+        self.session, self.publish, self._emit = session, publish, _unheard
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a request of the server's; see `Questions.answer`."""
+        return await self.questions.answer(self.config.name, method, params, self.session)
+
+    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
+        self.questions.heard(self.config.name, method, params, self.session)
 
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
@@ -315,7 +325,7 @@ class Owner:
             self.restarts.started(clock.monotonic())
         async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
             try:
-                channel.on_ask = partial(self.questions.answer, self.config.name)
+                channel.on_ask = self.answer
                 peer = await negotiate(
                     channel,
                     era=self._era,

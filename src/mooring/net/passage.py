@@ -23,6 +23,8 @@ class Passage:
 
     client: object
     """Who it is: two passages of one client are as good as one."""
+    session: str | None = None
+    """Its conversation, by whose id the connections go that are its alone."""
     meta: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """What the client put into `_meta`; ours wins."""
     stamp: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -61,8 +63,9 @@ class Relay:
             PASSAGE.reset(token)
             passages.remove(passage)
 
-    def find(self, server: str) -> Passage | None:
-        """Whom the server speaks to: whose stream it is, or else the only client that it works for.
+    def find(self, server: str, session: str | None = None) -> Passage | None:
+        """Whom the server speaks to: whose stream it is, or else the only client that it works for on the
+        connection that it speaks on, which may be one session's alone.
 
         A pipe does not say which request a notice belongs to. While several clients share it, nobody can
         tell, and then nobody is told: better than the wrong one. `isolation: session` avoids that.
@@ -71,6 +74,8 @@ class Relay:
         if passage is not None:
             return passage
         passages = self._under_way.get(server, [])
+        if session is not None:
+            passages = [one for one in passages if one.session == session]
         if passages and all(one.client is passages[0].client for one in passages):
             return passages[-1]
         return None

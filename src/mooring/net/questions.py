@@ -40,18 +40,22 @@ class Questions:
             return dict(self._relay.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
 
-    def heard(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """A server said something that is for whoever called it."""
-        if self._relay is not None and (passage := self._relay.find(server)) is not None:
+    def heard(
+        self, server: str, method: str, params: Mapping[str, Any], session: str | None = None
+    ) -> None:
+        """A server said something that is for whoever called it; `session` has this connection alone."""
+        if self._relay is not None and (passage := self._relay.find(server, session)) is not None:
             passage.heard(method, params)
 
-    async def answer(self, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(
+        self, server: str, method: str, params: Mapping[str, Any], session: str | None = None
+    ) -> dict[str, Any]:
         """The result of a request of a server's.
 
         Raises:
             WireError: there is none; the text is fit for the server and for the model.
         """
-        if self._relay is not None and (passage := self._relay.find(server)) is not None:
+        if self._relay is not None and (passage := self._relay.find(server, session)) is not None:
             return await passage.asked(method, params)
         if method != ELICIT:
             raise not_offered(method)

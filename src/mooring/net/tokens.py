@@ -41,10 +41,12 @@ class UnsafeStoreError(Exception):
 
 
 class TokenStore:
-    """The kept login for one server address and one client."""
+    """The kept login for one server address and one client: this user's, or that of one principal whom the
+    host serves."""
 
-    def __init__(self, url: str, client: str | None) -> None:
-        unique = sha256(json.dumps([url, client]).encode()).hexdigest()[:32]
+    def __init__(self, url: str, client: str | None, principal: str | None = None) -> None:
+        whose = [url, client] if principal is None else [url, client, principal]
+        unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
         self._key = f"{readable}-{unique}"
         self.place: Place = "memory"
