@@ -266,28 +266,6 @@ async def test_there_are_only_so_many_sessions(serving: Any) -> None:
         assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
 
 
-async def test_hundreds_of_idle_connections_cost_the_others_nothing(serving: Any) -> None:
-    async with serving(lab_server()) as here:
-        idle = [await asyncio.open_connection("127.0.0.1", here.serving.port) for _ in range(300)]
-        started = time.monotonic()
-        client = await here.caller()
-        assert (await client.call("echo", {"text": "hi"})).text == "hi"
-        assert time.monotonic() - started < 5
-        for _, writer in idle:
-            writer.close()
-
-
-async def test_more_connections_than_may_be_are_closed_at_once(serving: Any) -> None:
-    async with serving(gateway={"max_connections": 5}) as here:
-        idle = [await asyncio.open_connection("127.0.0.1", here.serving.port) for _ in range(5)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", here.serving.port)
-        async with asyncio.timeout(5):
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await reader.readexactly(1)
-        for _, other in [*idle, (reader, writer)]:
-            other.close()
-
-
 @pytest.mark.parametrize(
     "body",
     [

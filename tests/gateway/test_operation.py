@@ -193,34 +193,43 @@ async def test_the_command_serves_a_host_on_standard_input_and_output(hosting: A
         assert status.protocol == "2026-07-28"
 
 
-def _port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-async def _ready(http: aiohttp.ClientSession, port: int) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                async with http.get(f"http://127.0.0.1:{port}/ready") as response:
-                    if response.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.05)
+async def until_ready(http: aiohttp.ClientSession, port: int, workers: int = 1) -> None:
+    """Until so many processes have said that they are ready, each on connections of its own."""
+    ready = 0
+
+    async def answers() -> bool:
+        try:
+            url, alone = f"http://127.0.0.1:{port}/ready", {"Connection": "close"}
+            async with http.get(url, headers=alone) as response:
+                return response.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    def listening() -> int:
+        return sum(f":{port:04X} 00000000:0000 0A" in line for line in Path("/proc/net/tcp").read_text().splitlines())
+
+    async with asyncio.timeout(30):
+        while listening() < workers or ready < 8 * workers:
+            ready = ready + 1 if await answers() else 0
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: Path, workers: int) -> None:
-    port = _port()
+    port = free_port()
     words = command("--config", configured(tmp_path), "--no-lock", "serve", "--http", f"127.0.0.1:{port}")
     process = await asyncio.to_thread(
         subprocess.Popen, [*words, "--style", "raw", "--workers", str(workers)], stderr=subprocess.PIPE
     )
     try:
         async with aiohttp.ClientSession() as http:
-            await _ready(http, port)
+            await until_ready(http, port, workers)
             url = f"http://127.0.0.1:{port}/mcp"
             new, old = Caller(http, url, modern=True), Caller(http, url, modern=False)
             await old.begin()
@@ -278,6 +287,15 @@ def test_a_wrong_setting_of_the_gateway_is_named(tmp_path: Path) -> None:
     words = command("--config", configured(tmp_path, gateway=gateway), "list")
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert "a b" in done.stderr
+
+
+def test_the_command_does_not_serve_with_a_setting_of_the_gateway_that_is_wrong(tmp_path: Path) -> None:
+    gateway = {"tokens": [{"name": "ana", "token": "written-out-in-full"}]}
+    words = command("--config", configured(tmp_path, gateway=gateway), "serve", "--http", "127.0.0.1:0")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "reference" in done.stderr
+    assert "written-out" not in done.stderr
 
 
 async def test_a_server_that_wants_isolation_runs_once_for_each_session(serving: Any) -> None:

@@ -65,7 +65,7 @@ async def serve_http(
         ConfigError: the address is not loopback and nobody would be asked for a token.
     """
     shown = f"[{bind}]" if ":" in bind else bind
-    door = _door(host.config.gateway, bind, f"http://{shown}:{port}")
+    door = _door(host.config, bind, f"http://{shown}:{port}")
     gateway = Gateway(
         host, whole=whole, stateless=shared, audit=audit, key=shared_key(), logins=door.open
     )
@@ -79,7 +79,7 @@ async def serve_http(
         door.url = url
 
     def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
-        return partial(web.take, config.gateway, _door(config.gateway, bind, url))
+        return partial(web.take, config.gateway, _door(config, bind, url))
 
     host.vet = vet
     running = asyncio.create_task(gateway.run())
@@ -96,12 +96,17 @@ async def serve_http(
         await gateway.close()
 
 
-def _door(settings: GatewaySettings, bind: str, url: str) -> Door:
-    """The checks that these settings ask for.
+def _door(config: HostConfig, bind: str, url: str) -> Door:
+    """The checks that this configuration asks for.
 
     Raises:
-        ConfigError: a reference or a key file is no good, or others could come in without a token.
+        ConfigError: a setting, a reference or a key file is no good, or others could come in without a
+            token. What protects the gateway is never left at its default because it was misspelled.
     """
+    for warning in config.warnings:
+        if (warning.field or "").partition(".")[0] == "gateway":
+            raise ConfigError(warning.message, file=warning.file, place=warning.field)
+    settings = config.gateway
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
         raise ConfigError(
