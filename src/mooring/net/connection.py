@@ -224,7 +224,7 @@ class Connection:
             # A token always goes along: a server that reports progress must not be cut off as silent.
             "on_progress": on_progress or _unheard,
             "meta": meta,
-            "again": any(fnmatchcase(tool, glob) for glob in config.idempotent),
+            "again": bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent),
         }
         raw = await self._carrier.ask("tools/call", params, tool, started + limit, **options)
         if not whole(raw):
