@@ -67,6 +67,8 @@ class Fleet:
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
+        self._leaving: dict[str, Connection | None] = {}
+        """Connections that are about to end, each with another one in its place."""
         self._private: set[Connection] = set()
         """Connections that belong to one conversation each."""
         self._asleep: dict[str, Snapshot | None] = {}
@@ -121,8 +123,9 @@ class Fleet:
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
         async with anyio.create_task_group() as stopping:
-            for connection in (*self.connections.values(), *self._private):
-                stopping.start_soon(connection.stop)
+            for connection in (*self.connections.values(), *self._leaving.values(), *self._private):
+                if connection is not None:
+                    stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
         if self._pool is not None:
@@ -187,21 +190,18 @@ class Fleet:
                 self.configs[name] = wanted[name]
                 if name in self.connections:
                     self.connections[name].owner.config = wanted[name]
+            active = {server.name for server in new.active} - self.held.keys()
             async with anyio.create_task_group() as stopping:
                 for name in gone:
                     if name not in wanted:
                         stopping.start_soon(self.remove, name)
-                        continue
-                    del self.configs[name]
-                    self._asleep.pop(name, None)
-                    if (connection := self.connections.pop(name, None)) is not None:
-                        stopping.start_soon(connection.stop)
-            active = {server.name for server in new.active} - self.held.keys()
+                    else:
+                        stopping.start_soon(self._replace, wanted[name], name in active)
             for server in new.servers:
-                if server.name not in kept:
+                if server.name not in kept and server.name not in gone:
+                    self._reserve(server.name)
                     if server.name not in active:
                         self._withdraw(server.name)
-                    self._reserve(server.name)
                     self._berth(server, enabled=server.name in active)
             return replace(
                 steps,
@@ -209,6 +209,20 @@ class Fleet:
                 restart=tuple(server for server in steps.restart if server.name in active),
                 stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
             )
+
+    async def _replace(self, server: ServerConfig, active: bool) -> None:
+        """Give a server another connection. It is there at once, so that calls wait for it, and connects when
+        the old one has ended: few programs can run twice."""
+        name = server.name
+        self._asleep.pop(name, None)
+        old = self._leaving[name] = self.connections.pop(name, None) or self._leaving.get(name)
+        if not active:
+            self._withdraw(name)
+        self._berth(server, enabled=active)
+        if old is not None:
+            await old.retire()
+        if self._leaving.get(name) is old:
+            del self._leaving[name]
 
     # --- connections of one conversation --------------------------------------------------------
 
@@ -412,7 +426,7 @@ class Fleet:
         if shown:
             self.configs[server.name] = server
             self.connections[server.name] = connection
-        self._tasks.start_soon(connection.run)
+        self._tasks.start_soon(_run_after, self._leaving.get(server.name), connection)
         return connection
 
     async def _target(self, server: ServerConfig) -> Target:
@@ -447,6 +461,12 @@ class Fleet:
             await provider.stop()
         except Exception:
             log.exception("provider %r did not stop cleanly", provider.name)
+
+
+async def _run_after(old: Connection | None, connection: Connection) -> None:
+    if old is not None:
+        await old.owner.ended.wait()
+    await connection.run()
 
 
 async def _first(event: asyncio.Event, race: anyio.CancelScope) -> None:

@@ -19,7 +19,7 @@ from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, ToolSetAside
 from mooring.core.exposure import Exposure, always_shown, plan_exposure
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
@@ -409,7 +409,7 @@ class Host:
 
     @property
     def listened_to(self) -> bool:
-        return bool(self._streams)
+        return any(stream.hears(CallStarted) for stream in self._streams)
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)

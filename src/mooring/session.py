@@ -86,7 +86,7 @@ class Shore(Protocol):
 
     @property
     def listened_to(self) -> bool:
-        """Whether anybody would hear of an event."""
+        """Whether anybody would hear of a call."""
         ...
 
     def emit(self, event: Event) -> None: ...
@@ -317,12 +317,31 @@ class Session:
         try:
             if tool.verb != "call":
                 return await self._shore.act(tool, given, timeout)
-            provider = self._shore.provider(tool.server, self)
+            return await self._told(tool, given, timeout, on_progress, meta)
+        except (TypeError, ValueError) as unfit:
+            raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+
+    async def _told(
+        self,
+        tool: Tool,
+        given: Mapping[str, Any],
+        timeout: float | None,
+        on_progress: Progress | None,
+        meta: Mapping[str, Any],
+    ) -> Result:
+        """What the tool's server answers, or the one that took its place before anything was sent."""
+        started = time.monotonic()
+        provider = self._shore.provider(tool.server, self)
+        try:
             return await provider.call(
                 tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
             )
-        except (TypeError, ValueError) as unfit:
-            raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+        except CallError as problem:
+            other = self._shore.provider(tool.server, self)
+            if problem.outcome != "not sent" or other is provider:
+                raise
+        left = _left(started, timeout)
+        return await other.call(tool.remote_name, given, timeout=left, on_progress=on_progress, meta=meta)
 
 
 def _left(started: float, timeout: float | None) -> float | None:

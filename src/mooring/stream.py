@@ -22,6 +22,10 @@ class EventStream:
         self._ended = False
         self._on_end = on_end
 
+    def hears(self, kind: type[Event]) -> bool:
+        """Whether events of this kind are for this listener."""
+        return not self._kinds or issubclass(kind, self._kinds)
+
     def put(self, event: Event) -> None:
         if self._kinds and not isinstance(event, self._kinds):
             return

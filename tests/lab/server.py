@@ -126,7 +126,7 @@ def call(request_id, params):
             if token is not None and script.get("progress"):
                 progress = {"progressToken": token, "progress": step, "total": 100, "message": f"step {step}"}
                 write({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
-        return text("slept")
+        return text(arguments.get("text", "slept"))
     if name == "pid":
         return text(os.getpid())
     if name == "fail":

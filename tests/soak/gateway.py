@@ -31,7 +31,10 @@ from tests.lab.caller import Caller
 from tests.lab.stdio import COMMAND
 
 SERVERS = 6
-PAUSE = 0.5
+RATE = 250.0
+"""Calls per second, of all clients together."""
+SLOW = 0.1
+"""Part of the calls that take their time, so that some are under way whenever a server is killed."""
 KILL_EVERY, RELOAD_EVERY, LOOK_EVERY = 2.0, 5.0, 10.0
 WARM = 1 / 3
 """Of the time: then everything that every session needs is there, and memory must not grow any more."""
@@ -90,7 +93,7 @@ class Soak:
 
     def write(self, turn: int) -> None:
         """A configuration in which one server differs from turn to turn."""
-        script = json.dumps({"tools": ["echo", "pid"]})
+        script = json.dumps({"tools": ["echo", "sleep"]})
         servers = {
             f"s{n}": {
                 "command": COMMAND[0],
@@ -105,7 +108,7 @@ class Soak:
         self.write(0)
         gateway = await Gateway.start(self.file)
         try:
-            connector = aiohttp.TCPConnector(limit=256)
+            connector = aiohttp.TCPConnector(limit=0)
             async with aiohttp.ClientSession(connector=connector) as http:
                 return await self._under(gateway, http)
         finally:
@@ -152,7 +155,9 @@ class Soak:
             canary = f"{number}-{secrets.token_hex(8)}"
             started = time.monotonic()
             try:
-                reply = await caller.call(f"mcp_s{chance.randrange(SERVERS)}_echo", {"text": canary})
+                tool = "sleep" if chance.random() < SLOW else "echo"
+                given = {"text": canary, **({"seconds": 0.3} if tool == "sleep" else {})}
+                reply = await caller.call(f"mcp_s{chance.randrange(SERVERS)}_{tool}", given)
                 if reply.status != 200 or "error" in reply.last or reply.result.get("isError"):
                     self.reasons[_reason(reply.last)] += 1
                 elif reply.text == canary:
@@ -162,7 +167,7 @@ class Soak:
             except (aiohttp.ClientError, TimeoutError) as problem:
                 self.reasons[f"cut: {type(problem).__name__}"] += 1
             self.times.append(time.monotonic() - started)
-            await asyncio.sleep(chance.random() * PAUSE * self.clients / 250)
+            await asyncio.sleep(2 * chance.random() * self.clients / RATE)
 
     async def _kill(self, gateway: Gateway) -> None:
         while True:
@@ -204,7 +209,7 @@ class Soak:
 
 def _reason(message: dict[str, Any]) -> str:
     said = message.get("error", {}).get("message") or message["result"]["content"][0]["text"]
-    return re.sub(r"\b(mcp_)?s\d+(_echo)?\b", "S", re.sub(r"\d+(\.\d+)? s\b", "N s", said.split("\n")[0]))[:150]
+    return re.sub(r"\b(mcp_)?s\d+(_echo|_sleep)?\b", "S", re.sub(r"\d+(\.\d+)? s\b", "N s", said.split("\n")[0]))[:150]
 
 
 def main() -> int:

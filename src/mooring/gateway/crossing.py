@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, cast
 
-from mooring.errors import MooringError
+from mooring.errors import CallError, MooringError
 from mooring.gateway.client import Client
 from mooring.gateway.parking import Parking
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
@@ -95,9 +95,15 @@ class Crossing:
         if method == "resources/read":
             await client.view.host.check_resource((server, about))
         timeout = client.view.settings.call_timeout
-        answer = await self._connection(client, server, method).ask(
-            method, params, about=about, timeout=timeout
-        )
+        connection = self._connection(client, server, method)
+        try:
+            answer = await connection.ask(method, params, about=about, timeout=timeout)
+        except CallError as problem:
+            other = self._connection(client, server, method)
+            if problem.outcome != "not sent" or other is connection:
+                raise
+            # Another one took its place before anything was sent.
+            answer = await other.ask(method, params, about=about, timeout=timeout)
         return cast("dict[str, Any]", answer)
 
     def _connection(self, client: Client, server: str, method: str) -> Any:

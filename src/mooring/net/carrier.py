@@ -31,6 +31,8 @@ class Carrier:
         self.owner = owner
         self._breaker = Breaker()
         self._gate = Gate(owner.config.max_concurrency)
+        self._under_way = 0
+        self._idle = asyncio.Event()
 
     @property
     def _name(self) -> str:
@@ -60,6 +62,7 @@ class Carrier:
         started = clock.monotonic()
         probe = self._admitted(about, started)
         told = False
+        self._under_way += 1
         try:
             if self._gate.limited:
                 await self._turn(about, end - started)
@@ -77,8 +80,17 @@ class Carrier:
             finally:
                 self._gate.leave()
         finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
             if probe and not told:
                 self._breaker.abandoned()
+
+    async def idle(self) -> None:
+        """Until nothing is under way on the wire."""
+        self._idle.clear()
+        if self._under_way and self.owner.live is not None:
+            await self._idle.wait()
 
     async def live(self, end: float) -> Live:
         """The live connection, waited for until `end`.

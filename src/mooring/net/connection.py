@@ -130,6 +130,13 @@ class Connection:
         if self.owner.access is not None:
             await self.owner.access.close()
 
+    async def retire(self) -> None:
+        """End it when another one takes its place: what is under way gets the server's grace to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.shutdown_grace):
+                await self._carrier.idle()
+        await self.stop()
+
     # --- logins ---------------------------------------------------------------------------------
 
     @property
