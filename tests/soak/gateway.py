@@ -102,7 +102,9 @@ class Soak:
             }
             for n in range(SERVERS)
         }
-        self.file.write_text(json.dumps({"mcpServers": servers}))
+        # All clients come from one address, and count as one.
+        gateway = {"concurrency": 2 * self.clients}
+        self.file.write_text(json.dumps({"mcpServers": servers, "gateway": gateway}))
 
     async def run(self) -> bool:
         self.write(0)
@@ -129,8 +131,8 @@ class Soak:
         self._stop.set()
         for task in trouble:
             task.cancel()
-        await asyncio.gather(*working, *trouble, return_exceptions=True)
         took = time.monotonic() - began
+        await asyncio.gather(*working)
         sessions = (await gateway.report())["sessions"]
         for caller in callers:
             if caller.session:
@@ -152,6 +154,7 @@ class Soak:
     async def _work(self, number: int, caller: Caller) -> None:
         chance = random.Random(number)
         while not self._stop.is_set():
+            await asyncio.sleep(2 * chance.random() * self.clients / RATE)
             canary = f"{number}-{secrets.token_hex(8)}"
             started = time.monotonic()
             try:
@@ -167,7 +170,6 @@ class Soak:
             except (aiohttp.ClientError, TimeoutError) as problem:
                 self.reasons[f"cut: {type(problem).__name__}"] += 1
             self.times.append(time.monotonic() - started)
-            await asyncio.sleep(2 * chance.random() * self.clients / RATE)
 
     async def _kill(self, gateway: Gateway) -> None:
         while True:
@@ -208,7 +210,10 @@ class Soak:
 
 
 def _reason(message: dict[str, Any]) -> str:
-    said = message.get("error", {}).get("message") or message["result"]["content"][0]["text"]
+    error: Any = message.get("error")
+    if isinstance(error, str):
+        return error
+    said = error["message"] if error else message["result"]["content"][0]["text"]
     return re.sub(r"\b(mcp_)?s\d+(_echo|_sleep)?\b", "S", re.sub(r"\d+(\.\d+)? s\b", "N s", said.split("\n")[0]))[:150]
 
 
