@@ -1,4 +1,4 @@
-"""Whose login is used at a server behind the gateway: the client's own, or the operator's, never another's."""
+"""Whose login is used at a server behind the gateway: the client's own or the operator's, never another's."""
 
 from __future__ import annotations
 
@@ -99,9 +99,7 @@ async def test_a_named_client_can_begin_a_login_of_its_own_and_none_that_others_
     async with (
         AuthLab() as shared,
         AuthLab() as own,
-        serving(
-            shared.config("team"), own.config("mine", **ISOLATED), gateway=TOKENS, style="mcp"
-        ) as here,
+        serving(shared.config("team"), own.config("mine", **ISOLATED), gateway=TOKENS, style="mcp") as here,
     ):
         ana = await here.caller(token=token_of("ana"))
         assert await ana.tools() == ["mcp_mine_authenticate"]

@@ -212,7 +212,9 @@ async def until_ready(http: aiohttp.ClientSession, port: int, workers: int = 1) 
             return False
 
     def listening() -> int:
-        return sum(f":{port:04X} 00000000:0000 0A" in line for line in Path("/proc/net/tcp").read_text().splitlines())
+        return sum(
+            f":{port:04X} 00000000:0000 0A" in line for line in Path("/proc/net/tcp").read_text().splitlines()
+        )
 
     async with asyncio.timeout(30):
         while listening() < workers or ready < 8 * workers:

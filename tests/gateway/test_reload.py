@@ -169,7 +169,9 @@ async def test_a_followed_file_is_applied_and_a_bad_one_is_told_and_followed_on(
 
     def write(here: Place, **gateway: Any) -> None:
         here.write(**gateway)
-        file.write_text(json.dumps({**json.loads(file.read_text()), "watch": {"enabled": True, "debounce": 0.05}}))
+        file.write_text(
+            json.dumps({**json.loads(file.read_text()), "watch": {"enabled": True, "debounce": 0.05}})
+        )
 
     here = Place(file)
     write(here, tokens=BOTH)
@@ -208,7 +210,10 @@ async def test_the_command_takes_over_another_file_when_told_and_says_when_it_do
             await until_ready(http, port, workers)
             ana, bob = [
                 Caller(
-                    http, f"http://127.0.0.1:{port}/mcp", modern=True, headers={"Authorization": f"Bearer {token}"}
+                    http,
+                    f"http://127.0.0.1:{port}/mcp",
+                    modern=True,
+                    headers={"Authorization": f"Bearer {token}"},
                 )
                 for token in (ANA, BOB)
             ]

@@ -20,6 +20,7 @@ import time
 HANDSHAKE = "2025-11-25"
 MODERN = "2026-07-28"
 SERVER_INFO = {"name": "lab", "version": "1.0", "title": "The laboratory"}
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 TOOLS = {
     "echo": {"text": {"type": "string"}},
     "sleep": {"seconds": {"type": "number"}},
@@ -35,6 +36,7 @@ TOOLS = {
     "drop": {"name": {"type": "string"}},
     "env": {},
     "raw": {"result": {}},
+    "chat": {},
     "count_lists": {},
     "meta": {},
 }
@@ -114,6 +116,11 @@ def call(request_id, params):
     name, arguments, meta = params["name"], params.get("arguments", {}), params.get("_meta", {})
     if name == "echo":
         return text(arguments.get("text", ""), structuredContent={"text": arguments.get("text", "")})
+    if name == "chat":
+        for said in LEVELS[LEVELS.index(script.get("level", "info")) :]:
+            line = {"level": said, "data": said}
+            write({"jsonrpc": "2.0", "method": "notifications/message", "params": line})
+        return text("said")
     if name == "sleep":
         token = meta.get("progressToken")
         end = time.monotonic() + arguments["seconds"]
@@ -234,6 +241,9 @@ def respond(request_id, method, params, modern):
             "instructions": "Be careful.",
         }
     if method == "ping":
+        return {}
+    if method == "logging/setLevel":
+        script["level"] = params["level"]
         return {}
     if method == "tools/list":
         lists += 1

@@ -214,7 +214,9 @@ def _reason(message: dict[str, Any]) -> str:
     if isinstance(error, str):
         return error
     said = error["message"] if error else message["result"]["content"][0]["text"]
-    return re.sub(r"\b(mcp_)?s\d+(_echo|_sleep)?\b", "S", re.sub(r"\d+(\.\d+)? s\b", "N s", said.split("\n")[0]))[:150]
+    return re.sub(
+        r"\b(mcp_)?s\d+(_echo|_sleep)?\b", "S", re.sub(r"\d+(\.\d+)? s\b", "N s", said.split("\n")[0])
+    )[:150]
 
 
 def main() -> int:

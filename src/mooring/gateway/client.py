@@ -14,13 +14,12 @@ from mooring.core.types import EMPTY
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
 from mooring.gateway.views import View
+from mooring.net.loglevel import LEVELS
 from mooring.net.message import RequestId, encode
 from mooring.net.negotiate import Era
 from mooring.session import Session
 
 __all__ = ["ANONYMOUS", "Client", "Exchange", "Principal"]
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,9 @@ class Client:
 
     def wants_log(self, level: object, asked: object = None) -> bool:
         """Whether a log line of this level is for this client; `asked` is what its request says of it."""
+        if self.era == "legacy" and self.log_level is None:
+            return level != "debug"  # that may be there only because somebody else asked for it
         least = asked if self.era == "modern" else self.log_level
-        if least is None:
-            return self.era == "legacy"
         return level in LEVELS and least in LEVELS and LEVELS.index(str(level)) >= LEVELS.index(str(least))
 
     def can(self, method: str, params: Mapping[str, Any]) -> bool:

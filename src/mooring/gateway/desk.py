@@ -9,9 +9,10 @@ from typing import Any
 
 from mooring.errors import MooringError, PolicyDenied, ServerError
 from mooring.gateway.checks import check_parameters
-from mooring.gateway.client import LEVELS, Client, Exchange
+from mooring.gateway.client import Client, Exchange
 from mooring.gateway.crossing import Crossing
 from mooring.gateway.listing import HINTS, Lists, tools_page
+from mooring.gateway.loudness import Loudness
 from mooring.gateway.parking import Parked
 from mooring.gateway.protocol import (
     CAPABILITIES,
@@ -30,6 +31,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.request import Request, ask_client, heard, instructions, progress
 from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource, outcome, refusal, shaped, text
+from mooring.net.loglevel import LEVELS
 from mooring.net.passage import Passage
 
 __all__ = ["OFFERED", "Answer", "Desk"]
@@ -56,8 +58,8 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 class Desk:
     """Answers requests. It keeps nothing of a client."""
 
-    def __init__(self, crossing: Crossing) -> None:
-        self._crossing = crossing
+    def __init__(self, crossing: Crossing, loudness: Loudness) -> None:
+        self._crossing, self._loudness = crossing, loudness
         shared: dict[str, Handler] = {
             **dict.fromkeys(_LISTS, self._list),
             "tools/call": self._call,
@@ -111,6 +113,7 @@ class Desk:
         if level not in LEVELS:
             raise Refusal(INVALID_PARAMS, f"'level' must be one of {', '.join(LEVELS)}")
         request.client.log_level = level
+        await self._loudness.changed(request.client)
         return {}
 
     # --- lists ----------------------------------------------------------------------------------
@@ -150,6 +153,8 @@ class Desk:
         self, request: Request, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
     ) -> dict[str, Any]:
         client = request.client
+        if server:
+            await self._loudness.heed(client, server, request.meta.get(LOG_LEVEL))
         with self._passing(request, server, name, asked):
             result = await client.session.call(
                 name,
@@ -271,6 +276,7 @@ class Desk:
     ) -> dict[str, Any]:
         """The raw result of a request that goes on to a server under the server's own names."""
         client = request.client
+        await self._loudness.heed(client, server, request.meta.get(LOG_LEVEL))
         with self._passing(request, server, about):
             try:
                 raw = await self._crossing.ask(client, server, request.method, params, about)

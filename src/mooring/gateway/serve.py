@@ -66,9 +66,7 @@ async def serve_http(
     """
     shown = f"[{bind}]" if ":" in bind else bind
     door = _door(host.config, bind, f"http://{shown}:{port}")
-    gateway = Gateway(
-        host, whole=whole, stateless=shared, audit=audit, key=shared_key(), logins=door.open
-    )
+    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit, key=shared_key(), logins=door.open)
     web = WebServer(gateway, door, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)

@@ -15,6 +15,7 @@ from mooring.gateway.client import Client, Exchange, Principal
 from mooring.gateway.crossing import Crossing
 from mooring.gateway.desk import Answer, Desk
 from mooring.gateway.hub import Hub
+from mooring.gateway.loudness import Loudness
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
 from mooring.gateway.registry import Registry
@@ -52,10 +53,10 @@ class Gateway:
             name: View(host, profile, name, logins=logins) for name, profile in self.settings.profiles.items()
         }
         self.crossing = Crossing(host.relay or Relay(), key)
-        self.desk = Desk(self.crossing)
         self.registry = Registry(
             limit=self.settings.max_sessions, ttl=host.config.session_ttl, leave=self.crossing.leave
         )
+        self.desk = Desk(self.crossing, Loudness(self.registry))
         self.hub = Hub(self)
         self.metrics = Metrics()
         self.audit = Audit(audit or self.settings.audit)
@@ -74,7 +75,7 @@ class Gateway:
     async def take(
         self, settings: GatewaySettings, keeps: Callable[[Principal], bool], *, logins: bool
     ) -> None:
-        """Go on under other settings. Clients stay, unless their profile is gone or they are not to be kept."""
+        """Go on under other settings. Clients stay, unless their profile is gone or `keeps` says no."""
         self.settings = settings
         self.registry.limit = settings.max_sessions
         self._whole.take(self._whole.settings, logins=logins)

@@ -50,9 +50,7 @@ class Offer:
 class View:
     """A shore for sessions: they see and call what the profile lets through, and nothing else."""
 
-    def __init__(
-        self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True
-    ) -> None:
+    def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
         self.name = name
         self.settings = settings
@@ -162,6 +160,10 @@ class View:
     def admits(self, server: str) -> bool:
         """Whether anything of this server is shown."""
         return any(fnmatchcase(server, glob) for glob in self.settings.servers)
+
+    def shares(self, server: str) -> bool:
+        """Whether all sessions use one connection to this server."""
+        return self.admits(server) and not self._isolated(server)
 
     def _isolated(self, server: str) -> bool:
         return any(one.name == server and one.isolation == "session" for one in self.host.config.servers)

@@ -38,6 +38,8 @@ class Live:
     """Whom to tell that a task has changed, by its id."""
     task_keys: set[str] = field(default_factory=set[str])
     """Ids of the held requests that tell of tasks."""
+    log_level: str | None = None
+    """What the server was last told to log from (handshake era)."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_number(self) -> int:

@@ -24,6 +24,7 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
+from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
 from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
 from mooring.net.notices import Notices
@@ -90,6 +91,8 @@ class Owner:
         """Whose connection alone it is; None: everybody's."""
         self.principal: str | None = None
         """Whose login is used; None: that of whoever runs the host."""
+        self.log_level: str | None = None
+        """From which level on a handshake server is to log; None: as it likes."""
         self.settled = asyncio.Event()
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
@@ -340,6 +343,8 @@ class Owner:
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
+                if self.log_level is not None:
+                    await set_level(live, self.log_level)
             except WireError as fault:
                 if channel.death is not None:
                     fault.args = (await channel.obituary(),)

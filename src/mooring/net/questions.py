@@ -40,9 +40,7 @@ class Questions:
             return dict(self._relay.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
 
-    def heard(
-        self, server: str, method: str, params: Mapping[str, Any], session: str | None = None
-    ) -> None:
+    def heard(self, server: str, method: str, params: Mapping[str, Any], session: str | None = None) -> None:
         """A server said something that is for whoever called it; `session` has this connection alone."""
         if self._relay is not None and (passage := self._relay.find(server, session)) is not None:
             passage.heard(method, params)

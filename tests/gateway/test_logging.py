@@ -1,0 +1,107 @@
+"""Log lines through the gateway: asked of servers as clients ask for them, and told to nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.caller import Caller, Reply
+from tests.lab.stdio import lab_server, wire_log
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+WISH = "io.modelcontextprotocol/logLevel"
+ALL = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+def talker(log: Path, **more: Any) -> Any:
+    """A handshake server that logs one line of each level that it may, and writes down what it is told."""
+    able = {"tools": {}, "logging": {}}
+    return lab_server(era="legacy", tools=["chat", "crash"], capabilities=able, log=str(log), **more)
+
+
+def told(reply: Reply) -> list[str]:
+    return [m["params"]["level"] for m in reply.messages if m.get("method") == "notifications/message"]
+
+
+def wished(log: Path) -> list[str]:
+    return [e["params"]["level"] for e in wire_log(log) if e.get("method") == "logging/setLevel"]
+
+
+async def set_level(client: Caller, level: str) -> None:
+    assert (await client.ask("logging/setLevel", {"level": level})).result == {}
+
+
+async def test_a_level_is_passed_on_at_once_to_servers_of_the_handshake_era(
+    serving: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "wire"
+    async with serving(talker(log), lab_server("quiet", era="legacy"), style="server") as here:
+        client = await here.caller(modern=False)
+        await set_level(client, "error")
+        assert wished(log) == ["error"]
+        assert told(await client.call("lab_chat")) == ALL[4:]
+        await set_level(client, "debug")
+        assert told(await client.call("lab_chat")) == ALL
+        await set_level(client, "alert")
+        assert told(await client.call("lab_chat")) == ALL[6:]
+        assert wished(log) == ["error", "debug", "alert"]
+
+
+async def test_each_client_is_told_no_more_than_it_wished_for_and_no_less_because_of_others(
+    serving: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "wire"
+    async with serving(talker(log)) as here:
+        quiet, silent = await here.caller(modern=False), await here.caller(modern=False)
+        modern, mute = await here.caller(), await here.caller()
+        await set_level(quiet, "critical")
+        assert wished(log) == ["info"]  # somebody else is there, who asked for nothing in particular
+        assert told(await silent.call("chat")) == ALL[1:]
+        assert told(await quiet.call("chat")) == ALL[5:]
+        assert told(await modern.call("chat", _meta={WISH: "debug"})) == ALL
+        assert wished(log) == ["info", "debug"]
+        assert told(await mute.call("chat")) == []
+        assert told(await silent.call("chat")) == ALL[1:]
+        assert told(await quiet.call("chat")) == ALL[5:]
+        assert wished(log) == ["info", "debug"]
+
+
+async def test_a_level_is_passed_on_again_when_a_server_comes_back(serving: Any, tmp_path: Path) -> None:
+    log = tmp_path / "wire"
+    async with serving(talker(log)) as here:
+        client = await here.caller(modern=False)
+        await set_level(client, "debug")
+        await client.call("crash")
+        assert told(await client.call("chat")) == ALL
+        assert wished(log) == ["debug", "debug"]
+
+
+async def test_a_server_of_its_own_hears_the_level_of_its_session_alone(serving: Any, tmp_path: Path) -> None:
+    log = tmp_path / "wire"
+    async with serving(talker(log, settings={"isolation": "session"})) as here:
+        loud, quiet = await here.caller(modern=False), await here.caller(modern=False)
+        await set_level(loud, "debug")
+        await set_level(quiet, "alert")
+        assert told(await loud.call("chat")) == ALL
+        assert told(await quiet.call("chat")) == ALL[6:]
+        await until(lambda: sorted(wished(log)) == ["alert", "debug"])
+
+
+async def test_nobody_who_asked_for_nothing_makes_a_server_be_told_anything(
+    serving: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "wire"
+    async with serving(talker(log)) as here:
+        for modern in (False, True):
+            await (await here.caller(modern=modern)).call("chat")
+        assert wished(log) == []
+
+
+async def test_a_level_that_there_is_not_is_refused(serving: Any, tmp_path: Path) -> None:
+    async with serving(talker(tmp_path / "wire")) as here:
+        client = await here.caller(modern=False)
+        assert (await client.ask("logging/setLevel", {"level": "loud"})).error["code"] == -32602
