@@ -40,6 +40,7 @@ soak: $(READY)  ## Twenty servers with random faults, 64 callers: does every pro
 nightly: $(READY)  ## What takes long: fuzzing, the soak, the figures and their gate
 	FUZZ=100000 $(BIN)/python -m pytest -n $(JOBS) tests/faults/test_fuzz.py --timeout 3600
 	$(MAKE) soak
+	$(MAKE) soak-gateway
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
 
@@ -59,8 +60,9 @@ test-clients: $(READY)  ## Real clients against the gateway, installed from npm 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways
 
-soak-gateway: $(READY)  ## A thousand sessions, kills and reloads: no wrong answer, no leak (SECONDS=600)
-	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS) --idle 10000
+soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills and reloads (SECONDS=600)
+	$(BIN)/python -m tests.soak.crowd
+	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS)
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

@@ -18,7 +18,7 @@ import pytest
 
 from mooring.core.gateway import ProfileSettings
 from tests.lab.caller import Caller, soon
-from tests.lab.stdio import COMMAND, lab_server
+from tests.lab.stdio import COMMAND, lab_server, wire_log
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -137,10 +137,13 @@ async def test_a_changed_configuration_reaches_clients_that_stay(serving: Any, t
 
 
 async def test_a_session_that_is_not_heard_of_is_let_go(serving: Any) -> None:
-    async with serving(lab_server(), session_ttl=0.1) as here:
-        client = await here.caller(modern=False)
-        await asyncio.sleep(0.15)
-        assert await here.serving.gateway.registry.reap() == 1
+    async with serving(lab_server(), session_ttl=60) as here:
+        client, other = await here.caller(modern=False), await here.caller(modern=False)
+        registry = here.serving.gateway.registry
+        for one in registry:
+            one.used -= 61 if one.id == client.session else 0
+        assert await registry.reap() == 1
+        assert (await other.ask("tools/list")).status == 200
         assert (await client.ask("tools/list")).status == 404
 
 
@@ -172,7 +175,8 @@ async def test_without_the_option_there_is_no_sse(serving: Any) -> None:
 
 def configured(tmp_path: Path, **more: Any) -> str:
     file = tmp_path / "mcp.json"
-    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps({"tools": ["echo", "sleep"]})]}
+    script = {"tools": ["echo", "sleep"], "log": str(tmp_path / "wire")}
+    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps(script)]}
     file.write_text(json.dumps({"mcpServers": {"lab": entry}, **more}))
     return str(file)
 
@@ -201,25 +205,20 @@ def free_port() -> int:
 
 async def until_ready(http: aiohttp.ClientSession, port: int, workers: int = 1) -> None:
     """Until so many processes have said that they are ready, each on connections of its own."""
-    ready = 0
-
-    async def answers() -> bool:
-        try:
-            url, alone = f"http://127.0.0.1:{port}/ready", {"Connection": "close"}
-            async with http.get(url, headers=alone) as response:
-                return response.status == 200
-        except aiohttp.ClientError:
-            return False
+    url, alone = f"http://127.0.0.1:{port}/ready", {"Connection": "close"}
 
     def listening() -> int:
-        return sum(
-            f":{port:04X} 00000000:0000 0A" in line for line in Path("/proc/net/tcp").read_text().splitlines()
-        )
+        lines = Path("/proc/net/tcp").read_text().splitlines()
+        return sum(f":{port:04X} 00000000:0000 0A" in line for line in lines)
 
-    async with asyncio.timeout(30):
-        while listening() < workers or ready < 8 * workers:
-            ready = ready + 1 if await answers() else 0
-            await asyncio.sleep(0.02)
+    async def ready() -> bool:
+        async with http.get(url, headers=alone) as response:
+            return response.status == 200
+
+    await until(lambda: listening() >= workers, 20)
+    async with asyncio.timeout(20):
+        while not all([await ready() for _ in range(8 * workers)]):
+            pass
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -239,7 +238,7 @@ async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: P
             for client in (new, old):
                 assert (await client.call("echo", {"text": "hi"})).text == "hi"
             call = asyncio.create_task(new.call("sleep", {"seconds": 0.5}))
-            await asyncio.sleep(0.2)
+            await until(lambda: any("sleep" in str(entry.get("params")) for entry in wire_log(tmp_path / "wire")))
             process.send_signal(signal.SIGTERM)
             assert (await call).status == 200
             code = await asyncio.to_thread(process.wait, 15)

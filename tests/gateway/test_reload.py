@@ -87,7 +87,7 @@ async def test_a_token_that_is_taken_away_stops_working_at_once_and_the_others_k
         async with (
             bob.standing() as standing,
             new.listening(toolsListChanged=True) as listening,
-            ana.standing() as kept,
+            ana.standing(),
         ):
             await here.reload(tokens=BOTH[:1], profiles={"narrow": {"deny": ["lab/pid"]}})
             assert (await soon(listening))["id"] == "listen"
@@ -99,7 +99,6 @@ async def test_a_token_that_is_taken_away_stops_working_at_once_and_the_others_k
             await here.reload(tokens=BOTH)
             assert (await bob.ask("ping")).status == 404  # the token is good again, the session is over
             assert (await ana.ask("ping")).status == 200
-            del kept
 
 
 async def test_a_token_of_another_value_ends_what_was_begun_with_the_old_one(place: Any) -> None:

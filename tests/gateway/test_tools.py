@@ -125,11 +125,11 @@ async def test_progress_is_forwarded_under_the_clients_own_token_before_the_answ
         token = message["params"]["_meta"]["progressToken"]
         for step in (1, 2):
             news = {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}
+            news |= {"x-vendor": [step], "_meta": {"vendor/step": step}}
             notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": news}
             await stream.write(f"data: {json.dumps(notice)}\n\n".encode())
         answer = {"content": [{"type": "text", "text": "done"}]}
         done = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
-        await asyncio.sleep(0.05)  # progress is told in tasks of their own
         await stream.write(f"data: {json.dumps(done)}\n\n".encode())
         return stream
 
@@ -141,6 +141,7 @@ async def test_progress_is_forwarded_under_the_clients_own_token_before_the_answ
             told = [m["params"] for m in reply.messages[:-1]]
             assert [news["progress"] for news in told] == [1, 2]
             assert {news["progressToken"] for news in told} == {"mine"}
+            assert [(news["x-vendor"], news["_meta"]["vendor/step"]) for news in told] == [([1], 1), ([2], 2)]
             assert reply.text == "done"
             assert [m.get("method") for m in (await client.call("echo")).messages] == [None]
 

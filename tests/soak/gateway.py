@@ -16,11 +16,11 @@ import os
 import random
 import re
 import secrets
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,12 @@ class Gateway:
     def kill_one(self) -> None:
         """End one of its servers, without a warning."""
         children = psutil.Process(self._process.pid).children()
-        servers = [child for child in children if "server.py" in " ".join(child.cmdline())]
-        os.kill(random.choice(servers).pid, signal.SIGKILL)
+        random.shuffle(children)
+        for child in children:
+            with suppress(psutil.NoSuchProcess):  # a reload may have ended it just now
+                if "server.py" in " ".join(child.cmdline()):
+                    child.kill()
+                    return
 
     async def end(self) -> int:
         assert self._process.stdin is not None
@@ -129,10 +133,11 @@ class Soak:
         working = [asyncio.create_task(self._work(n, caller)) for n, caller in enumerate(callers)]
         await asyncio.sleep(self.seconds)
         self._stop.set()
-        for task in trouble:
-            task.cancel()
         took = time.monotonic() - began
         await asyncio.gather(*working)
+        for task in trouble:
+            assert not task.done(), task.exception()
+            task.cancel()
         sessions = (await gateway.report())["sessions"]
         for caller in callers:
             if caller.session:

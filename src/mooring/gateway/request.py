@@ -13,6 +13,7 @@ from mooring.local import Progress
 __all__ = ["Request", "ask_client", "heard", "instructions", "progress"]
 
 MOST_INSTRUCTIONS = 8_000
+PROGRESS = "notifications/progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +30,24 @@ class Request:
         return fields(self.params.get("_meta"))
 
 
-def progress(request: Request) -> Progress | None:
-    token = request.meta.get("progressToken")
-    if not isinstance(token, int | str) or not request.exchange.streams:
-        return None
+def progress(request: Request) -> Progress:
+    """Takes the progress of a task, which we follow ourselves; see `heard` for all other."""
 
     async def forward(progress: float, total: float | None, message: str | None) -> None:
-        news: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
-            news["total"] = total
-        if message is not None:
-            news["message"] = message
-        request.exchange.send(notice_body("notifications/progress", news))
+        said = {"progress": progress, "total": total, "message": message}
+        heard(request, PROGRESS, {key: value for key, value in said.items() if value is not None})
 
     return forward
 
 
 def heard(request: Request, method: str, params: Mapping[str, Any]) -> None:
-    """A notice of the server that belongs to a request of this client."""
-    client = request.client
-    if method != "notifications/message" or client.wants_log(
+    """A notice of the server that belongs to a request of this client: passed on as it is, if it is wanted;
+    progress under the client's own token."""
+    if method == PROGRESS:
+        token = request.meta.get("progressToken")
+        if isinstance(token, int | str):
+            request.exchange.send(notice_body(method, {**params, "progressToken": token}))
+    elif method != "notifications/message" or request.client.wants_log(
         params.get("level"), request.meta.get(LOG_LEVEL)
     ):
         request.exchange.send(notice_body(method, params))

@@ -294,7 +294,9 @@ class Channel:
         if waiter is None or progress is None:
             return
         waiter.touch()
-        if waiter.on_progress is not None:
+        if waiter.passage is not None:
+            waiter.passage.heard("notifications/progress", params)  # as it is, and before the answer
+        elif waiter.on_progress is not None:
             words = text if isinstance(text, str) else None
             self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
 

@@ -1,0 +1,135 @@
+"""Connections that say nothing, and more of them than there may be: real clients are served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from mooring.gateway import connections
+from mooring.gateway.connections import room
+from tests.lab.stdio import lab_server
+
+pytestmark = pytest.mark.anyio
+
+Idle = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def idle(port: int, count: int) -> list[Idle]:
+    """Connections that never send anything, from several addresses."""
+    return [
+        await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.0.{2 + n % 8}", 0))
+        for n in range(count)
+    ]
+
+
+async def ended(one: Idle) -> bool:
+    """Whether the other side ends it, within a bound."""
+    try:
+        async with asyncio.timeout(10):
+            return not await one[0].read(1)
+    except ConnectionError:
+        return True
+
+
+async def closed(some: list[Idle]) -> None:
+    for _, writer in some:
+        writer.close()
+
+
+async def test_idle_connections_cost_the_others_nothing_and_are_closed_when_their_time_is_over(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "FIRST_WORD", 1.0)
+    async with serving(lab_server()) as here:
+        some = await idle(here.serving.port, 500)
+        client = await here.caller()
+        async with asyncio.timeout(5):
+            assert (await client.call("echo", {"text": "hi"})).text == "hi"
+        assert all(await asyncio.gather(*(ended(one) for one in some)))
+        assert (await client.call("echo", {"text": "still"})).text == "still"
+        await closed(some)
+
+
+async def test_a_connection_that_never_ends_its_headers_is_closed(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "FIRST_WORD", 0.3)
+    async with serving() as here:
+        [one] = await idle(here.serving.port, 1)
+        one[1].write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        assert await ended(one)
+        await closed([one])
+
+
+async def test_where_there_is_no_more_room_the_oldest_that_said_nothing_goes(serving: Any) -> None:
+    async with serving(lab_server(), gateway={"max_connections": 5}) as here:
+        some = await idle(here.serving.port, 5)
+        client = await here.caller()
+        assert (await client.call("echo", {"text": "hi"})).text == "hi"
+        assert await ended(some[0])
+        more = await idle(here.serving.port, 20)
+        async with client.listening(toolsListChanged=True):
+            for n in range(3):
+                assert (await client.call("echo", {"text": f"{n}"})).text == f"{n}"
+        await closed([*some, *more])
+
+
+async def test_who_is_being_served_never_goes_for_another(serving: Any) -> None:
+    async with serving(lab_server(tools=["grow"]), gateway={"max_connections": 3}) as here:
+        async with AsyncExitStack() as stack:
+            clients = [await here.caller() for _ in range(2)]
+            streams = [
+                await stack.enter_async_context(client.listening(toolsListChanged=True)) for client in clients
+            ]
+            await clients[0].call("grow", {"name": "echo"})
+            for stream in streams:
+                async with asyncio.timeout(10):
+                    assert "list_changed" in (await anext(stream))["method"]
+            await stack.enter_async_context(clients[0].listening(toolsListChanged=True))
+            [late] = await idle(here.serving.port, 1)
+            assert await ended(late)
+            await closed([late])
+
+
+async def test_a_connection_between_two_requests_goes_after_those_that_said_nothing(serving: Any) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with serving(gateway={"max_connections": 3}) as here:
+        resting, silent, other = await idle(here.serving.port, 3)
+        resting[1].write(request)
+        await resting[0].readuntil(b"ok")
+        newest = await idle(here.serving.port, 1)
+        assert await ended(silent)
+        newest += await idle(here.serving.port, 1)
+        assert await ended(other)
+        resting[1].write(request)
+        await resting[0].readuntil(b"ok")
+        await closed([resting, silent, other, *newest])
+
+
+def test_there_is_never_room_for_more_connections_than_the_process_may_have_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert room(10) == 10
+        if hard != resource.RLIM_INFINITY:
+            assert room(10**9) == hard - connections.SPARED
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_connections_that_are_gone_are_not_counted(serving: Any) -> None:
+    async with serving() as here:
+        some = await idle(here.serving.port, 10)
+        await closed(some)
+
+        async def counted() -> str:
+            async with here.http.get(here.base + "/metrics") as response:
+                return await response.text()
+
+        async with asyncio.timeout(10):
+            while "mooring_gateway_connections 1\n" not in await counted():
+                pass
