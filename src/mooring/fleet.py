@@ -220,6 +220,8 @@ class Fleet:
             self._withdraw(name)
         self._berth(server, enabled=active)
         if old is not None:
+            if name in self.connections:
+                self.connections[name].owner.notices.watched |= old.owner.notices.watched
             await old.retire()
         if self._leaving.get(name) is old:
             del self._leaving[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,38 @@ async def test_a_watched_resource_that_changes_is_told_to_whoever_watches_it(ser
             with pytest.raises(TimeoutError):
                 await soon(elsewhere, 0.2)
         await until(lambda: not here.serving.gateway.crossing.watching)
+
+
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_a_resource_of_a_server_of_its_own_is_watched_for_each_session_by_itself(
+    serving: Any, era: str
+) -> None:
+    uri = "test://watched-resource"
+    async with serving(replace(fixture(era=era), isolation="session")) as here:
+        one, other = await here.caller(modern=False), await here.caller(modern=False)
+        for client in (one, other):
+            assert (await client.ask("resources/subscribe", {"uri": uri})).result == {}
+        async with one.standing() as standing, other.standing() as elsewhere:
+            await other.call("test_touch_resource")
+            assert (await soon(elsewhere))["params"]["uri"] == uri
+            await one.call("test_touch_resource")
+            assert (await soon(standing))["params"]["uri"] == uri
+            with pytest.raises(TimeoutError):  # each was told of its own, and of nothing else
+                await soon(standing, 0.2)
+
+
+async def test_a_watched_resource_stays_watched_when_its_server_is_replaced(serving: Any) -> None:
+    uri = "test://watched-resource"
+    async with serving(fixture()) as here:
+        client = await here.caller(modern=False)
+        assert (await client.ask("resources/subscribe", {"uri": uri})).result == {}
+        changed = replace(fixture(), env={"ANOTHER": "1"})
+        await here.host.apply(replace(here.host.config, servers=(changed,)))
+        async with client.standing() as standing:
+            await here.host.refresh("fixture")
+            await client.call("test_touch_resource")
+            while (await soon(standing))["method"] != "notifications/resources/updated":
+                pass
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])

@@ -103,6 +103,8 @@ class ResourceUpdated(Event):
     uri: str
     missed: bool = False
     """The server could not be heard for a while, so that a change may have gone unnoticed."""
+    session: str | None = None
+    """The conversation that has the server for itself; None: everybody's."""
 
 
 class ConfigApplied(Event):

@@ -30,7 +30,8 @@ class Crossing:
         self.under_way = relay.under_way
         self._seal = Seal(key or os.urandom(32))
         self.parking = Parking()
-        self._watched: Counter[tuple[str, str]] = Counter()
+        self._watched: Counter[tuple[str, str, str]] = Counter()
+        """By server, URI, and the session that has the server for itself."""
 
     def abilities(self, client: Client) -> dict[str, Any]:
         """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""
@@ -131,13 +132,14 @@ class Crossing:
         server = resource_server(client.view, uri)
         if server is None:
             raise no_resource(uri, client.era)
-        if (server, uri) not in self._watched:
+        key = self._watched_as(client, server, uri)
+        if key not in self._watched:
             try:
                 await client.view.host.check_resource((server, uri))
                 await self._connection(client, server, "resources/subscribe").watch(uri)
             except MooringError as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
-        self._watched[server, uri] += 1
+        self._watched[key] += 1
         client.subscribed[uri] = server
 
     async def unwatch(self, client: Client, uri: str) -> None:
@@ -145,11 +147,15 @@ class Crossing:
         server = client.subscribed.pop(uri, None)
         if server is None:
             return
-        self._watched[server, uri] -= 1
-        if self._watched[server, uri] <= 0:
-            del self._watched[server, uri]
+        key = self._watched_as(client, server, uri)
+        self._watched[key] -= 1
+        if self._watched[key] <= 0:
+            del self._watched[key]
             with suppress(MooringError, Refusal):
                 await self._connection(client, server, "resources/unsubscribe").unwatch(uri)
+
+    def _watched_as(self, client: Client, server: str, uri: str) -> tuple[str, str, str]:
+        return server, uri, "" if client.view.shares(server) else client.session.id
 
     async def watch_all(self, client: Client, uris: list[str]) -> list[str]:
         """Those of the resources whose changes are told from now on."""

@@ -67,7 +67,7 @@ class Hub:
             self._told[view] = view.offer
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
-                self.updated(event.uri)
+                self.updated(event.uri, event.session)
             else:
                 self.changed()
 
@@ -101,13 +101,17 @@ class Hub:
             if listener.client.view is view and kind in listener.kinds:
                 listener.tell(KINDS[kind], {})
 
-    def updated(self, uri: str) -> None:
-        """A resource is another one now."""
+    def updated(self, uri: str, session: str | None) -> None:
+        """A resource is another one now: for everybody, or for the session that has its server for itself."""
+
+        def concerns(client: Client) -> bool:
+            return session in (None, client.session.id)
+
         for client in self._gateway.registry:
-            if uri in client.subscribed:
+            if uri in client.subscribed and concerns(client):
                 client.notify(UPDATED, {"uri": uri})
         for listener in list(self._listeners):
-            if uri in listener.uris:
+            if uri in listener.uris and concerns(listener.client):
                 listener.tell(UPDATED, {"uri": uri})
 
     @asynccontextmanager

@@ -35,6 +35,8 @@ class Notices:
         self._stale = partial(stale, server)
         self.watched: set[str] = set()
         """URIs of resources whose changes are told, on this connection and on the next."""
+        self.session: str | None = None
+        """Whose connection alone it is; None: everybody's."""
         self.watching: Watching | None = None
         """What keeps up the subscriptions on the connection that is up."""
 
@@ -81,4 +83,6 @@ class Notices:
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)
         if uri in self.watched:  # no server fills the events with what nobody asked for
-            self._emit(ResourceUpdated(server=self._server, uri=uri, missed=missed))
+            self._emit(
+                ResourceUpdated(server=self._server, uri=uri, missed=missed, session=self.session)
+            )

@@ -173,7 +173,8 @@ class Owner:
 
     def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
-        self.session, self.publish, self._emit = session, publish, _unheard
+        self.session = self.notices.session = session
+        self.publish, self._emit = publish, _unheard
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a request of the server's; see `Questions.answer`."""
