@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from typing import Any
 import pytest
 
 from mooring import demo
+from tests.clients.figures import CANCELLED, UNDER_WAY, above, figure
 from tests.conformance.run import gateway
+from tests.lab.caller import HANDSHAKE, MODERN
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(300)]
 
@@ -60,7 +64,8 @@ def run(*command: str, **environment: str) -> Any:
     return json.loads(done.stdout[done.stdout.index("{") :])
 
 
-def check(seen: dict[str, Any], *, told: bool = True) -> None:
+def check(seen: dict[str, Any], protocol: str | None = HANDSHAKE) -> None:
+    assert seen["protocol"] == protocol
     assert seen["tools"] > 20
     assert seen["text"] == "This is a simple text response for testing."
     assert seen["error"] is True
@@ -68,36 +73,56 @@ def check(seen: dict[str, Any], *, told: bool = True) -> None:
     assert seen["resource"].startswith("This is the content")
     assert seen["prompt"] == "This is a simple prompt for testing."
     assert seen["cancelled"] is True
-    assert seen["changed"] is told
+    assert seen["changed"] is True
     assert seen["grown"] == 1
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_typescript_sdk(url: str, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "era", "protocol"),
+    [("v1", "legacy", None), ("v2", "legacy", HANDSHAKE), ("v2", "modern", MODERN)],
+)
+def test_the_typescript_sdk(url: str, version: str, era: str, protocol: str | None) -> None:
     folder = node("clients", *SDKS)
     binary = str(folder / "node_modules" / ".bin" / "node")
-    check(run(binary, str(HERE / "typescript.mjs"), version, url, CLIENTS=str(folder)))
+    check(run(binary, str(HERE / "typescript.mjs"), version, era, url, CLIENTS=str(folder)), protocol)
 
 
 def test_an_older_python_sdk(url: str) -> None:
     check(run(python("mcp_client", "mcp==1.30.*"), str(HERE / "python_sdk.py"), url))
 
 
-def test_fastmcp(url: str) -> None:
-    # Of the 2026 era it takes no notices unless a program listens for them itself: it is not told.
-    seen = run(python("fastmcp", "fastmcp==4.1.2"), str(HERE / "fastmcp_client.py"), url)
-    check(seen, told=seen["changed"])
+@pytest.mark.parametrize(("mode", "protocol"), [("legacy", HANDSHAKE), ("auto", MODERN)])
+def test_fastmcp(url: str, mode: str, protocol: str) -> None:
+    peer = python("fastmcp", "fastmcp==4.1.2")
+    check(run(peer, str(HERE / "fastmcp_client.py"), mode, url), protocol)
+
+
+def inspector(url: str) -> list[str]:
+    binaries = node("inspector", *INSPECTOR) / "node_modules" / ".bin"
+    return [str(binaries / "node"), str(binaries / "mcp-inspector"), "--cli", url, "--transport", "http"]
 
 
 def test_the_inspector(url: str) -> None:
-    binaries = node("inspector", *INSPECTOR) / "node_modules" / ".bin"
-    words = [str(binaries / "node"), str(binaries / "mcp-inspector"), "--cli", url, "--transport", "http"]
+    words = inspector(url)
     listed = run(*words, "--method", "tools/list")
     assert "test_simple_text" in [tool["name"] for tool in listed["tools"]]
-    called = run(*words, "--method", "tools/call", "--tool-name", "test_image_content")
-    assert called["content"][0]["mimeType"] == "image/png"
-    failed = run(*words, "--method", "tools/call", "--tool-name", "test_error_handling")
-    assert failed["isError"] is True
+    call = [*words, "--method", "tools/call", "--tool-name"]
+    assert run(*call, "test_simple_text")["content"][0]["text"].startswith("This is a simple text")
+    assert run(*call, "test_image_content")["content"][0]["mimeType"] == "image/png"
+    assert run(*call, "test_error_handling")["isError"] is True
+
+
+def test_an_inspector_that_is_interrupted_cancels_its_call(url: str) -> None:
+    before = figure(url, CANCELLED)
+    words = [*inspector(url), "--method", "tools/call", "--tool-name", "test_slow"]
+    # It starts programs of its own: the group is ended, as a terminal would do it.
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        assert asyncio.run(above(url, UNDER_WAY, 0))
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(20)
+    assert asyncio.run(above(url, CANCELLED, before))
 
 
 def test_a_framework_that_needs_an_older_sdk_is_served_out_of_process(tmp_path: Path) -> None:
