@@ -57,7 +57,7 @@ async def _serving(
         servers=tuple(servers), style=style, gateway=GatewaySettings(**(gateway or {})), **more
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(anyio.fail_after(30))
+        stack.enter_context(anyio.fail_after(90))
         host = await stack.enter_async_context(Host(config, lock=False, relay=Relay()))
         await host.ready(20)
         serving = await stack.enter_async_context(serve_http(host, whole=whole, **(options or {})))

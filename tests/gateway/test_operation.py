@@ -215,8 +215,8 @@ async def until_ready(http: aiohttp.ClientSession, port: int, workers: int = 1) 
         async with http.get(url, headers=alone) as response:
             return response.status == 200
 
-    await until(lambda: listening() >= workers, 20)
-    async with asyncio.timeout(20):
+    await until(lambda: listening() >= workers, 60)
+    async with asyncio.timeout(60):
         while not all([await ready() for _ in range(8 * workers)]):
             pass
 

@@ -66,7 +66,7 @@ def place(tmp_path: Path) -> Any:
     async def placed(bind: str = "127.0.0.1", **gateway: Any) -> AsyncIterator[Place]:
         here = Place(tmp_path / "mcp.json")
         here.write(**gateway)
-        with anyio.fail_after(30):
+        with anyio.fail_after(90):
             async with (
                 Host.from_config(here.file, lock=False) as here.host,
                 serve_http(here.host, bind) as here.serving,
@@ -174,7 +174,7 @@ async def test_a_followed_file_is_applied_and_a_bad_one_is_told_and_followed_on(
 
     here = Place(file)
     write(here, tokens=BOTH)
-    with anyio.fail_after(30):
+    with anyio.fail_after(90):
         async with (
             Host.from_config(file, lock=False) as here.host,
             serve_http(here.host) as here.serving,

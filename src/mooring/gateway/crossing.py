@@ -21,6 +21,7 @@ from mooring.net.passage import Relay
 __all__ = ["Crossing"]
 
 ANSWERABLE = ("elicitation", "sampling", "roots")
+PASSED = (*ANSWERABLE, "experimental")
 
 
 class Crossing:
@@ -35,7 +36,7 @@ class Crossing:
 
     def abilities(self, client: Client) -> dict[str, Any]:
         """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""
-        able = {key: client.capabilities[key] for key in ANSWERABLE if key in client.capabilities}
+        able = {key: client.capabilities[key] for key in PASSED if key in client.capabilities}
         return {**able, "extensions": {TASKS: {}}}
 
     # --- state ----------------------------------------------------------------------------------

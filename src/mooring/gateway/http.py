@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 from aiohttp import web
 
+from mooring.gateway import batch
 from mooring.gateway.checks import Denied, check_agreement
-from mooring.gateway.client import Client, Principal
+from mooring.gateway.client import Client, Exchange, Principal
 from mooring.gateway.desk import Answer
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.protocol import (
@@ -64,7 +65,10 @@ class Endpoint:
     ) -> web.StreamResponse:
         request_id: object = None
         try:
-            message = fields(_decoded(await self.body(request)))
+            decoded = _decoded(await self.body(request))
+            if isinstance(decoded, list):
+                return await self._batch(request, cast("list[object]", decoded), view, principal, more)
+            message = fields(decoded)
             request_id = message.get("id")
             if not message or message.get("jsonrpc") != "2.0":
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
@@ -150,6 +154,23 @@ class Endpoint:
             raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
         return await self._answered(request, client, message, more)
 
+    async def _batch(
+        self,
+        request: web.BaseRequest,
+        messages: list[object],
+        view: View,
+        principal: Principal,
+        more: Mapping[str, str],
+    ) -> web.StreamResponse:
+        client = self._session(request, view, principal)
+
+        async def answer(message: dict[str, Any]) -> bytes | None:
+            body, _ = await self._result(client, message, batch.Plain())
+            return body
+
+        body = await batch.answered(client, messages, answer)
+        return web.Response(status=202) if body is None else json_response(body, 200, more)
+
     async def _initialize(
         self,
         request: web.BaseRequest,
@@ -190,28 +211,34 @@ class Endpoint:
     ) -> web.StreamResponse:
         """Have the desk answer; going away cancels what is done for the request."""
         exchange = HttpExchange(request, more)
+        try:
+            body, status = await self._result(client, message, exchange)
+        except asyncio.CancelledError:
+            exchange.drop()
+            raise
+        if body is not None:
+            return await exchange.finish(body, status)
+        return await exchange.end() if exchange.begun else web.Response(status=202)
+
+    async def _result(
+        self, client: Client, message: dict[str, Any], exchange: Exchange
+    ) -> tuple[bytes | None, int]:
+        """The answer to one request and its status; None where the client said that it does not wait any
+        longer."""
         key: RequestId = message["id"]
         if key in client.under_way:
-            raise Refusal(INVALID_REQUEST, "a request of this id is under way")
-        status = 200
+            return error_body(key, Refusal(INVALID_REQUEST, "a request of this id is under way")), 400
         with anyio.CancelScope() as scope:
             client.under_way[key] = scope
             try:
                 answer: Answer = await self._gateway.answer(client, message, exchange)
-                body = result_body(key, answer)
+                return result_body(key, answer), 200
             except Refusal as refusal:
-                status = refusal.status if client.era == "modern" else 200
-                body = error_body(key, refusal)
-            except asyncio.CancelledError:
-                if not scope.cancel_called:
-                    exchange.drop()
-                raise
+                return error_body(key, refusal), refusal.status if client.era == "modern" else 200
             finally:
                 client.under_way.pop(key, None)
                 client.used = time.monotonic()
-            return await exchange.finish(body, status)
-        # The client said that it does not wait any longer.
-        return await exchange.end() if exchange.begun else web.Response(status=202)
+        return None, 202
 
     # --- streams --------------------------------------------------------------------------------
 

@@ -46,6 +46,9 @@ LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
 _SERVER = _PREFIX + "serverInfo"
 SERVER_INFO: Mapping[str, str] = {"name": "mooring", "title": "mooring gateway", "version": __version__}
+_BETWEEN_US = frozenset(
+    ("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo")
+)
 _STATUS = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 500}
 """HTTP statuses of the 2026 era, where they are not 400."""
 _BAD_REQUEST = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, -32021, UNSUPPORTED_VERSION)
@@ -103,9 +106,7 @@ def modern_stamp(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """What of a client's `_meta` goes on: all but what concerns only the client and us."""
-    return {
-        key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(_PREFIX)
-    }
+    return {key: value for key, value in meta.items() if key not in _BETWEEN_US}
 
 
 def result_body(request_id: RequestId | None, result: Mapping[str, Any] | bytes) -> bytes:

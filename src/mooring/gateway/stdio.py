@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
 import anyio
 
 from mooring.core.types import EMPTY
+from mooring.gateway import batch
 from mooring.gateway.client import ANONYMOUS, Client, Principal
 from mooring.gateway.outbox import Outbox
 from mooring.gateway.protocol import (
@@ -68,6 +69,9 @@ class Pipe:
         except (ValueError, RecursionError):
             self._box.put(error_body(None, Refusal(PARSE_ERROR, "the line is not JSON")))
             return
+        if isinstance(message, list):
+            self._start(self._batch(cast("list[object]", message)))
+            return
         said = fields(message)
         if "method" not in said:
             if self._client is not None and said:
@@ -87,9 +91,28 @@ class Pipe:
             )
             self._box.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
             return
-        task = asyncio.create_task(self._work(key, message))
+        self._start(self._work(key, message))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _batch(self, messages: list[object]) -> None:
+        async def answer(message: dict[str, Any]) -> bytes | None:
+            try:
+                return await self._answer(message["id"], message)
+            except Refusal as refusal:
+                return error_body(message["id"], refusal)
+
+        try:
+            if self._client is None:
+                raise Refusal(INVALID_REQUEST, "begin with initialize")
+            body = await batch.answered(self._client, messages, answer)
+        except Refusal as refusal:
+            body = error_body(None, refusal)
+        if body is not None:
+            self._box.put(body)
 
     def _cancel(self, key: object) -> None:
         if isinstance(key, int | str) and (scope := self._scopes.get(key)) is not None:

@@ -15,7 +15,10 @@ from mooring.net.watching import PREFIX, Watching, subscription_id
 
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
-FOR_CALLERS = ("notifications/message", "notifications/elicitation/complete")
+OURS = frozenset(
+    (*LIST_CHANGED, *NOTICES, ACKNOWLEDGED, UPDATED, "notifications/progress", "notifications/cancelled")
+)
+"""What concerns the connection. All else is said to whoever called, known to us or not."""
 
 
 class Notices:
@@ -77,7 +80,7 @@ class Notices:
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
-        elif method in FOR_CALLERS:
+        elif method not in OURS:
             self._other(method, params)
 
     def _updated(self, uri: str, missed: bool = False) -> None:
