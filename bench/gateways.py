@@ -125,10 +125,16 @@ class Front:
             head += f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
         while self._pool and (self._pool[-1][0].at_eof() or self._pool[-1][1].is_closing()):
             self._pool.pop()  # the gateway has closed what was idle
-        wire = self._pool.pop() if self._pool else await asyncio.open_connection(self.host, self.port)
+        kept = bool(self._pool)
+        wire = self._pool.pop() if kept else await asyncio.open_connection(self.host, self.port)
         reader, writer = wire
-        writer.write(head.encode() + b"\r\n" + body)
-        answer = await self._read(reader)
+        try:
+            writer.write(head.encode() + b"\r\n" + body)
+            answer = await self._read(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            if kept:  # closed in the very moment in which it was taken
+                return await self.ask(method, params, key)
+            raise
         self._pool.append(wire)
         return answer
 

@@ -1,4 +1,4 @@
-"""What fastmcp's client sees of the gateway, as one JSON document: python fastmcp_client.py legacy|auto URL"""
+"""What fastmcp's client sees of the gateway, as one JSON document: fastmcp_client.py legacy|auto URL"""
 
 import asyncio
 import json

@@ -238,7 +238,9 @@ async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: P
             for client in (new, old):
                 assert (await client.call("echo", {"text": "hi"})).text == "hi"
             call = asyncio.create_task(new.call("sleep", {"seconds": 0.5}))
-            await until(lambda: any("sleep" in str(entry.get("params")) for entry in wire_log(tmp_path / "wire")))
+            await until(
+                lambda: any("sleep" in str(entry.get("params")) for entry in wire_log(tmp_path / "wire"))
+            )
             process.send_signal(signal.SIGTERM)
             assert (await call).status == 200
             code = await asyncio.to_thread(process.wait, 15)

@@ -12,6 +12,7 @@ import pytest
 
 from mooring import ServerConfig
 from tests.lab.caller import Caller, soon
+from tests.lab.stdio import lab_server
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -222,3 +223,33 @@ async def test_nobody_is_asked_when_two_clients_share_a_pipe_and_nobody_can_tell
         reply = await clients[0].call("test_elicitation", QUESTION)
         assert "method" not in reply.messages[0]
         busy.cancel()
+
+
+async def test_a_client_whose_stream_broke_is_told_what_it_missed_and_nothing_twice(serving: Any) -> None:
+    async def stream(last: str | None, count: int) -> list[str]:
+        """The ids of so many events; then the stream breaks."""
+        headers = {"Accept": "text/event-stream", "Mcp-Session-Id": str(client.session)}
+        headers |= {"Last-Event-ID": last} if last is not None else {}
+        ids: list[str] = []
+        async with asyncio.timeout(10), here.http.get(client.url, headers=headers) as response:
+            opened.set()
+            async for line in response.content:
+                if line.startswith(b"id:"):
+                    ids.append(line[3:].strip().decode())
+                    if len(ids) == count:
+                        break
+        return ids
+
+    async with serving(lab_server(tools=["grow"])) as here:
+        client, opened = await here.caller(modern=False), asyncio.Event()
+        reading = asyncio.create_task(stream(None, 2))
+        await opened.wait()
+        await client.call("grow", {"name": "echo"})
+        assert await reading == ["0", "1"]  # where it begins, and the first change
+        [session] = here.serving.gateway.registry
+        for number, name in enumerate(("pid", "fail"), 2):
+            await client.call("grow", {"name": name})
+            await until(lambda told=number: session.told == told)
+        assert await stream("1", 3) == ["1", "2", "3"]
+        assert await stream("3", 1) == ["3"]
+        assert await stream("99999", 1) == ["3"]

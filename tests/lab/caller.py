@@ -138,7 +138,7 @@ class Caller:
 
 async def events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     async for line in response.content:
-        if line.startswith(b"data:"):
+        if line.startswith(b"data:") and line[5:].strip():
             yield json.loads(line[5:])
 
 

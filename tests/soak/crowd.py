@@ -30,7 +30,7 @@ PATIENCE = 5.0
 
 
 async def hold(port: int, count: int, first_address: int) -> None:
-    """Open connections that never say anything; print how many are open, then how many the other side ended."""
+    """Open connections that never say anything; print how many are open, then how many were ended."""
     at_once = asyncio.Semaphore(64)
 
     async def one(number: int) -> asyncio.StreamReader:
@@ -104,7 +104,8 @@ async def check(idle: int, gateway: subprocess.Popen[bytes]) -> bool:
         left = await connections(http, port)
     print(f"{opened} idle connections opened in {took:.1f} s, {open_now} open at the gateway")
     print(f"{memory / max(open_now, 1) / 1024:.1f} KiB of memory each")
-    print(f"a call on a new connection: {alone * 1e3:.0f} ms alone, at most {max(times) * 1e3:.0f} ms among them")
+    among = f"at most {max(times) * 1e3:.0f} ms among them"
+    print(f"a call on a new connection: {alone * 1e3:.0f} ms alone, {among}")
     print(f"{ended} were closed by the gateway after {FIRST_WORD:g} s; {left} left")
     return ended == opened == idle and open_now > idle * 0.95 and max(times) < PATIENCE and left < 5
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from mooring.core.types import EMPTY
 from mooring.gateway.client import Client
 from mooring.gateway.protocol import INVALID_REQUEST, Refusal, error_body, fields, is_id
 
-__all__ = ["VERSION", "Plain", "answered"]
+__all__ = ["Plain", "answered"]
 
 VERSION = "2025-03-26"
 MOST = 32
@@ -61,5 +61,5 @@ async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
         return None
     if not is_id(key) or method == "initialize":
         problem = "the id of a request is a text or a whole number, and a handshake stands alone"
-        return error_body(cast("Any", key) if is_id(key) else None, Refusal(INVALID_REQUEST, problem))
+        return error_body(key if is_id(key) else None, Refusal(INVALID_REQUEST, problem))
     return await answer(said)

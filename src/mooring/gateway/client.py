@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ from mooring.net.negotiate import Era
 from mooring.session import Session
 
 __all__ = ["ANONYMOUS", "Client", "Exchange", "Principal"]
+
+RECENT = 16
+"""Notices that a session keeps for a client whose stream broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Client:
     capabilities: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     standing: Outbox | None = None
     """The stream that is there between requests."""
+    told: int = 0
+    """How many notices of no request there were so far."""
     log_level: str | None = None
     subscribed: dict[str, str] = field(default_factory=dict[str, str])
     """Resources whose changes it is told, each with its server."""
@@ -69,6 +75,7 @@ class Client:
     """When it was last heard of, on the monotonic clock."""
     busy: int = 0
     under_way: dict[RequestId, anyio.CancelScope] = field(default_factory=dict[RequestId, anyio.CancelScope])
+    _recent: deque[bytes] = field(default_factory=lambda: deque[bytes](maxlen=RECENT))
     _asked: dict[RequestId, asyncio.Future[dict[str, Any]]] = field(
         default_factory=dict[RequestId, "asyncio.Future[dict[str, Any]]"]
     )
@@ -100,9 +107,18 @@ class Client:
                 return False
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tell the client something that belongs to no request; where it holds no stream, it is lost."""
+        """Tell the client something that belongs to no request. Where it holds no stream it is kept for a
+        while, in case that it comes back for it."""
+        body = notice_body(method, params)
+        self.told += 1
+        self._recent.append(body)
         if self.standing is not None:
-            self.standing.put(notice_body(method, params))
+            self.standing.put(body)
+
+    def missed(self, last: int) -> list[bytes]:
+        """What was told after notice number `last`, as far as it is still there."""
+        since = max(self.told - last, 0)
+        return list(self._recent)[-since:] if since else []
 
     async def ask(self, method: str, params: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:
         """The client's answer to a request of ours (handshake era only).

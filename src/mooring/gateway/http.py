@@ -29,7 +29,15 @@ from mooring.gateway.protocol import (
 )
 from mooring.gateway.registry import Full
 from mooring.gateway.shapes import handshake_version
-from mooring.gateway.streams import PULSE, HttpExchange, abort, json_response, pour, stream_response
+from mooring.gateway.streams import (
+    PULSE,
+    HttpExchange,
+    abort,
+    json_response,
+    numbered,
+    pour,
+    stream_response,
+)
 from mooring.gateway.views import View
 from mooring.net.message import RequestId, decode
 
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint"]
 
 SESSION = "Mcp-Session-Id"
+PRIMED = "2025-11-25"
 
 
 class Endpoint:
@@ -265,9 +274,16 @@ class Endpoint:
         if client.standing is not None:
             client.standing.close()
         box = client.standing = Outbox(on_lost=lambda: abort(request))
+        last = request.headers.get("Last-Event-ID", "")
+        missed = client.missed(int(last)) if last.isascii() and last.isdigit() and len(last) < 16 else []
+        for body in missed:
+            box.put(body)
+        first = client.told - len(missed) + 1
+        # Says where the stream begins, to clients that know what an event without data means.
+        prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMED else b""
         stream = stream_response(more)
         try:
-            await pour(request, stream, box, pulse=PULSE)
+            await pour(request, stream, box, pulse=PULSE, frame=numbered(first), prime=prime)
         finally:
             box.close()
             client.used = time.monotonic()

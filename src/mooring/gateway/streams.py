@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from aiohttp import web
 
 from mooring.gateway.outbox import Outbox
 
-__all__ = ["PULSE", "HttpExchange", "abort", "json_response", "pour", "stream_response"]
+__all__ = ["PULSE", "HttpExchange", "abort", "json_response", "numbered", "pour", "stream_response"]
 
 PULSE = 25.0
 """Seconds of silence after which an open stream is written to, so that one that is gone is noticed."""
@@ -85,8 +86,20 @@ def stream_response(more: Mapping[str, str]) -> web.StreamResponse:
     return web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
 
 
+def numbered(first: int) -> Callable[[bytes], bytes]:
+    """Frames events with ids from `first` on, so that a client can say which was its last."""
+    numbers = itertools.count(first)
+    return lambda body: b"id: %d\n" % next(numbers) + sse(body)
+
+
 async def pour(
-    request: web.BaseRequest, stream: web.StreamResponse, box: Outbox, *, pulse: float | None = None
+    request: web.BaseRequest,
+    stream: web.StreamResponse,
+    box: Outbox,
+    *,
+    pulse: float | None = None,
+    frame: Callable[[bytes], bytes] = sse,
+    prime: bytes = b"",
 ) -> None:
     """Write what comes into the box until it is closed, or the client is gone or too slow."""
 
@@ -96,7 +109,9 @@ async def pour(
 
     try:
         await stream.prepare(request)
-        await box.pour(write, frame=sse, pulse=pulse, beat=BEAT)
+        if prime:
+            await write(prime)
+        await box.pour(write, frame=frame, pulse=pulse, beat=BEAT)
         with suppress(TimeoutError):
             async with asyncio.timeout(WRITE_WITHIN):
                 await stream.write_eof()

@@ -86,6 +86,4 @@ class Notices:
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)
         if uri in self.watched:  # no server fills the events with what nobody asked for
-            self._emit(
-                ResourceUpdated(server=self._server, uri=uri, missed=missed, session=self.session)
-            )
+            self._emit(ResourceUpdated(server=self._server, uri=uri, missed=missed, session=self.session))
