@@ -13,6 +13,7 @@ from mooring import clock
 from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, plan
 from mooring.core.events import SessionEnded
+from mooring.core.known import Known
 from mooring.core.near import nearest
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, ToolChanged, UnknownServer
@@ -236,7 +237,7 @@ class Sessions:
         return fresh
 
     def _made(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> Private:
-        known = self._offered(config.name)
+        offered = self._offered(config.name)
         # What is said to one identity alone is no word for everybody; a program has no logins.
         principal = session.principal if config.url is not None else None
         everybodys = headers is None and principal is None
@@ -244,7 +245,7 @@ class Sessions:
         if everybodys and config.name not in self._in_common:
             connection = self._fleet.hand_over(config.name)
         if connection is None:
-            connection = self._fleet.private(config, known, headers)
+            connection = self._fleet.private(config, Known.of(offered) if offered else None, headers)
         private = Private(connection, config)
         connection.owner.principal = principal
         connection.owner.privately(
