@@ -68,7 +68,7 @@ class Fleet:
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
-        self._leaving: dict[str, Connection | None] = {}
+        self._leaving: dict[str, Connection] = {}
         """Connections that are about to end, each with another one in its place."""
         self._private: set[Connection] = set()
         """Connections that belong to one conversation each."""
@@ -125,8 +125,7 @@ class Fleet:
         """End everything, side by side. Idempotent; never raises."""
         async with anyio.create_task_group() as stopping:
             for connection in (*self.connections.values(), *self._leaving.values(), *self._private):
-                if connection is not None:
-                    stopping.start_soon(connection.stop)
+                stopping.start_soon(connection.stop)
             for provider in self.providers.values():
                 stopping.start_soon(self._stop_provider, provider)
         if self._pool is not None:
@@ -216,15 +215,16 @@ class Fleet:
         the old one has ended: few programs can run twice."""
         name = server.name
         self._asleep.pop(name, None)
-        old = self._leaving[name] = self.connections.pop(name, None) or self._leaving.get(name)
+        if (old := self.connections.pop(name, None)) is not None:
+            self._leaving[name] = old
         if not active:
             self._withdraw(name)
         self._berth(server, enabled=active)
         if old is not None:
             if name in self.connections:
                 self.connections[name].owner.notices.watched |= old.owner.notices.watched
-            await old.retire()
-        if self._leaving.get(name) is old:
+            with anyio.CancelScope(shield=True):
+                await old.retire()
             del self._leaving[name]
 
     # --- connections of one conversation --------------------------------------------------------

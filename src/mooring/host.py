@@ -484,6 +484,8 @@ class Host:
     async def _take_over(self, config: HostConfig) -> None:
         if config != self.config:
             await self.apply(config)
+        elif self.vet is not None:
+            await self.vet(config)()  # what it refers to may be something else now
 
     def _configure(self, **changes: Any) -> None:
         self.config = replace(self.config, **changes)

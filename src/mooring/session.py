@@ -337,8 +337,10 @@ class Session:
                 tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
             )
         except CallError as problem:
+            if problem.outcome != "not sent":
+                raise
             other = self._shore.provider(tool.server, self)
-            if problem.outcome != "not sent" or other is provider:
+            if other is provider:
                 raise
         left = _left(started, timeout)
         return await other.call(tool.remote_name, given, timeout=left, on_progress=on_progress, meta=meta)

@@ -204,7 +204,7 @@ class Sessions:
             ConfigError: nobody has a login of their own there.
         """
         config = self._fleet.configs.get(server)
-        if principal is None or config is None:
+        if principal is None or config is None or config.url is None:
             return self._fleet.connection(server)
         if config.isolation == "shared":
             raise ConfigError(

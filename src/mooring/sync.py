@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -259,12 +260,12 @@ class SyncHost:
     def ping(self, server: str, timeout: float | None = None) -> float:
         return self._do(self._host.ping(server, timeout))
 
-    def login(self, server: str) -> SyncLogin:
+    def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
         """See `Host.login`."""
-        return SyncLogin(self._do(self._host.login(server)), self._do)
+        return SyncLogin(self._do(self._host.login(server, principal=principal)), self._do)
 
-    def logout(self, server: str) -> bool | None:
-        return self._do(self._host.logout(server))
+    def logout(self, server: str, *, principal: str | None = None) -> bool | None:
+        return self._do(self._host.logout(server, principal=principal))
 
     def health_check(self) -> bool:
         return self._do(self._host.health_check())
@@ -287,10 +288,13 @@ class SyncHost:
         *,
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
+        principal: str | None = None,
     ) -> SyncSession:
         """See `Host.session`."""
-        made = self._do(_now(lambda: self._host.session(session_id, agent_id=agent_id, headers=headers)))
-        return SyncSession(made, self._do)
+        made = partial(
+            self._host.session, session_id, agent_id=agent_id, headers=headers, principal=principal
+        )
+        return SyncSession(self._do(_now(made)), self._do)
 
 
 class SyncSession:

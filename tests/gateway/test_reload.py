@@ -41,12 +41,15 @@ class Place:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.tools = ["echo", "pid"]
+        self.env: dict[str, str] = {}
         self.host: Host
         self.serving: Serving
         self.http: aiohttp.ClientSession
 
     def write(self, **gateway: Any) -> None:
-        entry = {"command": COMMAND[0], "args": [*COMMAND[1:], '{"tools": ["echo", "pid"]}']}
+        script = json.dumps({"tools": self.tools})
+        entry = {"command": COMMAND[0], "args": [*COMMAND[1:], script], "env": self.env}
         self.file.write_text(json.dumps({"mcpServers": {"lab": entry}, "style": "raw", "gateway": gateway}))
 
     async def reload(self, **gateway: Any) -> None:
@@ -63,8 +66,11 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Any:
     @asynccontextmanager
-    async def placed(bind: str = "127.0.0.1", **gateway: Any) -> AsyncIterator[Place]:
+    async def placed(
+        bind: str = "127.0.0.1", tools: list[str] | None = None, **gateway: Any
+    ) -> AsyncIterator[Place]:
         here = Place(tmp_path / "mcp.json")
+        here.tools = tools or here.tools
         here.write(**gateway)
         with anyio.fail_after(90):
             async with (
@@ -109,6 +115,37 @@ async def test_a_token_of_another_value_ends_what_was_begun_with_the_old_one(pla
         ana.headers["Authorization"] = f"Bearer another-{ANA}"
         assert (await ana.ask("ping")).status == 404
         assert (await bob.ask("ping")).status == 200
+
+
+async def test_a_token_in_a_file_is_read_again_though_the_configuration_says_the_same(
+    place: Any, tmp_path: Path
+) -> None:
+    kept = tmp_path / "token"
+    kept.write_text(ANA)
+    tokens = [{"name": "ana", "token": f"${{file:{kept}}}"}]
+    async with place(tokens=tokens) as here:
+        ana = await here.caller(ANA)
+        await here.host.reload()
+        assert (await ana.ask("ping")).status == 200
+        kept.write_text(BOB)
+        await here.host.reload()
+        assert (await ana.ask("ping")).status == 401
+        assert (await (await here.caller(BOB)).ask("ping")).status == 200
+
+
+async def test_calls_under_way_end_well_and_new_ones_wait_when_a_server_is_replaced(place: Any) -> None:
+    async with place(tools=["pid", "sleep"]) as here:
+        client = await here.caller()
+        old = (await client.call("pid")).text
+        slow = asyncio.create_task(client.call("sleep", {"seconds": 0.5, "text": "slept well"}))
+        await until(lambda: here.serving.gateway.under_way == 1)
+        here.env = {"ANOTHER": "1"}
+        reloading = asyncio.create_task(here.reload())
+        await until(lambda: here.host.config.servers[0].env != {})
+        new = await asyncio.gather(*(client.call("pid") for _ in range(20)))
+        assert {reply.text for reply in new} - {old} == {reply.text for reply in new[-1:]}
+        assert (await slow).text == "slept well"
+        await reloading
 
 
 async def test_profiles_come_change_and_go_under_the_clients_that_use_them(place: Any) -> None:

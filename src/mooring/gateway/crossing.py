@@ -101,8 +101,10 @@ class Crossing:
         try:
             answer = await connection.ask(method, params, about=about, timeout=timeout)
         except CallError as problem:
+            if problem.outcome != "not sent":
+                raise
             other = self._connection(client, server, method)
-            if problem.outcome != "not sent" or other is connection:
+            if other is connection:
                 raise
             # Another one took its place before anything was sent.
             answer = await other.ask(method, params, about=about, timeout=timeout)
