@@ -332,18 +332,18 @@ class Session:
         """What the tool's server answers, or the one that took its place before anything was sent."""
         started = time.monotonic()
         provider = self._shore.provider(tool.server, self)
-        try:
-            return await provider.call(
-                tool.remote_name, given, timeout=timeout, on_progress=on_progress, meta=meta
-            )
-        except CallError as problem:
-            if problem.outcome != "not sent":
-                raise
-            other = self._shore.provider(tool.server, self)
-            if other is provider:
-                raise
-        left = _left(started, timeout)
-        return await other.call(tool.remote_name, given, timeout=left, on_progress=on_progress, meta=meta)
+        while True:
+            left = None if timeout is None else _left(started, timeout)
+            try:
+                return await provider.call(
+                    tool.remote_name, given, timeout=left, on_progress=on_progress, meta=meta
+                )
+            except CallError as problem:
+                if problem.outcome != "not sent":
+                    raise
+                old, provider = provider, self._shore.provider(tool.server, self)
+                if provider is old:
+                    raise
 
 
 def _left(started: float, timeout: float | None) -> float | None:

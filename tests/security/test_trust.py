@@ -203,7 +203,7 @@ async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: P
     async with project.host() as host:
         await host.ready(10)
         before = project.started
-        events = host.events()
+        events = host.events(ConfigApplied)
         evil = project.entry(env={"EVIL": "1"})
         project.write(watch=True, a=project.entry(), evil=evil)
         await until(lambda: "evil" in states(host))
@@ -212,8 +212,7 @@ async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: P
         await until(lambda: states(host) == {"a": "disabled"})
         await host.refresh()
         assert project.started == before
-        events.end()
-        applied = [event async for event in events if isinstance(event, ConfigApplied)]
+        applied = [await anext(events) for _ in range(2)]
         assert [(event.started, event.stopped, event.restarted) for event in applied] == [
             ((), (), ()),
             ((), ("evil", "a"), ()),

@@ -31,6 +31,8 @@ class Carrier:
         self.owner = owner
         self._breaker = Breaker()
         self._gate = Gate(owner.config.max_concurrency)
+        self._known: MooringError | None = None
+        """Why there was no connection, as it was last told."""
         self._under_way = 0
         self._idle = asyncio.Event()
 
@@ -103,7 +105,10 @@ class Carrier:
         except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:
-            raise WireError(str(problem), kind="refused", outcome="not sent") from problem
+            fault = WireError(str(problem), kind="refused", outcome="not sent")
+            # However many waited for a connection that did not come up, it failed once.
+            fault.news, self._known = problem is not self._known, problem
+            raise fault from problem
 
     async def _sent(
         self,

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
 
 
+RETIREMENT = 5.0
+"""Seconds that calls under way have to end when another connection takes the place of theirs."""
+
+
 class Connection:
     """Calls go out in their caller's own task; only `run()` opens and closes anything."""
 
@@ -132,9 +136,9 @@ class Connection:
             await self.owner.access.close()
 
     async def retire(self) -> None:
-        """End it when another one takes its place: what is under way gets the server's grace to end."""
+        """End it when another one takes its place: what is under way gets some time to end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.shutdown_grace):
+            async with asyncio.timeout(RETIREMENT):
                 await self._carrier.idle()
         await self.stop()
 

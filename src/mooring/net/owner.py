@@ -42,6 +42,8 @@ log = logger("mooring.connection")
 
 STABLE = 10.0
 """A connection that lived so long did not fail at connecting: the next try is not held back."""
+TRIES = 3
+"""Tries to come back that may fail before those who wait for a server are told."""
 FALLBACK = (400, 404, 405, 415)
 """Statuses that mean "no Streamable HTTP here", so that old SSE is worth a try."""
 _ALLOWED: Mapping[State, tuple[State, ...]] = {
@@ -109,6 +111,9 @@ class Owner:
         self._seen = known.protocol if known else None
         """The newest protocol that the server ever spoke with us."""
         self._failures = 0
+        self.connected_before = False
+        self._in_vain = 0
+        """Tries to connect that failed since it was last connected."""
         self._last_words: list[str] = []
         self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
@@ -255,7 +260,10 @@ class Owner:
             problem = explain(fault, self.config, self._last_words, self.redact)
             if isinstance(problem, AuthNeeded) and self.access is not None:
                 problem = await self.access.explain(str(fault))
-            self._fail(problem, backoff(self._failures, random.random()))
+            self._in_vain += 1
+            # One that was there and fell while it came back gets another try for those who wait for it.
+            again = self._waiters and self.connected_before and self._in_vain < TRIES
+            self._fail(problem, 0.0 if again else backoff(self._failures, random.random()))
             return
         finally:
             self.live = self.connected_at = self.freshness = None
@@ -383,6 +391,7 @@ class Owner:
             snapshot = shared(self._listed, snapshot)
         self.live, self._listed, self._known = live, snapshot, None
         self.connected_at = time.time()
+        self.connected_before, self._in_vain = True, 0
         if self.access is not None:
             self.access.accepted()
         self.publish(snapshot)
