@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from mooring import CallTimeout, CircuitOpen, ConnectionLost, Host, ServerError
+from mooring import CallTimeout, CircuitOpen, ConnectionLost, Host, ServerConfig, ServerError
 from mooring.core.breaker import Breaker
 from tests.lab.http import HttpLab
-from tests.lab.stdio import lab_server
+from tests.lab.stdio import COMMAND, lab_server
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -140,3 +142,35 @@ async def test_the_breaker_of_one_server_is_nothing_to_another(hosting: Any) -> 
             await _calls(host, 5)
             assert await _calls(host, 1) == [CircuitOpen]
             assert (await host.call("mcp_fine_echo", {"text": "x"})).text == "x"
+
+
+def stumbling(folder: Path, *bad: int) -> ServerConfig:
+    """A server whose starts of these numbers fail; the first start is number 1."""
+    count, cases = folder / "starts", " ".join(map(str, bad))
+    script = (
+        f"n=$(($(cat {count} 2>/dev/null || echo 0) + 1)); echo $n > {count}; "
+        f'for b in {cases}; do [ $n = $b ] && exit 1; done; exec "$@"'
+    )
+    lab = json.dumps({"tools": ["echo", "crash"]})
+    return ServerConfig(name="lab", command="/bin/sh", args=("-c", script, "sh", *COMMAND, lab))
+
+
+async def test_whoever_waits_for_a_server_that_falls_again_while_it_comes_back_is_served_by_the_next_try(
+    hosting: Any, tmp_path: Path
+) -> None:
+    async with hosting(stumbling(tmp_path, 2, 3), style="raw") as host:
+        assert (await host.call("crash")).is_error
+        results = await asyncio.gather(*(host.call("echo", {"text": f"{n}"}) for n in range(10)))
+        assert [result.text for result in results] == [f"{n}" for n in range(10)]
+        assert (tmp_path / "starts").read_text().strip() == "4"
+
+
+async def test_a_start_that_fails_counts_once_however_many_waited_for_it(
+    hosting: Any, tmp_path: Path
+) -> None:
+    async with hosting(stumbling(tmp_path, *range(2, 9)), style="raw") as host:
+        assert (await host.call("crash")).is_error
+        results = await asyncio.gather(*(host.call("echo", {"text": "x"}) for _ in range(10)))
+        assert {getattr(result.error, "outcome", None) for result in results} == {"not sent"}
+        [status] = host.status()
+        assert status.breaker == "closed"
