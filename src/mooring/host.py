@@ -43,6 +43,8 @@ from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
+    from mooring.audit import Audit
+    from mooring.core.audit import AuditSettings
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -102,8 +104,12 @@ class Host:
             on_elicit=on_elicit,
             relay=relay,
         )
-        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
-        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self.audit = self._audit_at(self.config.audit)
+        """Where calls are noted, if they are."""
+        self._resources = Resources(
+            self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
+        )
+        self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
         self._builtin = Builtin(self._resources)
         self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
@@ -178,6 +184,8 @@ class Host:
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
+            if self.audit is not None:
+                self._tasks.start_soon(self.audit.check)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -204,6 +212,8 @@ class Host:
         await self._fleet.stop()
         self._pins.close()
         await self.keeper.close()
+        if self.audit is not None:
+            await self.audit.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -354,6 +364,8 @@ class Host:
         """Take over another configuration while running: only servers that differ are restarted."""
         self._running()
         old, self.config = self.config, config
+        if old.audit != config.audit:
+            await self.note_in(config.audit)
         steps = await self._fleet.apply(old, config)
         await self._sessions.settle()
         self._shelf.changed()
@@ -365,6 +377,12 @@ class Host:
             )
         )
         return steps
+
+    async def note_in(self, settings: AuditSettings | None) -> None:
+        """From now on note every call in this audit log, or in none."""
+        old, self.audit = self.audit, self._audit_at(settings)
+        if old is not None:
+            await old.close()
 
     async def reload(self) -> None:
         """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
@@ -432,6 +450,13 @@ class Host:
                 pass
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _audit_at(self, settings: AuditSettings | None) -> Audit | None:
+        if settings is None:
+            return None
+        from mooring.audit import Audit  # most hosts note nothing
+
+        return Audit(settings, self._fleet.redact)
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""

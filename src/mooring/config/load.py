@@ -159,13 +159,23 @@ class _Merge:
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
         for name, value in shape.settings.items():
-            if name == "policy" and source.scope == "project" and name in self.settings:
-                message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+            if source.scope == "project" and (message := self.not_theirs(name, value)):
                 self.notes.append(ConfigWarning(file=file, field=name, message=message))
                 continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             self.entries[name] = (server_fields(raw, own=own), source)
+
+    def not_theirs(self, name: str, value: object) -> str | None:
+        """Why a file that was merely found may not set this; None if it may."""
+        if name == "policy" and name in self.settings:
+            return "is ignored: that of the user's own file holds; write it into the servers' entries"
+        if name == "audit" or (name == "gateway" and isinstance(value, Mapping) and "audit" in value):
+            return (
+                "is ignored: a file that was merely found may not name a file to write to ('audit'); "
+                "write it into your own file, or name this one with --config"
+            )
+        return None
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from mooring.core import checks
@@ -29,6 +29,9 @@ from mooring.core.settings import (
     whole,
     within,
 )
+
+if TYPE_CHECKING:
+    from mooring.core.audit import AuditSettings
 
 __all__ = [
     "ConfigWarning",
@@ -84,6 +87,14 @@ def _auth(value: object) -> Mapping[str, Any] | None:
     from mooring.core.authconfig import read_auth  # few servers have it
 
     return read_auth(value)
+
+
+def _audit(value: object) -> AuditSettings | None:
+    if value is None:
+        return None
+    from mooring.core.audit import read_audit  # few hosts have it
+
+    return read_audit(value)
 
 
 def _nothing() -> Mapping[str, str]:
@@ -327,6 +338,8 @@ class HostConfig(Settings):
     output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
     artifacts: str | None = setting(optional(some_text), default=None)
     """Directory that gets a record of every call."""
+    audit: AuditSettings | None = setting(_audit, default=None)
+    """A file that gets a line for every call: who, what, and how it ended."""
     session_ttl: float = setting(_duration, default=1800.0)
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
