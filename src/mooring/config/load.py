@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
@@ -21,11 +21,14 @@ from mooring.core.expand import unknown
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
+from mooring.core.tls import PATHS
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
+_REMOTE = ("auth", "headers", "tls", "proxy")
+_WAYS = frozenset(("tls", "proxy"))
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
@@ -158,13 +161,22 @@ class _Merge:
             self.problems.append(_warning(file, server, problem))
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
+        ways: dict[str, Any] = {}
         for name, value in shape.settings.items():
+            if name == "tls":
+                value = _placed(value, source)
+            if source.scope == "project" and name in _WAYS:
+                ways[name] = value  # it says how its own servers are reached, and nobody else's
+                continue
             if source.scope == "project" and (message := self.not_theirs(name, value)):
                 self.notes.append(ConfigWarning(file=file, field=name, message=message))
                 continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
-            self.entries[name] = (server_fields(raw, own=own), source)
+            entry = server_fields(raw, own=own)
+            if "url" in entry.fields:
+                entry.fields.update({name: ways[name] for name in ways.keys() - entry.fields.keys()})
+            self.entries[name] = (entry, source)
 
     def not_theirs(self, name: str, value: object) -> str | None:
         """Why a file that was merely found may not set this; None if it may."""
@@ -179,6 +191,8 @@ class _Merge:
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()
+        host = self.host()
+        self.refuse_other_ways(host)
         servers = [
             server
             for name, (entry, source) in self.entries.items()
@@ -191,7 +205,6 @@ class _Merge:
             )
             self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
             servers = [server for server in servers if server.name != other]
-        host = self.host()
         for name in host.enabled_servers or ():
             if name not in self.entries:
                 file = self.settings["enabled_servers"][1]
@@ -200,6 +213,17 @@ class _Merge:
         if strict and self.problems:
             raise _all_of(self.problems)
         return replace(host, servers=tuple(servers), warnings=(*self.problems, *self.notes))
+
+    def refuse_other_ways(self, host: HostConfig) -> None:
+        """Where the host's own way is wrong, those who would take it are not reached by another one."""
+        for way in _WAYS & self.settings.keys():
+            if getattr(host, way) is None and self.settings[way][0] is not None:
+                for entry, _ in self.entries.values():
+                    if "url" in entry.fields and way not in entry.fields:
+                        wrong = (
+                            f"the setting {way!r} for all servers is wrong; correct it, or give it its own"
+                        )
+                        entry.problems.append(Problem(field=None, message=wrong))
 
     def server(
         self, name: str, entry: Entry, source: Source, defaults: Mapping[str, Any]
@@ -222,6 +246,7 @@ class _Merge:
             self.problems.append(_warning(source.file, name, written))
         if server is not None:
             self.notes += _strange_references(server)
+            self.notes += _misfits(server, entry)
         return server
 
     def defaults(self) -> dict[str, Any]:
@@ -258,6 +283,27 @@ class _Merge:
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:
     return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
+
+
+def _placed(tls: Any, source: Source) -> Any:
+    """Files of TLS settings that hold for other files' servers, too: relative to the file that names them."""
+    if not isinstance(tls, Mapping) or source.file is None:
+        return tls
+    folder, given = os.path.dirname(source.file), dict(cast("Mapping[str, Any]", tls))
+    for name in PATHS:
+        if isinstance(place := given.get(name), str) and not place.startswith("$"):
+            given[name] = os.path.join(folder, os.path.expanduser(place))
+    return given
+
+
+def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
+    """What only a server with an address has a use for, in the entry of a program."""
+    for name in _REMOTE if server.url is None else ():
+        if name in entry.written:
+            message = "is ignored: the server is a program, and this is for servers with a 'url'"
+            yield ConfigWarning(
+                file=server.file, server=server.name, field=entry.written[name], message=message
+            )
 
 
 def _strange_references(server: ServerConfig) -> Iterator[ConfigWarning]:

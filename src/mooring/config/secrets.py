@@ -20,6 +20,7 @@ from mooring.core.config import ServerConfig, Source, Target
 from mooring.core.expand import Lookup, Reference, expand
 from mooring.core.redact import secrets_in
 from mooring.core.secret import Secret
+from mooring.core.tls import DIRECT, PATHS, check_proxy
 from mooring.errors import ConfigError
 
 __all__ = ["GetSecret", "default_lookup", "resolve"]
@@ -70,6 +71,8 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         remembering(Reference(kind="env", name=name))
     secrets.update(secrets_in(values))
     secrets.discard("")
+    tls = {name: values[f"tls.{name}"] for name in server.tls or ()}
+    tls |= {name: _from_file(server.source, tls[name]) or "" for name in PATHS if name in tls}
     return Target(
         command=values.get("command"),
         args=tuple(values[f"args[{i}]"] for i in range(len(server.args))),
@@ -78,6 +81,8 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
         auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
+        tls=MappingProxyType(tls),
+        proxy=values.get("proxy"),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
     )
 
@@ -120,6 +125,8 @@ def _check(place: str, value: str) -> None:
         check_url(value)
     elif place.startswith("headers."):
         check_header(place.removeprefix("headers."), value)
+    elif place == "proxy" and value != DIRECT:
+        check_proxy(value)
 
 
 def _from_file(source: Source, cwd: str | None) -> str | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -46,6 +46,7 @@ __all__ = [
     "Transport",
     "fingerprint",
     "plan",
+    "reached",
 ]
 
 Transport = Literal["stdio", "http", "streamable-http", "sse"]
@@ -87,6 +88,22 @@ def _auth(value: object) -> Mapping[str, Any] | None:
     from mooring.core.authconfig import read_auth  # few servers have it
 
     return read_auth(value)
+
+
+def _tls(value: object) -> Mapping[str, str] | None:
+    if value is None:
+        return None
+    from mooring.core.tls import read_tls  # few servers have it
+
+    return read_tls(value)
+
+
+def _proxy(value: object) -> str | None:
+    if value is None:
+        return None
+    from mooring.core.tls import read_proxy
+
+    return read_proxy(value)
 
 
 def _audit(value: object) -> AuditSettings | None:
@@ -149,6 +166,8 @@ class Target:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tls: Mapping[str, str] = field(default_factory=dict[str, str])
+    proxy: str | None = None
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
 
@@ -210,6 +229,10 @@ class ServerConfig(Settings):
     """An older protocol than this one is refused."""
     auth: Mapping[str, Any] | None = setting(_auth, default=None)
     """How to log in: the given fields of `AuthConfig`."""
+    tls: Mapping[str, str] | None = setting(_tls, default=None)
+    """Whom to trust and as whom to speak, over HTTP and in logins: the given fields of `TlsSettings`."""
+    proxy: str | None = setting(_proxy, default=None)
+    """The proxy for all that concerns this server; `none` goes without; left out, as the environment says."""
     description: str | None = setting(optional(some_text), default=None)
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
@@ -293,6 +316,9 @@ class ServerConfig(Settings):
         for name, text in (self.auth or {}).items():
             if isinstance(text, str):
                 yield f"auth.{name}", text
+        yield from ((f"tls.{name}", text) for name, text in (self.tls or {}).items())
+        if self.proxy is not None:
+            yield "proxy", self.proxy
 
 
 class ResourceCache(Settings):
@@ -349,6 +375,10 @@ class HostConfig(Settings):
     """Folders, for `strict_root_paths`."""
     strict_root_paths: bool = setting(flag, default=False)
     """Whether `file:` resources must lie inside `roots`."""
+    tls: Mapping[str, str] | None = setting(_tls, default=None)
+    """As a server's, for those that have none of their own."""
+    proxy: str | None = setting(_proxy, default=None)
+    """As a server's, for those that have none of their own and are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     watch: Watch = setting(section(Watch), default=Watch())
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
@@ -409,7 +439,18 @@ class Plan:
     """The connection stays; what governs its use (filters, time-outs) may have changed."""
 
 
-_CONNECTION = (*_SAFE, *_SHAPE, "url", "isolation", "max_message")
+def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
+    """The server with the host's own `tls` and `proxy` where it has none."""
+    if server.url is None or (host.tls is None and host.proxy is None):
+        return server
+    from mooring.core.egress import host_realm  # few hosts have such settings
+
+    here = host_realm(urlsplit(server.url).hostname or "") == "loopback"
+    default = None if here else host.proxy  # a proxy's loopback is not ours
+    return replace(server, tls=server.tls or host.tls, proxy=server.proxy or default)
+
+
+_CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message")
 
 
 def plan(old: HostConfig, new: HostConfig) -> Plan:
@@ -419,6 +460,7 @@ def plan(old: HostConfig, new: HostConfig) -> Plan:
     both = [(before[name], server) for name, server in after.items() if name in before]
 
     def same(one: ServerConfig, two: ServerConfig) -> bool:
+        one, two = reached(one, old), reached(two, new)
         return all(getattr(one, name) == getattr(two, name) for name in _CONNECTION)
 
     return Plan(

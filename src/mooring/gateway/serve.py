@@ -7,11 +7,12 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mooring.config import default_lookup
 from mooring.config.logs import logger
 from mooring.core.audit import AuditSettings
-from mooring.core.config import Source
+from mooring.core.config import ServerConfig, Source, reached
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.errors import ConfigError
@@ -75,7 +76,7 @@ async def serve_http(
     await _note_in(host, audit)
     gateway = Gateway(host, whole=whole, stateless=shared, key=shared_key())
     shown = f"[{bind}]" if ":" in bind else bind
-    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=_fetch)
+    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=partial(_fetch, host))
     web = WebServer(gateway, door, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)
@@ -144,11 +145,21 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     return found
 
 
-async def _fetch(url: str) -> bytes:
-    """The body of a document of keys."""
+async def _fetch(host: Host, url: str) -> bytes:
+    """The body of a document of keys, fetched the way that the host's own `tls` and `proxy` say."""
     import aiohttp
 
+    from mooring.config.resolving import resolve_within
+    from mooring.net.way import Ways
+
+    issuer = ServerConfig(name="issuer", url=url, source=Source(scope="explicit"))
+    lookup = default_lookup(os.environ, source=issuer.source)
+    target = await resolve_within(10, reached(issuer, host.config), lookup, slow=False)
+    way = await Ways().to(issuer, target)
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(url, ssl=way.ssl, proxy=way.proxy_for(url)) as response,
+    ):
         response.raise_for_status()
         return await response.content.read(MOST_KEYS)
