@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.config import HostConfig, ServerConfig
-from mooring.core.names import Style
+from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 
@@ -65,6 +65,9 @@ class Shelf:
 
     def put(self, snapshot: Snapshot) -> None:
         """A provider offers this now."""
+        if any(tool.remote_name == LOGIN for tool in snapshot.tools):  # a name that nobody has but we
+            genuine = tuple(tool for tool in snapshot.tools if tool.remote_name != LOGIN)
+            snapshot = replace(snapshot, tools=genuine)
         self._snapshots[snapshot.server] = snapshot
         self.changed()
 
@@ -94,7 +97,7 @@ class Shelf:
         for name, tool in self._logins().items():
             offer, allowed = offers.get(name, Snapshot(server=name)), filters[name]
             offers[name] = replace(offer, tools=(*offer.tools, tool))
-            filters[name] = replace(allowed, allow=(*allowed.allow, tool.name))
+            filters[name] = replace(allowed, allow=(*allowed.allow, tool.remote_name))
         self._catalog = merge(
             map(self._listed, offers.values()),
             style=self._style(),

@@ -285,7 +285,7 @@ def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWa
     return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
 
 
-def _placed(tls: Any, source: Source) -> Any:
+def _placed(tls: object, source: Source) -> object:
     """Files of TLS settings that hold for other files' servers, too: relative to the file that names them."""
     if not isinstance(tls, Mapping) or source.file is None:
         return tls
