@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from mooring.approval import Approver, Gatekeeper
+from mooring.auditing import Auditing
 from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
@@ -44,7 +45,6 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.core.audit import AuditSettings
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -104,8 +104,8 @@ class Host:
             on_elicit=on_elicit,
             relay=relay,
         )
-        self.audit = self._audit_at(self.config.audit)
-        """Where calls are noted, if they are."""
+        self._auditing = Auditing(self.config.audit, self._fleet.redact)
+        self.note_in = self._auditing.note_in
         self._resources = Resources(
             self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
         )
@@ -184,8 +184,7 @@ class Host:
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
-            if self.audit is not None:
-                self._tasks.start_soon(self.audit.check)
+            self._tasks.start_soon(self._auditing.check)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -212,8 +211,7 @@ class Host:
         await self._fleet.stop()
         self._pins.close()
         await self.keeper.close()
-        if self.audit is not None:
-            await self.audit.close()
+        await self._auditing.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -364,8 +362,7 @@ class Host:
         """Take over another configuration while running: only servers that differ are restarted."""
         self._running()
         old, self.config = self.config, config
-        if old.audit != config.audit:
-            await self.note_in(config.audit)
+        await self._auditing.apply(old.audit, config.audit)
         steps = await self._fleet.apply(old, config)
         await self._sessions.settle()
         self._shelf.changed()
@@ -377,12 +374,6 @@ class Host:
             )
         )
         return steps
-
-    async def note_in(self, settings: AuditSettings | None) -> None:
-        """From now on note every call in this audit log, or in none."""
-        old, self.audit = self.audit, self._audit_at(settings)
-        if old is not None:
-            await old.close()
 
     async def reload(self) -> None:
         """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
@@ -428,6 +419,10 @@ class Host:
         return self._fleet.redact(text)
 
     @property
+    def audit(self) -> Audit | None:
+        return self._auditing.log
+
+    @property
     def held(self) -> Mapping[str, NotTrusted]:
         """The servers that are not started because nobody approved the file that names them."""
         return self._fleet.held
@@ -450,13 +445,6 @@ class Host:
                 pass
 
     # --- inside ---------------------------------------------------------------------------------
-
-    def _audit_at(self, settings: AuditSettings | None) -> Audit | None:
-        if settings is None:
-            return None
-        from mooring.audit import Audit  # most hosts note nothing
-
-        return Audit(settings, self._fleet.redact)
 
     def _known(self, server: ServerConfig) -> Snapshot | None:
         """What a server offered the last time: the catalog has it before the server runs."""

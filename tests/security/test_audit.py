@@ -227,7 +227,7 @@ def test_a_file_that_was_merely_found_may_not_name_a_file_to_write_to(tmp_path: 
         named = load([tmp_path / "mooring.yaml"])
         path = named.audit or named.gateway.audit
         assert path is not None
-        assert path.path == "victim"
+        assert path.path == str(tmp_path / "victim")
 
 
 def test_doctor_names_a_log_that_cannot_be_written(

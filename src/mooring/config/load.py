@@ -163,8 +163,7 @@ class _Merge:
             self.notes.append(_warning(file, None, note))
         ways: dict[str, Any] = {}
         for name, value in shape.settings.items():
-            if name == "tls":
-                value = _placed(value, source)
+            value = _placed(name, value, source)
             if source.scope == "project" and name in _WAYS:
                 ways[name] = value  # it says how its own servers are reached, and nobody else's
                 continue
@@ -285,14 +284,22 @@ def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWa
     return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
 
 
-def _placed(tls: object, source: Source) -> object:
-    """Files of TLS settings that hold for other files' servers, too: relative to the file that names them."""
-    if not isinstance(tls, Mapping) or source.file is None:
-        return tls
-    folder, given = os.path.dirname(source.file), dict(cast("Mapping[str, Any]", tls))
-    for name in PATHS:
-        if isinstance(place := given.get(name), str) and not place.startswith("$"):
-            given[name] = os.path.join(folder, os.path.expanduser(place))
+_FILES = {"tls": PATHS, "audit": ("path",)}
+
+
+def _placed(name: str, value: object, source: Source) -> object:
+    """A setting with the files that it names relative to the file that it stands in."""
+    if name == "audit" and isinstance(value, str):
+        value = {"path": value}
+    if source.file is None or not isinstance(value, Mapping):
+        return value
+    given = dict(cast("Mapping[str, Any]", value))
+    if name == "gateway" and given.get("audit") is not None:
+        given["audit"] = _placed("audit", given["audit"], source)
+    folder = os.path.dirname(source.file)
+    for field in _FILES.get(name, ()):
+        if isinstance(place := given.get(field), str) and not place.startswith("$"):
+            given[field] = os.path.join(folder, os.path.expanduser(place))
     return given
 
 
