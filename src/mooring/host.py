@@ -22,6 +22,7 @@ from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CatalogChanged, ConfigApplied, Event, ToolSetAside
 from mooring.core.exposure import Exposure, always_shown, plan_exposure
+from mooring.core.known import Known
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
@@ -130,7 +131,7 @@ class Host:
             ask=on_approval,
             emit=self.emit,
         )
-        self.permit = self._gatekeeper.permit
+        self.allows, self.permit = self._gatekeeper.allows, self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),
@@ -139,6 +140,7 @@ class Host:
             servers=self._fleet.configs,
             listed=self._gatekeeper.listed,
             logins=self._fleet.logins,
+            awaited=lambda: bool(self._streams) or self._on_tools_changed is not None,
             announce=self._announce,
         )
         self._streams: set[EventStream] = set()
@@ -252,6 +254,7 @@ class Host:
         if self._closed:
             stream.end()
         else:
+            _ = self.catalog  # what changed before is no news
             self._streams.add(stream)
         return stream
 
@@ -446,13 +449,13 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _known(self, server: ServerConfig) -> Snapshot | None:
+    def _known(self, server: ServerConfig) -> Known | None:
         """What a server offered the last time: the catalog has it before the server runs."""
-        snapshot = self._pins.known(server)
-        if snapshot is not None:
-            self._shelf.put(snapshot)
+        known = self._pins.known(server)
+        if known is not None:
+            self._shelf.expect(server.name, known)
             self._offer_reading()
-        return snapshot
+        return known
 
     def _withdraw(self, name: str) -> None:
         self._shelf.drop(name)
