@@ -349,6 +349,7 @@ async def test_a_proxy_that_is_not_there_or_wants_a_login_is_named_without_its_p
             assert status.error == "the proxy 127.0.0.1:1 cannot be reached: Connection refused"
             assert diagnose(nobody, status) is not None
             said += f"{host.status()} {nobody!r} {caplog.text}"
+    said += repr(HostConfig(proxy=f"http://me:{QUOTED}@proxy:1", tls={"cert": "a", "key_password": QUOTED}))
     assert PASSWORD not in said
     assert QUOTED not in said
 

@@ -391,6 +391,11 @@ class HostConfig(Settings):
         for one, other in look_alikes(server.name for server in self.servers):
             raise ValueError(f"has servers {shown(one)} and {shown(other)}, which look alike; rename one")
 
+    def __repr__(self) -> str:
+        """Without the values of `tls` and `proxy`: they may hold a password."""
+        shown = {**self.__dict__, "tls": sorted(self.tls or ()), "proxy": self.proxy and "…"}
+        return f"HostConfig({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     @property
     def active(self) -> tuple[ServerConfig, ...]:
         """The servers that shall run: not disabled, and among `enabled_servers` when that is given."""
