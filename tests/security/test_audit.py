@@ -219,11 +219,12 @@ async def test_another_configuration_moves_the_log_while_the_host_runs(tmp_path:
 
 
 def test_a_file_that_was_merely_found_may_not_name_a_file_to_write_to(tmp_path: Path) -> None:
-    for text in ("audit: victim\n", "gateway: {audit: victim}\n"):
+    for text in ("audit: victim\n", "gateway: {audit: victim, burst: 7}\n"):
         (tmp_path / "mooring.yaml").write_text(text)
         found = load(cwd=tmp_path)
         assert (found.audit, found.gateway.audit) == (None, None)
         assert "merely found" in str(found.warnings[0])
+        assert (found.gateway.burst == 7) == ("burst" in text)
         named = load([tmp_path / "mooring.yaml"])
         path = named.audit or named.gateway.audit
         assert path is not None

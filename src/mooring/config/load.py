@@ -29,6 +29,8 @@ __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document"
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _REMOTE = ("auth", "headers", "tls", "proxy")
 _WAYS = frozenset(("tls", "proxy"))
+_GUARDED = frozenset(("policy", "audit", "gateway"))
+"""Settings of which a file that was merely found may not say everything."""
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
@@ -167,9 +169,10 @@ class _Merge:
             if source.scope == "project" and name in _WAYS:
                 ways[name] = value  # it says how its own servers are reached, and nobody else's
                 continue
-            if source.scope == "project" and (message := self.not_theirs(name, value)):
-                self.notes.append(ConfigWarning(file=file, field=name, message=message))
-                continue
+            if source.scope == "project" and name in _GUARDED:
+                value = self.theirs(name, value, source)
+                if value is None:
+                    continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             entry = server_fields(raw, own=own)
@@ -177,16 +180,23 @@ class _Merge:
                 entry.fields.update({name: ways[name] for name in ways.keys() - entry.fields.keys()})
             self.entries[name] = (entry, source)
 
-    def not_theirs(self, name: str, value: object) -> str | None:
-        """Why a file that was merely found may not set this; None if it may."""
+    def theirs(self, name: str, value: Any, source: Source) -> Any:
+        """What a file that was merely found may say of a setting; None, with the reason noted, if nothing."""
+        message, field = "", name
         if name == "policy" and name in self.settings:
-            return "is ignored: that of the user's own file holds; write it into the servers' entries"
-        if name == "audit" or (name == "gateway" and isinstance(value, Mapping) and "audit" in value):
-            return (
-                "is ignored: a file that was merely found may not name a file to write to ('audit'); "
+            message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+            value = None
+        elif name == "audit" or (name == "gateway" and isinstance(value, Mapping) and "audit" in value):
+            message = (
+                "is ignored: a file that was merely found may not name a file to write to; "
                 "write it into your own file, or name this one with --config"
             )
-        return None
+            field = name if name == "audit" else "gateway.audit"
+            rest = cast("Mapping[str, Any]", value) if name == "gateway" else {}
+            value = {key: item for key, item in rest.items() if key != "audit"} or None
+        if message:
+            self.notes.append(ConfigWarning(file=source.file, field=field, message=message))
+        return value
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()

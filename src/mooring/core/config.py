@@ -452,7 +452,8 @@ def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
 
     here = host_realm(urlsplit(server.url).hostname or "") == "loopback"
     default = None if here else host.proxy  # a proxy's loopback is not ours
-    return replace(server, tls=server.tls or host.tls, proxy=server.proxy or default)
+    tls = host.tls if server.tls is None else server.tls
+    return replace(server, tls=tls, proxy=server.proxy or default)
 
 
 _CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message")
