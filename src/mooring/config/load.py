@@ -180,23 +180,26 @@ class _Merge:
                 entry.fields.update({name: ways[name] for name in ways.keys() - entry.fields.keys()})
             self.entries[name] = (entry, source)
 
-    def theirs(self, name: str, value: Any, source: Source) -> Any:
+    def theirs(self, name: str, value: object, source: Source) -> object:
         """What a file that was merely found may say of a setting; None, with the reason noted, if nothing."""
-        message, field = "", name
-        if name == "policy" and name in self.settings:
+        if name == "policy":
+            if name not in self.settings:
+                return value
             message = "is ignored: that of the user's own file holds; write it into the servers' entries"
-            value = None
-        elif name == "audit" or (name == "gateway" and isinstance(value, Mapping) and "audit" in value):
-            message = (
-                "is ignored: a file that was merely found may not name a file to write to; "
-                "write it into your own file, or name this one with --config"
-            )
-            field = name if name == "audit" else "gateway.audit"
-            rest = cast("Mapping[str, Any]", value) if name == "gateway" else {}
-            value = {key: item for key, item in rest.items() if key != "audit"} or None
-        if message:
-            self.notes.append(ConfigWarning(file=source.file, field=field, message=message))
-        return value
+            self.notes.append(ConfigWarning(file=source.file, field=name, message=message))
+            return None
+        rest: dict[str, Any] = {}
+        if name == "gateway":
+            rest = _copied(value)
+            if rest.pop("audit", None) is None:
+                return value
+        message = (
+            "is ignored: a file that was merely found may not name a file to write to; "
+            "write it into your own file, or name this one with --config"
+        )
+        field = name if name == "audit" else "gateway.audit"
+        self.notes.append(ConfigWarning(file=source.file, field=field, message=message))
+        return rest or None
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()
@@ -311,6 +314,10 @@ def _placed(name: str, value: object, source: Source) -> object:
         if isinstance(place := given.get(field), str) and not place.startswith("$"):
             given[field] = os.path.join(folder, os.path.expanduser(place))
     return given
+
+
+def _copied(value: object) -> dict[str, Any]:
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
 def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
