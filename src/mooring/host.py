@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
-
 from mooring.approval import Approver, Gatekeeper
 from mooring.auditing import Auditing
 from mooring.builtin import Builtin
@@ -40,7 +38,7 @@ from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, shielded, within
 from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
@@ -200,8 +198,7 @@ class Host:
         traceback: TracebackType | None,
     ) -> None:
         assert self._tasks is not None
-        # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        with anyio.CancelScope(shield=True):
+        with shielded():
             try:
                 await self.close()
             finally:
@@ -220,7 +217,7 @@ class Host:
     async def ready(self, timeout: float | None = None) -> bool:
         """Whether, within `timeout`, every server has ended its first try to connect, well or not.
         Lazy servers are not waited for."""
-        with anyio.move_on_after(timeout) as scope:
+        with within(timeout) as scope:
             await self._fleet.settled()
         return not scope.cancelled_caught
 
@@ -443,7 +440,7 @@ class Host:
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
-        with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
+        with within(ARRIVAL if timeout is None else timeout):
             while tool not in self.catalog.tools and await self._fleet.next_arrival(tool, self.style):
                 pass
 

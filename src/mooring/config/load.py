@@ -21,7 +21,6 @@ from mooring.core.expand import unknown
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
-from mooring.core.tls import PATHS
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
@@ -297,20 +296,19 @@ def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWa
     return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
 
 
-_FILES = {"tls": PATHS, "audit": ("path",)}
-
-
 def _placed(name: str, value: object, source: Source) -> object:
     """A setting with the files that it names relative to the file that it stands in."""
     if name == "audit" and isinstance(value, str):
         value = {"path": value}
-    if source.file is None or not isinstance(value, Mapping):
+    if name not in ("tls", "audit", "gateway") or source.file is None or not isinstance(value, Mapping):
         return value
+    from mooring.core.tls import PATHS  # few files have such settings
+
     given = dict(cast("Mapping[str, Any]", value))
     if name == "gateway" and given.get("audit") is not None:
         given["audit"] = _placed("audit", given["audit"], source)
     folder = os.path.dirname(source.file)
-    for field in _FILES.get(name, ()):
+    for field in ("path",) if name == "audit" else PATHS if name == "tls" else ():
         if isinstance(place := given.get(field), str) and not place.startswith("$"):
             given[field] = os.path.join(folder, os.path.expanduser(place))
     return given

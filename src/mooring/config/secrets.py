@@ -20,7 +20,6 @@ from mooring.core.config import ServerConfig, Source, Target
 from mooring.core.expand import Lookup, Reference, expand
 from mooring.core.redact import secrets_in
 from mooring.core.secret import Secret
-from mooring.core.tls import DIRECT, PATHS, check_proxy
 from mooring.errors import ConfigError
 
 __all__ = ["GetSecret", "default_lookup", "resolve"]
@@ -71,8 +70,6 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         remembering(Reference(kind="env", name=name))
     secrets.update(secrets_in(values))
     secrets.discard("")
-    tls = {name: values[f"tls.{name}"] for name in server.tls or ()}
-    tls |= {name: _from_file(server.source, tls[name]) or "" for name in PATHS if name in tls}
     return Target(
         command=values.get("command"),
         args=tuple(values[f"args[{i}]"] for i in range(len(server.args))),
@@ -81,7 +78,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
         auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
-        tls=MappingProxyType(tls),
+        tls=_tls(server, values),
         proxy=values.get("proxy"),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
     )
@@ -117,6 +114,15 @@ def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
     return (server.auth or {}).items()
 
 
+def _tls(server: ServerConfig, values: Mapping[str, str]) -> Mapping[str, str]:
+    tls = {name: values[f"tls.{name}"] for name in server.tls or ()}
+    if tls:
+        from mooring.core.tls import PATHS  # few servers have such settings
+
+        tls |= {name: _from_file(server.source, tls[name]) or "" for name in PATHS if name in tls}
+    return MappingProxyType(tls)
+
+
 def _check(place: str, value: str) -> None:
     """A value may hold what no configuration could: a line break, another host."""
     if "\0" in value:
@@ -125,8 +131,10 @@ def _check(place: str, value: str) -> None:
         check_url(value)
     elif place.startswith("headers."):
         check_header(place.removeprefix("headers."), value)
-    elif place == "proxy" and value != DIRECT:
-        check_proxy(value)
+    elif place == "proxy":
+        from mooring.core.tls import read_proxy  # few servers have one
+
+        read_proxy(value)
 
 
 def _from_file(source: Source, cwd: str | None) -> str | None:
