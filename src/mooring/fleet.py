@@ -9,11 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard, logger
-from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
+from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan, reached
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
 from mooring.core.lookalike import look_alikes
@@ -25,7 +23,7 @@ from mooring.core.values import Value
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, shielded, side_by_side
 from mooring.trust import Trust
 
 if TYPE_CHECKING:
@@ -93,6 +91,7 @@ class Fleet:
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
+        self._config = HostConfig()
         self._applying = asyncio.Lock()
 
     def join(self, provider: Provider) -> None:
@@ -108,7 +107,7 @@ class Fleet:
 
     async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
-        self._tasks = tasks
+        self._tasks, self._config = tasks, config
         for provider in self.providers.values():
             self._publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
@@ -123,11 +122,13 @@ class Fleet:
 
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
-        async with anyio.create_task_group() as stopping:
-            for connection in (*self.connections.values(), *self._leaving.values(), *self._private):
-                stopping.start_soon(connection.stop)
-            for provider in self.providers.values():
-                stopping.start_soon(self._stop_provider, provider)
+        connections = (*self.connections.values(), *self._leaving.values(), *self._private)
+        await side_by_side(
+            [
+                *(connection.stop() for connection in connections),
+                *(self._stop_provider(provider) for provider in self.providers.values()),
+            ]
+        )
         if self._pool is not None:
             await self._pool.close()
 
@@ -153,7 +154,7 @@ class Fleet:
         except BaseException:
             self.connections.pop(server.name, None)
             self.configs.pop(server.name, None)
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await connection.stop()
             raise
         connection.owner.publish = self._publish
@@ -174,14 +175,14 @@ class Fleet:
         self._withdraw(name)
         self._stale(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await connection.stop()
         self._emit(ServerRemoved(server=name))
 
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
         """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
         async with self._applying:
-            steps = plan(old, new)
+            steps, self._config = plan(old, new), new
             before, self.held = self.held, await self._trust.held(new.active)
             wanted = {server.name: server for server in new.servers}
             kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
@@ -191,12 +192,10 @@ class Fleet:
                 if name in self.connections:
                     self.connections[name].owner.config = wanted[name]
             active = {server.name for server in new.active} - self.held.keys()
-            async with anyio.create_task_group() as stopping:
-                for name in gone:
-                    if name not in wanted:
-                        stopping.start_soon(self.remove, name)
-                    else:
-                        stopping.start_soon(self._replace, wanted[name], name in active)
+            await side_by_side(
+                self._replace(wanted[name], name in active) if name in wanted else self.remove(name)
+                for name in gone
+            )
             for server in new.servers:
                 if server.name not in kept and server.name not in gone:
                     self._reserve(server.name)
@@ -223,7 +222,7 @@ class Fleet:
         if old is not None:
             if name in self.connections:
                 self.connections[name].owner.notices.watched |= old.owner.notices.watched
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await old.retire()
             del self._leaving[name]
 
@@ -311,10 +310,7 @@ class Fleet:
             except MooringError:
                 failed.append(connection.name)
 
-        async with anyio.create_task_group() as tasks:
-            for connection in self.connections.values():
-                if connection.state != "disabled":
-                    tasks.start_soon(check, connection)
+        await side_by_side([check(one) for one in self.connections.values() if one.state != "disabled"])
         return not failed
 
     async def refresh(self, names: Sequence[str]) -> Mapping[str, RefreshReport]:
@@ -335,9 +331,7 @@ class Fleet:
             tools = len(provider.snapshot.tools)
             reports[provider.name] = RefreshReport(ok=error is None, tools=tools, error=error)
 
-        async with anyio.create_task_group() as tasks:
-            for provider in chosen:
-                tasks.start_soon(one, provider)
+        await side_by_side([one(provider) for provider in chosen])
         return {name: reports[name] for name in sorted(reports)}
 
     async def gather(self, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
@@ -358,10 +352,7 @@ class Fleet:
             except MooringError as problem:
                 errors[connection.name] = str(problem)
 
-        async with anyio.create_task_group() as tasks:
-            for connection in connections:
-                if connection.state != "disabled" or names is not None:
-                    tasks.start_soon(one, connection)
+        await side_by_side([one(c) for c in connections if c.state != "disabled" or names is not None])
         return {name: errors[name] for name in sorted(errors)}
 
     async def next_arrival(self, tool: str, style: Style) -> bool:
@@ -374,11 +365,10 @@ class Fleet:
             for connection in self.connections.values()
             if not connection.settled.is_set() and may_belong(tool, connection.name, style)
         ]
+        for connection in awaited:
+            await connection.start()
         if awaited:
-            async with anyio.create_task_group() as race:
-                for connection in awaited:
-                    await connection.start()
-                    race.start_soon(_first, connection.settled, race.cancel_scope)
+            await _first([connection.settled for connection in awaited])
         return bool(awaited)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -434,6 +424,7 @@ class Fleet:
     async def _target(self, server: ServerConfig) -> Target:
         from mooring.config.resolving import resolve_within
 
+        server = reached(server, self._config)
         lookup = default_lookup(os.environ, self._get_secret, source=server.source)
         slow = self._get_secret is not None
         target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
@@ -471,6 +462,11 @@ async def _run_after(old: Connection | None, connection: Connection) -> None:
     await connection.run()
 
 
-async def _first(event: asyncio.Event, race: anyio.CancelScope) -> None:
-    await event.wait()
-    race.cancel()
+async def _first(events: Sequence[asyncio.Event]) -> None:
+    """Until one of them is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()

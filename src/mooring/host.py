@@ -11,9 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
-
 from mooring.approval import Approver, Gatekeeper
+from mooring.auditing import Auditing
 from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
@@ -39,11 +38,12 @@ from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
 from mooring.shelf import Shelf
 from mooring.stream import EventStream
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, shielded, within
 from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
+    from mooring.audit import Audit
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -103,8 +103,12 @@ class Host:
             on_elicit=on_elicit,
             relay=relay,
         )
-        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
-        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self._auditing = Auditing(self.config.audit, self._fleet.redact)
+        self.note_in = self._auditing.note_in
+        self._resources = Resources(
+            self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
+        )
+        self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
         self._builtin = Builtin(self._resources)
         self._fleet.join(self._builtin)
         self.resources, self.read = self._resources.list, self._resources.read
@@ -147,8 +151,7 @@ class Host:
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
         self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
-        """Looks at another configuration before it is taken over, for whoever has settings of their own in
-        it: refuses it with a ConfigError, or returns what is awaited once it is in force."""
+        """Refuses another configuration with a ConfigError, or returns what is awaited once it is in force."""
         self._reload: Callable[[], HostConfig] | None = None
 
     @classmethod
@@ -183,6 +186,7 @@ class Host:
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
+            self._tasks.start_soon(self._auditing.check)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -196,8 +200,7 @@ class Host:
         traceback: TracebackType | None,
     ) -> None:
         assert self._tasks is not None
-        # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        with anyio.CancelScope(shield=True):
+        with shielded():
             try:
                 await self.close()
             finally:
@@ -209,13 +212,14 @@ class Host:
         await self._fleet.stop()
         self._pins.close()
         await self.keeper.close()
+        await self._auditing.close()
         for stream in list(self._streams):
             stream.end()
 
     async def ready(self, timeout: float | None = None) -> bool:
         """Whether, within `timeout`, every server has ended its first try to connect, well or not.
         Lazy servers are not waited for."""
-        with anyio.move_on_after(timeout) as scope:
+        with within(timeout) as scope:
             await self._fleet.settled()
         return not scope.cancelled_caught
 
@@ -295,11 +299,7 @@ class Host:
         )
 
     async def ping(self, server: str, timeout: float | None = None) -> float:
-        """Seconds that a round trip to `server` takes.
-
-        Raises:
-            MooringError: there was none.
-        """
+        """Seconds that a round trip to `server` takes; a MooringError tells why there was none."""
         return await self._fleet.connection(server).ping(timeout)
 
     async def login(self, server: str, *, principal: str | None = None) -> Login:
@@ -314,11 +314,7 @@ class Host:
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
-        where there was no login.
-
-        Raises:
-            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
-        """
+        where there was no login. Raises as `login` does."""
         return await self._sessions.connection(server, principal).logout()
 
     async def health_check(self) -> bool:
@@ -360,16 +356,14 @@ class Host:
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
-        """Take over another configuration while running: only servers that differ are restarted.
-
-        Raises:
-            ConfigError: `vet` does not take it; everything stays as it was.
-        """
+        """Take over another configuration while running: only servers that differ are restarted. A ConfigError
+        of `vet` leaves everything as it was."""
         self._running()
         settle = None if self.vet is None else self.vet(config)
         old, self.config = self.config, config
         if settle is not None:
             await settle()
+        await self._auditing.apply(old.audit, config.audit)
         steps = await self._fleet.apply(old, config)
         await self._sessions.settle()
         self._shelf.changed()
@@ -426,6 +420,10 @@ class Host:
         return self._fleet.redact(text)
 
     @property
+    def audit(self) -> Audit | None:
+        return self._auditing.log
+
+    @property
     def held(self) -> Mapping[str, NotTrusted]:
         """The servers that are not started because nobody approved the file that names them."""
         return self._fleet.held
@@ -443,7 +441,7 @@ class Host:
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
-        with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
+        with within(ARRIVAL if timeout is None else timeout):
             while tool not in self.catalog.tools and await self._fleet.next_arrival(tool, self.style):
                 pass
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.types import Tool
 
-__all__ = ["AUTHENTICATE", "is_login", "login_tool"]
-
-AUTHENTICATE = "authenticate"
-_TITLE = "Log in"
+__all__ = ["is_login", "login_tool"]
 
 
 def login_tool(server: str) -> Tool:
@@ -15,8 +13,8 @@ def login_tool(server: str) -> Tool:
     return Tool(
         name=AUTHENTICATE,
         server=server,
-        remote_name=AUTHENTICATE,
-        title=_TITLE,
+        remote_name=LOGIN,
+        title="Log in",
         description=f"Log in to {server!r}, which wants that before it offers its tools or does more. "
         "Begins a login that a person finishes in a browser; the tools appear by themselves afterwards.",
         input_schema={"type": "object", "properties": {}, "additionalProperties": False},
@@ -25,4 +23,4 @@ def login_tool(server: str) -> Tool:
 
 def is_login(tool: Tool) -> bool:
     """Whether a tool of the catalog is that one, under whatever name."""
-    return tool.remote_name == AUTHENTICATE and tool.title == _TITLE
+    return tool.remote_name == LOGIN

@@ -6,12 +6,13 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mooring.config import default_lookup
 from mooring.config.logs import logger
-from mooring.core.config import HostConfig, Source
+from mooring.core.audit import AuditSettings
+from mooring.core.config import HostConfig, ServerConfig, Source, reached
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.errors import ConfigError
@@ -65,8 +66,9 @@ async def serve_http(
         ConfigError: the address is not loopback and nobody would be asked for a token.
     """
     shown = f"[{bind}]" if ":" in bind else bind
-    door = _door(host.config, bind, f"http://{shown}:{port}")
-    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit, key=shared_key(), logins=door.open)
+    door = _door(host, host.config, bind, f"http://{shown}:{port}")
+    await _note_in(host, audit)
+    gateway = Gateway(host, whole=whole, stateless=shared, key=shared_key(), logins=door.open)
     web = WebServer(gateway, door, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)
@@ -77,7 +79,7 @@ async def serve_http(
         door.url = url
 
     def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
-        return partial(web.take, config.gateway, _door(config, bind, url))
+        return partial(web.take, config.gateway, _door(host, config, bind, url))
 
     host.vet = vet
     running = asyncio.create_task(gateway.run())
@@ -94,7 +96,7 @@ async def serve_http(
         await gateway.close()
 
 
-def _door(config: HostConfig, bind: str, url: str) -> Door:
+def _door(host: Host, config: HostConfig, bind: str, url: str) -> Door:
     """The checks that this configuration asks for.
 
     Raises:
@@ -111,14 +113,15 @@ def _door(config: HostConfig, bind: str, url: str) -> Door:
             f"{bind!r} can be reached by others, and nobody would be asked for a token; "
             "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
         )
-    return Door(settings, bind=bind, url=url, tokens=tokens, fetch=_fetch)
+    return Door(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
 
 
 async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit: str | None = None) -> None:
     """Serve a running host on standard input and output, until the input ends."""
     from mooring.gateway.stdio import serve_stdio as pipe
 
-    gateway = Gateway(host, whole=whole, audit=audit)
+    await _note_in(host, audit)
+    gateway = Gateway(host, whole=whole)
     running = asyncio.create_task(gateway.run())
     try:
         await pipe(gateway)
@@ -127,6 +130,22 @@ async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit
         with suppress(asyncio.CancelledError):
             await running
         await gateway.close()
+
+
+async def _note_in(host: Host, path: str | None) -> None:
+    """Have every request noted where the command, the gateway's or the host's settings say.
+
+    Raises:
+        ConfigError: nothing can be written there.
+    """
+    settings = host.config.gateway.audit
+    if path is not None:
+        known = settings or host.config.audit
+        settings = AuditSettings(path=path) if known is None else replace(known, path=path)
+    if settings is not None:
+        await host.note_in(settings)
+    if host.audit is not None and (problem := await host.audit.problem()) is not None:
+        raise ConfigError(f"the audit log {host.audit.settings.path!r} cannot be written: {problem}")
 
 
 def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[str]]]:
@@ -145,11 +164,21 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     return found
 
 
-async def _fetch(url: str) -> bytes:
-    """The body of a document of keys."""
+async def _fetch(host: Host, url: str) -> bytes:
+    """The body of a document of keys, fetched the way that the host's own `tls` and `proxy` say."""
     import aiohttp
 
+    from mooring.config.resolving import resolve_within
+    from mooring.net.way import Ways
+
+    issuer = ServerConfig(name="issuer", url=url, source=Source(scope="explicit"))
+    lookup = default_lookup(os.environ, source=issuer.source)
+    target = await resolve_within(10, reached(issuer, host.config), lookup, slow=False)
+    way = await Ways().to(issuer, target)
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(url, ssl=way.ssl, proxy=way.proxy_for(url)) as response,
+    ):
         response.raise_for_status()
         return await response.content.read(MOST_KEYS)

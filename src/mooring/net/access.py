@@ -18,6 +18,7 @@ from mooring.core.oauth import Challenge, read_challenge
 from mooring.errors import AuthNeeded
 from mooring.net.message import WireError
 from mooring.net.tokens import TokenStore, UnsafeStoreError
+from mooring.net.way import Way
 
 if TYPE_CHECKING:
     from mooring.net.egress import Visit
@@ -39,6 +40,7 @@ class Access:
         server: str,
         url: str,
         auth: AuthConfig,
+        way: Way,
         *,
         on_wanted: Callable[[str], None],
         principal: str | None = None,
@@ -46,6 +48,7 @@ class Access:
         self.server = server
         self.url = url
         self.auth = auth
+        self.way = way
         self.principal = principal
         """Whose login it is; None: that of whoever runs the host."""
         self.wanted: str | None = None
@@ -70,7 +73,7 @@ class Access:
     def visit(self) -> Visit:
         from mooring.net.egress import Visit
 
-        return Visit(self.url)
+        return Visit(self.url, self.way)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown, longest first."""
@@ -330,6 +333,7 @@ class Access:
 def access_for(
     config: ServerConfig,
     target: Target,
+    way: Way,
     old: Access | None,
     on_wanted: Callable[[str], None],
     principal: str | None = None,
@@ -341,7 +345,8 @@ def access_for(
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
     if old is not None and (old.url, old.auth) == (target.url, auth):
+        old.way = way
         old.look_again()
         return old
     whose = None if auth.type == "client_credentials" else principal
-    return Access(config.name, target.url, auth, on_wanted=on_wanted, principal=whose)
+    return Access(config.name, target.url, auth, way, on_wanted=on_wanted, principal=whose)

@@ -150,7 +150,9 @@ class Owner:
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
-            self.access = access_for(self.config, target, self.access, self._tell_auth, self.principal)
+            way = await self._pool.ways.to(self.config, target)
+            self.redact.learn(way.secrets(target.url))
+            self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
         return target
 
     async def connected(self, timeout: float) -> Live:
