@@ -151,7 +151,7 @@ class Host:
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
         self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
-        """Refuses another configuration with a ConfigError, or returns what is awaited once it is in force."""
+        """Refuses another configuration by a ConfigError, or returns what is awaited when it is in force."""
         self._reload: Callable[[], HostConfig] | None = None
 
     @classmethod
@@ -356,8 +356,8 @@ class Host:
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
 
     async def apply(self, config: HostConfig) -> Plan:
-        """Take over another configuration while running: only servers that differ are restarted. A ConfigError
-        of `vet` leaves everything as it was."""
+        """Take over another configuration while running: only servers that differ are restarted. A
+        ConfigError of `vet` leaves everything as it was."""
         self._running()
         settle = None if self.vet is None else self.vet(config)
         old, self.config = self.config, config
