@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from mooring import Host, LoopLagged
+from mooring import Host, LoopLagged, pulse
 from tests.lab.http import HttpLab
 from tests.lab.stdio import cue, lab_server, methods, starts, wire_log
 from tests.lab.wait import until, until_true
@@ -74,7 +74,7 @@ async def test_FA71_a_thousand_random_cancellations_leak_nothing(wire: str, host
         async with hosting(server) as host:
             await host.call("mcp_s_echo", {"text": "x"})
             # The server's own stream or subscription comes up in its own time.
-            await asyncio.sleep(0.1)
+            await until(lambda: wire == "stdio" or lab.open_streams + lab.subscriptions == 1)
             before = _our_tasks()
             for _ in range(20):
                 calls = [asyncio.create_task(host.call("mcp_s_echo", {"text": "x"})) for _ in range(50)]
@@ -103,16 +103,18 @@ async def test_FA72_a_caller_cancelled_while_connecting_costs_the_others_nothing
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
 async def test_FA73_a_loop_blocked_by_the_application_kills_no_server_and_no_answer_that_is_there(
-    wire: str, tmp_path: Path, hosting: Any
+    wire: str, tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pulse, "PULSE", 0.1)  # so that no block lies between two beats
     # The laboratory answers while nobody looks: over HTTP it needs a loop of its own.
+    log = tmp_path / "log"
     with LabThread() as lab:
-        server = lab_server("s", tools=["sleep"]) if wire == "stdio" else lab.config("s")
+        server = lab_server("s", tools=["sleep"], log=str(log)) if wire == "stdio" else lab.config("s")
         async with hosting(server) as host:
             events = host.events()
-            for _ in range(3):
+            for number in range(1, 4):
                 call = asyncio.create_task(host.call("mcp_s_sleep", {"seconds": 0.2}, timeout=0.5))
-                await asyncio.sleep(0.1)
+                await until(lambda sent=number: (methods(log) + lab.methods()).count("tools/call") == sent)
                 time.sleep(0.7)  # blocks on purpose
                 result = await call
                 assert not result.is_error, result.text
@@ -125,21 +127,21 @@ class LabThread:
     """An HTTP laboratory in a thread with a loop of its own."""
 
     def __enter__(self) -> HttpLab:
-        self._ready, self._end = threading.Event(), threading.Event()
+        self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
         assert self._ready.wait(10)
         return self.lab
 
     def __exit__(self, *_: object) -> None:
-        self._end.set()
+        self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(10)
 
     async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         async with HttpLab() as self.lab:
             self._ready.set()
-            while not self._end.is_set():
-                await asyncio.sleep(0.02)
+            await self._end.wait()
 
 
 @contextmanager
@@ -212,7 +214,7 @@ async def test_FA82_five_servers_that_fall_and_hang_do_not_slow_a_healthy_one(ho
 
         async def trouble(n: int) -> None:
             while True:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # while it rests it is refused at once, and this must not spin
                 await host.call(f"mcp_bad{n}_crash")
                 await host.call(f"mcp_bad{n}_say", cue(b"x" * 1000, then="silence"), timeout=0.05)
 
@@ -229,7 +231,7 @@ async def test_FA82_five_servers_that_fall_and_hang_do_not_slow_a_healthy_one(ho
 PROGRAM = """
 import asyncio, os, signal, sys, threading
 sys.path.insert(0, {root!r})
-from mooring import Host, LoopLagged
+from mooring import Host, LoopLagged, pulse
 from tests.lab.stdio import lab_server
 
 SERVERS = [
@@ -271,7 +273,7 @@ def test_FA75_ctrl_c_twice_leaves_no_process_and_no_complaint_about_a_closed_loo
     process = _program(log, "await asyncio.sleep(60)")
     pids = _processes(log)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.1)
+    until_true(lambda: not all(_running(pid) for pid in pids))  # it ends its servers: one is stubborn
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=10)
     assert "KeyboardInterrupt" in errors
