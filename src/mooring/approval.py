@@ -87,6 +87,10 @@ class Gatekeeper:
                     return PolicyDenied(problem, server=server, tool=remote, reason=reason)
         return None
 
+    def allows(self, tool: Tool) -> bool:
+        """Whether it may be called without asking anybody."""
+        return tool.server in self._own or self._decision(tool).verdict == "allow"
+
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
@@ -95,11 +99,9 @@ class Gatekeeper:
         Raises:
             PolicyDenied: it may not, or nobody said yes.
         """
-        if tool.server in self._own:
+        if self.allows(tool):
             return
         decision = self._decision(tool)
-        if decision.verdict == "allow":
-            return
         problem = _denial(decision.reason)
         if decision.verdict == "ask":
             problem = await self._refusal(tool, arguments, session, decision.reason, timeout)

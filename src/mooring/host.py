@@ -124,7 +124,7 @@ class Host:
             ask=on_approval,
             emit=self.emit,
         )
-        self.permit = self._gatekeeper.permit
+        self.allows, self.permit = self._gatekeeper.allows, self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
         self._shelf = Shelf(
             own=frozenset({self._local.name, self._builtin.name}),

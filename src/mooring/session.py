@@ -21,7 +21,7 @@ from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
 from mooring.local import Progress, Provider
-from mooring.telemetry import tool_call
+from mooring.telemetry import tool_call, traced
 
 log = logger("mooring.session")
 
@@ -68,6 +68,10 @@ class Shore(Protocol):
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        ...
+
+    def allows(self, tool: Tool) -> bool:
+        """Whether it may be called without asking anybody."""
         ...
 
     async def permit(
@@ -183,9 +187,10 @@ class Session:
                 return self._discover(name, arguments, started)
             if name == READ.name:
                 return await self._read(arguments, budget)
-            tool = await self._route(name, timeout)
-            given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
-            await self._shore.permit(tool, given, self.id, _left(started, timeout))
+            tool = self._shore.catalog.tools.get(name) or await self._route(name, timeout)
+            if not self._shore.allows(tool):
+                given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
+                await self._shore.permit(tool, given, self.id, _left(started, timeout))
             result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
@@ -232,10 +237,8 @@ class Session:
         return await keeper.keep(tool, result, session=self.id, budget=most, conformance=rules.output_schema)
 
     async def _route(self, name: str, timeout: float | None) -> Tool:
-        try:
-            return self._shore.catalog.route(name)
-        except UnknownTool:
-            await self._shore.arrival(name, timeout)
+        """The tool of this name, once it is there."""
+        await self._shore.arrival(name, timeout)
         try:
             return self._shore.catalog.route(name)
         except UnknownTool as unknown:
@@ -248,11 +251,26 @@ class Session:
         timeout: float | None,
         on_progress: Progress | None,
     ) -> Result:
-        started = time.monotonic()
-        if self._shore.listened_to:
-            self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
-        error, failed = None, True
         self.busy += 1
+        try:
+            if not self._shore.listened_to and not traced():
+                return await self._send(tool, arguments, timeout, on_progress, EMPTY)
+            return await self._run_watched(tool, arguments, timeout, on_progress)
+        finally:
+            self.busy -= 1
+            self.used = clock.monotonic()
+
+    async def _run_watched(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        timeout: float | None,
+        on_progress: Progress | None,
+    ) -> Result:
+        """The same, told to whoever listens."""
+        started = time.monotonic()
+        self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
+        error, failed = None, True
         with tool_call(tool, self.id) as record:
             try:
                 result = await self._send(tool, arguments, timeout, on_progress, record.meta)
@@ -264,19 +282,16 @@ class Session:
                 record.refused(problem)
                 raise
             finally:
-                self.busy -= 1
-                self.used = clock.monotonic()
-                if self._shore.listened_to:
-                    self._shore.emit(
-                        CallFinished(
-                            server=tool.server,
-                            tool=tool.remote_name,
-                            session=self.id,
-                            duration=time.monotonic() - started,
-                            is_error=failed,
-                            error=error,
-                        )
+                self._shore.emit(
+                    CallFinished(
+                        server=tool.server,
+                        tool=tool.remote_name,
+                        session=self.id,
+                        duration=time.monotonic() - started,
+                        is_error=failed,
+                        error=error,
                     )
+                )
 
     async def _send(
         self,

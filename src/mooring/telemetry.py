@@ -50,10 +50,15 @@ class CallRecord:
         self.error = kind
 
 
+def traced() -> bool:
+    """Whether the application uses OpenTelemetry."""
+    return "opentelemetry" in sys.modules
+
+
 @contextmanager
 def tool_call(tool: Tool, session: str) -> Generator[CallRecord]:
     """Record one `tools/call`: a client span and its duration."""
-    if "opentelemetry" not in sys.modules:
+    if not traced():
         yield CallRecord(None, EMPTY)
         return
     from opentelemetry import propagate, trace
@@ -94,7 +99,7 @@ class SessionClock:
             isinstance(event, StateChanged) and event.old == "connected"
         ):
             started = self._since.pop(event.server, None)
-            if started is not None and "opentelemetry" in sys.modules:
+            if started is not None and traced():
                 lost = {ERROR: "ConnectionLost"} if isinstance(event, ServerLost) else {}
                 _duration("session").record(time.monotonic() - started, {SERVER: event.server, **lost})
 

@@ -110,6 +110,9 @@ class View:
         """The host's own session of a client: it has the connections that are the client's alone."""
         return self.host.session(session.id, agent_id=session.agent_id)
 
+    def allows(self, tool: Tool) -> bool:
+        return self.host.allows(tool)
+
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:

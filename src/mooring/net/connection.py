@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring import clock
-from mooring.core.breaker import Breaker
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.logintool import AUTHENTICATE, login_tool
@@ -17,34 +16,22 @@ from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
-    AuthNeeded,
-    CallTimeout,
-    CircuitOpen,
     ConfigError,
     MooringError,
-    NotTrusted,
-    Overloaded,
 )
 from mooring.net import wire
-from mooring.net.exchange import Exchange
+from mooring.net.carrier import Carrier
+from mooring.net.deadline import Progress
+from mooring.net.exchange import Exchange, whole
 from mooring.net.faults import call_error
-from mooring.net.gate import Full, Gate
-from mooring.net.live import Live
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
-from mooring.net.rpc import Progress
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
     from mooring.net.login import Login, OnAuth
-
-MAX_RETRY_AFTER = 30.0
-HEALTHY = ("answer", "auth")
-"""Faults that say nothing bad of the transport: the server is there and has answered."""
-RESENT = ("closed", "session", "refused")
-LATER = "try again later, or raise `max_concurrency`"
 
 
 class Connection:
@@ -81,8 +68,7 @@ class Connection:
         self.run = self.owner.run
         self.refresh = self.owner.refresh
         self._doubts: tuple[Snapshot, tuple[str, ...]] | None = None
-        self._breaker = Breaker()
-        self._gate = Gate(config.max_concurrency)
+        self._carrier = Carrier(self.owner)
 
     @property
     def config(self) -> ServerConfig:
@@ -122,7 +108,7 @@ class Connection:
             prompts=len(owner.snapshot.prompts),
             error=str(owner.problem) if owner.problem else None,
             connected_at=owner.connected_at,
-            breaker=self._breaker.state(now),
+            breaker=self._carrier.breaker(now),
             retry_in=None if owner.next_try is None else max(owner.next_try - now, 0.0),
             fresh_within=owner.freshness.bound if owner.freshness else None,
             warnings=(*owner.snapshot.warnings, *self._doubted(owner.snapshot)),
@@ -228,20 +214,22 @@ class Connection:
         if tool == AUTHENTICATE and self.login_tool is not None:
             return await self._authenticate(timeout)
         started = clock.monotonic()
-        limit, idle = self.config.call_limits(timeout)
-        idempotent = any(fnmatchcase(tool, glob) for glob in self.config.idempotent)
+        config, live = self.owner.config, self.owner.live
+        limit, idle = config.call_limits(timeout)
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
-        if self.owner.live is not None and tool in self.owner.live.deferred:
+        if live is not None and tool in live.deferred:
             params["task"] = {}
-        raw = await Exchange(self.owner, self._guarded, tool, started + limit).result(
-            "tools/call",
-            params,
-            idle=idle,
+        options: dict[str, Any] = {
+            "idle": idle,
             # A token always goes along: a server that reports progress must not be cut off as silent.
-            on_progress=on_progress or _unheard,
-            meta=meta,
-            again=idempotent,
-        )
+            "on_progress": on_progress or _unheard,
+            "meta": meta,
+            "again": bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent),
+        }
+        raw = await self._carrier.ask("tools/call", params, tool, started + limit, **options)
+        if not whole(raw):
+            exchange = Exchange(self._carrier, tool, started + limit)
+            raw = await exchange.finish(raw, "tools/call", params, options)
         return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:
@@ -252,13 +240,13 @@ class Connection:
         """
         end = clock.monotonic() + (self.config.call_limits(timeout)[0])
         try:
-            live = await self._live(end)
+            live = await self._carrier.live(end)
         except WireError as fault:
             raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
         started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
-        await self._guarded(method, {}, method, end)
+        await self._carrier.ask(method, {}, method, end)
         return clock.monotonic() - started
 
     async def ask(
@@ -270,8 +258,11 @@ class Connection:
             CallError, AuthNeeded: no result came.
         """
         limit, idle = self.config.call_limits(timeout)
-        exchange = Exchange(self.owner, self._guarded, about, clock.monotonic() + limit)
-        return await exchange.result(method, params, idle=idle)
+        end = clock.monotonic() + limit
+        raw = await self._carrier.ask(method, params, about, end, idle=idle)
+        if whole(raw):
+            return raw
+        return await Exchange(self._carrier, about, end).finish(raw, method, params, {"idle": idle})
 
     async def watch(self, uri: str, timeout: float | None = None) -> None:
         """Have changes of a resource told as `ResourceUpdated`, on this connection and the next ones.
@@ -307,131 +298,11 @@ class Connection:
         """A live connection, and its faults in our words."""
         started = clock.monotonic()
         try:
-            await self._live(started + self.config.call_limits(timeout)[0])
+            await self._carrier.live(started + self.config.call_limits(timeout)[0])
             yield
         except WireError as fault:
             elapsed, words = clock.monotonic() - started, fault.obituary
             raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
-
-    # --- one request ----------------------------------------------------------------------------
-
-    async def _guarded(
-        self, method: str, params: dict[str, Any], about: str, end: float, **options: Any
-    ) -> dict[str, Any]:
-        """A request within the server's limits: the breaker, and a place among those under way."""
-        started = clock.monotonic()
-        probe = self._admitted(about, started)
-        told = False
-        try:
-            await self._turn(about, end - started)
-            try:
-                result = await self._repeated(method, params, end, **options)
-                self._breaker.succeeded()
-                self.owner.restarts.forgive()
-                told = True
-                return result
-            except WireError as fault:
-                told = self._tell_breaker(fault)
-                elapsed, words = clock.monotonic() - started, fault.obituary
-                raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
-            finally:
-                self._gate.leave()
-        finally:
-            if probe and not told:
-                self._breaker.abandoned()
-
-    def _admitted(self, about: str, now: float) -> bool:
-        """Let the request pass the breaker; whether it goes as its probe.
-
-        Raises:
-            CircuitOpen: it may not pass.
-        """
-        probe = self._breaker.state(now) != "closed"
-        if not self._breaker.admit(now):
-            wait = self._breaker.retry_after(now)
-            raise CircuitOpen(
-                f"{about!r} was not sent: {self.name!r} failed {Breaker.THRESHOLD} times in a row "
-                f"and is left alone; it is tried again in {wait:.0f} s",
-                server=self.name,
-                tool=about,
-                retry_after=wait,
-            )
-        return probe
-
-    async def _turn(self, about: str, patience: float) -> None:
-        """Wait for a place among the requests under way.
-
-        Raises:
-            Overloaded: too many are waiting.
-            CallTimeout: it was not given one within `patience`.
-        """
-        try:
-            await self._gate.enter(patience)
-        except Full:
-            problem = f"{about!r} was not sent: {self.name!r} has as many calls waiting as may wait; {LATER}"
-            raise Overloaded(problem, server=self.name, tool=about, outcome="not sent") from None
-        except TimeoutError:
-            problem = f"{about!r} was not sent: its turn at {self.name!r} did not come in time; {LATER}"
-            raise CallTimeout(
-                problem, server=self.name, tool=about, elapsed=patience, outcome="not sent"
-            ) from None
-
-    def _tell_breaker(self, fault: WireError) -> bool:
-        if not fault.news:
-            return False  # a server that falls once has failed once, however many calls fall with it
-        if fault.kind in HEALTHY:
-            self._breaker.succeeded()
-        elif fault.kind != "status" or (fault.status or 0) >= 500:
-            self._breaker.failed(clock.monotonic())
-        else:
-            return False
-        return True
-
-    async def _repeated(
-        self,
-        method: str,
-        params: dict[str, Any],
-        end: float,
-        *,
-        idle: float | None = None,
-        on_progress: Progress | None = None,
-        meta: Mapping[str, Any] = EMPTY,
-        again: bool = False,
-    ) -> dict[str, Any]:
-        """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
-        for last in (False, True):
-            live = self.owner.live or await self._live(end)
-            left = end - clock.monotonic()
-            try:
-                return await live.ask(
-                    method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
-                )
-            except WireError as fault:
-                if fault.kind in ("session", "refused", "auth") and fault.status != 403:
-                    live.channel.die(str(fault))  # connecting anew tells what it is now
-                if last or not await self._worth_repeating(fault, again, left):
-                    if live.channel.death is not None:
-                        fault.news, live.mourned = not live.mourned, True
-                        fault.obituary = await live.channel.obituary()
-                    raise
-        raise AssertionError("unreachable")
-
-    async def _worth_repeating(self, fault: WireError, again: bool, left: float) -> bool:
-        if fault.kind in RESENT:
-            return again or fault.outcome == "not sent"
-        wait = fault.retry_after
-        if fault.status in (429, 503) and wait is not None and wait <= MAX_RETRY_AFTER and wait < left:
-            await asyncio.sleep(wait)
-            return True
-        return False
-
-    async def _live(self, end: float) -> Live:
-        try:
-            return await self.owner.connected(end - clock.monotonic())
-        except (AuthNeeded, NotTrusted):
-            raise
-        except MooringError as problem:
-            raise WireError(str(problem), kind="refused", outcome="not sent") from problem
 
 
 async def _unheard(progress: float, total: float | None, message: str | None) -> None:

@@ -1,29 +1,36 @@
-"""When to give up on one request."""
+"""When to give up on requests: one timer for all that are under way on a wire, so that a request costs
+a comparison and not a timer of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 LATE = 0.05
 """A timer that fires so many seconds late tells of a loop that was blocked. As long again is given to
 read what came meanwhile: an answer that is already here must not be lost to its own deadline."""
 
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
-class Deadline:
-    """An absolute end, and a silence that signs of life interrupt: one timer for both."""
 
-    __slots__ = ("_end", "_expire", "_heard", "_idle", "_loop", "_timer")
+class Pending:
+    """A request of ours without an answer: an absolute end, and a silence that signs of life interrupt."""
 
-    def __init__(self, timeout: float | None, idle: float | None, expire: Callable[[], None]) -> None:
+    __slots__ = ("_end", "_heard", "_idle", "_loop", "on_progress")
+
+    def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
-        self._end = math.inf if timeout is None else self._heard + timeout
+        self._heard = now = self._loop.time()
+        self._end = math.inf if timeout is None else now + timeout
         self._idle = math.inf if idle is None else idle
-        self._expire = expire
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
+        self.on_progress = on_progress
+
+    @property
+    def due(self) -> float:
+        """When it is given up, as things stand."""
+        silent = self._heard + self._idle
+        return silent if silent < self._end else self._end
 
     def touch(self) -> None:
         """A sign of life: silence starts anew."""
@@ -36,22 +43,49 @@ class Deadline:
 
     def resume(self) -> None:
         self._heard = self._loop.time()
-        self.disarm()
-        self._arm()
 
-    def disarm(self) -> None:
+    def give_up(self) -> None:
+        """It is due: end it, once."""
+        self._end = self._idle = math.inf
+        self.expire()
+
+    def expire(self) -> None:
+        """Tell whoever waits that no answer came in time."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class Watch:
+    """Gives up, in time, those of the requests under way that are due."""
+
+    __slots__ = ("_planned", "_timer", "_under_way")
+
+    def __init__(self, under_way: Mapping[int | str, Pending]) -> None:
+        self._under_way = under_way
+        self._planned = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def heed(self, due: float) -> None:
+        """Something is due then: look at that time, or earlier."""
+        if due < self._planned:
+            self.end()
+            self._planned = due
+            self._timer = asyncio.get_running_loop().call_at(due, self._look)
+
+    def end(self) -> None:
+        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer, self._planned = None, math.inf
 
-    def _arm(self) -> None:
-        due = min(self._end, self._heard + self._idle)
-        if due < math.inf:
-            self._timer = self._loop.call_at(due, self._fire, due)
-
-    def _fire(self, planned: float) -> None:
-        if planned < min(self._end, self._heard + self._idle):
-            self._arm()
-        elif self._loop.time() - planned > LATE:
-            self._timer = self._loop.call_later(LATE, self._expire)
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._planned > LATE:
+            self._timer = loop.call_later(LATE, self._sweep, loop.time())
         else:
-            self._expire()
+            self._sweep(self._planned)
+
+    def _sweep(self, now: float) -> None:
+        self._timer, self._planned = None, math.inf
+        for request in [one for one in self._under_way.values() if one.due <= now]:
+            request.give_up()
+        self.heed(min((one.due for one in self._under_way.values()), default=math.inf))

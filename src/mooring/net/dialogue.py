@@ -19,17 +19,23 @@ Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 Answer = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
-async def converse(send: Send, params: dict[str, Any], answer: Answer) -> dict[str, Any]:
+async def converse(raw: dict[str, Any], send: Send, params: dict[str, Any], answer: Answer) -> dict[str, Any]:
     """The result that is no question: each question is answered, and the request sent again with that.
+
+    Args:
+        raw: What the server answered at first.
+        send: Sends the request once more.
+        params: Of the request.
+        answer: Answers one question.
 
     Raises:
         WireError: the server never stops asking, or asks for what it cannot get.
     """
-    sent = params
-    for _ in range(ROUNDS):
-        raw = await send(sent)
-        if raw.get("resultType") != "input_required" or ((p := PASSAGE.get()) is not None and p.answers):
-            return raw
+    rounds = 1
+    while raw.get("resultType") == "input_required" and not passed_on():
+        if rounds == ROUNDS:
+            raise failed(f"it asked for input {ROUNDS} times over and was given up")
+        rounds += 1
         requests, state = raw.get("inputRequests"), raw.get("requestState")
         sent = dict(params)
         if requests:
@@ -40,7 +46,14 @@ async def converse(send: Send, params: dict[str, Any], answer: Answer) -> dict[s
             await asyncio.sleep(PAUSE)
         if state is not None:
             sent["requestState"] = state
-    raise failed(f"it asked for input {ROUNDS} times over and was given up")
+        raw = await send(sent)
+    return raw
+
+
+def passed_on() -> bool:
+    """Whether questions are for somebody else to answer."""
+    passage = PASSAGE.get()
+    return passage is not None and passage.answers
 
 
 async def fulfil(requests: object, answer: Answer) -> dict[str, Any]:

@@ -9,29 +9,27 @@ from typing import Any, cast
 
 from mooring.errors import Outcome
 from mooring.net import trace
-from mooring.net.deadline import Deadline
+from mooring.net.deadline import Pending, Progress
 from mooring.net.message import REQUEST_TIMEOUT, RequestId, WireError, answer_id, closed, take_answer
-from mooring.net.rpc import Channel, Progress
+from mooring.net.rpc import Channel
 
 
-class Waiter:
+class Waiter(Pending):
     """One request without an answer."""
 
-    __slots__ = ("answer", "deadline", "disarm", "on_progress", "place", "touch")
+    __slots__ = ("answer", "place")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
-        self.answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self.on_progress = on_progress
+        super().__init__(timeout, idle, on_progress)
+        self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self.place = 0
         """Where the request begins in all that was sent, for wires that know what was taken of it."""
-        self.deadline = Deadline(timeout, idle, self._expire)
-        self.touch, self.disarm = self.deadline.touch, self.deadline.disarm
 
     def fail(self, fault: WireError) -> None:
         if not self.answer.done():
             self.answer.set_exception(fault)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         self.fail(WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT))
 
 
@@ -68,7 +66,6 @@ class DuplexChannel(Channel):
             raise
         finally:
             del self.waiting[key]
-            waiter.disarm()
             if abandoned and cancellable:
                 self.cancel_on_wire(wire_id)
         return take_answer(message)

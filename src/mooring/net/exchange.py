@@ -1,56 +1,56 @@
-"""One request of ours, from its first sending to its last word: questions on the way, and tasks."""
+"""A request of ours whose answer is not the last word: questions on the way, and tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mooring import clock
 from mooring.errors import CallTimeout, ServerError
-from mooring.net.dialogue import converse, failed
+from mooring.net.carrier import Carrier
+from mooring.net.deadline import Progress
+from mooring.net.dialogue import converse, failed, passed_on
 from mooring.net.faults import call_error
 from mooring.net.message import WireError
-from mooring.net.owner import Owner
-from mooring.net.passage import PASSAGE
-from mooring.net.rpc import Progress
 from mooring.net.tasks import Task, task_in
 
-Guarded = Callable[..., Awaitable[dict[str, Any]]]
-"""`(method, params, about, end, **options)`: one round trip within the server's limits."""
 
-
-def _passed_on() -> tuple[str, ...]:
-    """Kinds of results that are for somebody else to understand."""
-    passage = PASSAGE.get()
-    return ("input_required",) if passage is not None and passage.answers else ()
+def whole(raw: Mapping[str, Any]) -> bool:
+    """Whether a result is the last word: no question, and no promise of a later one."""
+    return raw.get("resultType", "complete") == "complete" and "task" not in raw
 
 
 class Exchange:
     """Made for one request, whose errors name `about` and which ends at `end`."""
 
-    def __init__(self, owner: Owner, guarded: Guarded, about: str, end: float) -> None:
-        self._owner, self._guarded, self._about, self._end = owner, guarded, about, end
-        self._server = owner.config.name
+    def __init__(self, carrier: Carrier, about: str, end: float) -> None:
+        self._carrier, self._about, self._end = carrier, about, end
+        self._owner = carrier.owner
+        self._server = carrier.owner.config.name
         self._started = clock.monotonic()
 
     @property
     def _elapsed(self) -> float:
         return clock.monotonic() - self._started
 
-    async def result(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """The final result; the user is asked whatever the server wants to know before it.
+    async def finish(
+        self, raw: dict[str, Any], method: str, params: dict[str, Any], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The final result of a request that was first answered with `raw`; the user is asked whatever
+        the server wants to know before it.
 
         Raises:
             CallError, AuthNeeded: there is none.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
-            return await self._guarded(method, params, self._about, self._end, **options)
+            return await self._carrier.ask(method, params, self._about, self._end, **options)
 
         try:
-            raw = await converse(send, params, self._answer)
-            if raw.get("resultType") not in ("complete", "task", None, *_passed_on()):
+            raw = await converse(raw, send, params, self._answer)
+            kind = raw.get("resultType")
+            if kind not in ("complete", "task", None) and not (kind == "input_required" and passed_on()):
                 raise failed("the answer is of a kind that is not known")
             if method != "tools/call" or (state := task_in(raw)) is None:
                 return raw
@@ -77,7 +77,7 @@ class Exchange:
         """The result of a task; whoever stops waiting for it stops it, too."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            return await self._guarded(method, params, self._about, self._end)
+            return await self._carrier.ask(method, params, self._about, self._end)
 
         live = await self._owner.connected(self._end - clock.monotonic())
         task = Task(state, live, ask, self._answer)

@@ -19,6 +19,11 @@ class Gate:
         self._free = limit
         self._queue = deque[asyncio.Future[None]]()
 
+    @property
+    def limited(self) -> bool:
+        """Whether anybody ever has to wait."""
+        return self._free is not None
+
     async def enter(self, patience: float) -> None:
         """Wait for a place, no longer than `patience` seconds; leave it with `leave()`.
 

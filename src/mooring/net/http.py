@@ -11,7 +11,7 @@ import aiohttp
 import anyio
 
 from mooring.net import trace
-from mooring.net.deadline import Deadline
+from mooring.net.deadline import Pending, Progress
 from mooring.net.endpoint import Endpoint, message_in
 from mooring.net.message import (
     CONNECTION_CLOSED,
@@ -23,7 +23,7 @@ from mooring.net.message import (
     take_answer,
 )
 from mooring.net.refusal import content_fault
-from mooring.net.rpc import Channel, Progress, log
+from mooring.net.rpc import Channel, log
 
 NOTICE_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0
@@ -35,19 +35,17 @@ MAX_STREAM_WAIT = 2.0
 SESSION = "Mcp-Session-Id"
 
 
-class _Clock:
-    """The deadline of one request, as a context around its exchange."""
+class _Exchange(Pending):
+    """One request, whose deadline ends the block around it."""
 
-    __slots__ = ("deadline", "disarm", "on_progress", "timer", "touch")
+    __slots__ = ("timer",)
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
-        self.on_progress = on_progress
+        super().__init__(timeout, idle, on_progress)
         self.timer = asyncio.timeout(None)
-        self.deadline = Deadline(timeout, idle, self._expire)
-        self.touch, self.disarm = self.deadline.touch, self.deadline.disarm
 
-    def _expire(self) -> None:
-        self.timer.reschedule(asyncio.get_running_loop().time())
+    def expire(self) -> None:
+        self.timer.reschedule(self._loop.time())
 
 
 class _Cut(Exception):
@@ -91,11 +89,11 @@ class HttpChannel(Channel):
         wire_id, key, body = self.prepare(
             method, params, request_id, idle is not None or on_progress is not None
         )
-        clock = _Clock(timeout, idle, on_progress)
-        self.expect(key, clock)
+        exchange = _Exchange(timeout, idle, on_progress)
+        self.expect(key, exchange)
         abandoned = True
         try:
-            async with clock.timer:
+            async with exchange.timer:
                 answer, status = await self._exchange(body, key, headers or {}, opens=method == "initialize")
             abandoned = False
         except TimeoutError:
@@ -108,7 +106,6 @@ class HttpChannel(Channel):
             raise
         finally:
             del self.waiting[key]
-            clock.disarm()
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mooring.core.redact import Redactor
-from mooring.core.types import Snapshot, Tool
+from mooring.core.types import EMPTY, Snapshot, Tool
 from mooring.net import trace
+from mooring.net.deadline import Progress
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
 from mooring.net.listing import take_snapshot
 from mooring.net.message import WireError, number
 from mooring.net.negotiate import Peer
 from mooring.net.passage import PASSAGE
-from mooring.net.rpc import Channel, Progress
+from mooring.net.rpc import Channel
 from mooring.net.wire import Raw
 
 
@@ -62,14 +63,15 @@ class Live:
         """
         if (passage := PASSAGE.get()) is not None:
             params = {**passage.params, **params}
-            meta = {**passage.meta, **(meta or {})}
-        if meta or self.peer.meta:
-            params = {**params, "_meta": {**(meta or {}), **self.peer.meta}}
-            if passage is not None and self.peer.era == "modern":
+            meta = {**passage.meta, **(meta or EMPTY)}
+        peer = self.peer
+        if meta or peer.meta:
+            params = {**params, "_meta": {**(meta or EMPTY), **peer.meta}}
+            if passage is not None and peer.era == "modern":
                 params["_meta"].update(passage.stamp)
         headers: Mapping[str, str] | None = None
-        if self.peer.era == "modern" and self.channel.kind == "http":
-            headers = {**self.peer.headers, **request_headers(method, params)}
+        if peer.era == "modern" and self.channel.kind == "http":
+            headers = {**peer.headers, **request_headers(method, params)}
             if (
                 self.header_maps
                 and method == "tools/call"

@@ -103,6 +103,8 @@ def _mended(value: Any) -> Any:
 
 def answer_id(value: object) -> RequestId | None:
     """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
+    if type(value) is int:
+        return value
     if isinstance(value, str):
         number = value.isascii() and value.isdecimal() and len(value) <= MAX_ID_DIGITS
         return int(value) if number else value

@@ -77,6 +77,7 @@ class Child(asyncio.SubprocessProtocol):
         self._stderr = deque[str](maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
+        self._pipe: asyncio.WriteTransport | None = None
 
     @classmethod
     async def spawn(
@@ -100,7 +101,8 @@ class Child(asyncio.SubprocessProtocol):
                 start_new_session=sys.platform != "win32",
             )
         child.marker = marker
-        child._gauge, child._vitals = _gauge(child._stdin()), _vitals(child.pid)
+        child._pipe = child._stdin()
+        child._gauge, child._vitals = _gauge(child._pipe), _vitals(child.pid)
         child._listen_directly()
         _alive[child.pid] = os.getpid()
         watchdog.guard(child.pid)
@@ -126,7 +128,7 @@ class Child(asyncio.SubprocessProtocol):
     def write(self, data: bytes) -> int:
         """Queue `data` for the child's stdin; how many bytes wait there to be read. A closed pipe swallows
         it (its death is told otherwise)."""
-        pipe = self._stdin()
+        pipe = self._pipe
         if pipe is None or pipe.is_closing():
             return 0
         pipe.write(data)
@@ -156,8 +158,8 @@ class Child(asyncio.SubprocessProtocol):
     async def end(self, grace: float) -> None:
         """End the child and its whole group: close stdin, wait, ask, then force. Never raises."""
         self._close_gauges()
-        if (pipe := self._stdin()) is not None:
-            pipe.close()
+        if self._pipe is not None:
+            self._pipe.close()
         try:
             if not await self._exits_within(grace):
                 self._signal("SIGTERM")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import anyio
 import anyio.abc
 
 from mooring.config.logs import logger
 from mooring.net import trace
-from mooring.net.deadline import Deadline
+from mooring.net.deadline import Pending, Progress, Watch
 from mooring.net.message import (
     INTERNAL_ERROR,
     RequestId,
@@ -30,8 +30,6 @@ from mooring.net.message import (
 
 log = logger("mooring.net")
 
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-
 MAX_INBOUND = 256
 """Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
 
@@ -42,19 +40,6 @@ class _Context:
 
     request_id: RequestId
     cancel_requested: anyio.Event = field(default_factory=anyio.Event)
-
-
-class Waiter(Protocol):
-    """A request of ours that is under way."""
-
-    @property
-    def on_progress(self) -> Progress | None: ...
-
-    @property
-    def deadline(self) -> Deadline: ...
-
-    def touch(self) -> None:
-        """The server gave a sign of life: silence starts anew."""
 
 
 class Channel:
@@ -76,8 +61,9 @@ class Channel:
         self.death: str | None = None
         self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""
-        self.waiting: dict[RequestId, Waiter] = {}
+        self.waiting: dict[RequestId, Pending] = {}
         """Our requests that have no answer yet."""
+        self._watch = Watch(self.waiting)
         self._next_id = 0
         self._excuses = 0
         self._gone = anyio.Event()
@@ -128,6 +114,7 @@ class Channel:
         if self.death is None:
             self.death = reason
             trace.passing(self.server, "fault", reason)
+            self._watch.end()
             self.on_death(reason)
             self._gone.set()
             for scope in self._bound:
@@ -145,24 +132,26 @@ class Channel:
             finally:
                 self._bound.discard(scope)
 
-    def expect(self, key: RequestId, waiter: Waiter) -> None:
+    def expect(self, key: RequestId, request: Pending) -> None:
         """A request of ours is under way."""
-        self.waiting[key] = waiter
+        self.waiting[key] = request
         if self._excuses:
-            waiter.deadline.pause()
+            request.pause()
+        self._watch.heed(request.due)
 
     @contextmanager
     def excused(self) -> Generator[None]:
         """Meanwhile the server waits for us: its silence counts against none of our requests."""
         self._excuses += 1
-        for waiter in self.waiting.values():
-            waiter.deadline.pause()
+        for request in self.waiting.values():
+            request.pause()
         try:
             yield
         finally:
             self._excuses -= 1
-            for waiter in () if self._excuses else self.waiting.values():
-                waiter.deadline.resume()
+            for request in () if self._excuses else self.waiting.values():
+                request.resume()
+                self._watch.heed(request.due)
 
     async def opened(self) -> None:
         """Until requests can be sent; most wires are born open.

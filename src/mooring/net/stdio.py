@@ -19,6 +19,8 @@ KEPT_NOISE = 3
 SHOWN = 200
 BACKLOG = 4
 """So many times the largest message may wait for a child that does not read: then it counts as dead."""
+ALIVE = 0.0005
+"""Seconds after its last word within which a child is taken to be alive: to look is slow as calls go."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
@@ -37,8 +39,8 @@ class StdioChannel(DuplexChannel):
         self._parts: list[bytes] = []
         self._size = 0
         self._outbox: list[bytes] = []
-        self._turn = False
         self._sent = 0
+        self._heard = 0.0
         self._unread = 0
         child.listen(self._read, self._stdout_ended)
 
@@ -57,29 +59,25 @@ class StdioChannel(DuplexChannel):
         if waiter is not None:
             waiter.place = self._sent
         self._sent += len(body) + 1
-        if self._turn:
-            self._outbox.append(body)
-        else:
-            # The first message of a turn of the loop leaves at once; all others of it in one more write.
-            self._turn = True
-            asyncio.get_running_loop().call_soon(self._end_turn)
-            self._put(body + b"\n")
+        if len(self.waiting) <= 1 and not self._outbox:
+            self._put(body + b"\n")  # nothing else is under way that it could share a write with
+            return
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(body)
 
     def outcome(self, waiter: Waiter) -> Outcome:
         # A request of which the child never read a byte was not acted on: it may be sent again.
         return "not sent" if waiter.place >= self.child.written - self._unread else "unknown"
 
-    def _end_turn(self) -> None:
-        self._turn = False
-        self._flush()
-
     def _flush(self) -> None:
+        """All that was said in one turn of the loop leaves in one write."""
         if self.death is None and self._outbox:
             lines, self._outbox = self._outbox, []
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, data: bytes) -> None:
-        if self.child.doomed:
+        if asyncio.get_running_loop().time() - self._heard > ALIVE and self.child.doomed:
             self.die("the server is being killed")
         elif self.child.write(data) > BACKLOG * self._max:
             self.die("the server does not read its input")
@@ -88,6 +86,7 @@ class StdioChannel(DuplexChannel):
 
     def _read(self, data: bytes) -> None:
         """Cut what arrived into lines: each byte is looked at once and copied at most twice."""
+        self._heard = asyncio.get_running_loop().time()
         start = 0
         while (end := data.find(b"\n", start)) >= 0 and self.death is None:
             line = data[start:end]

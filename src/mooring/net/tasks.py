@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from mooring.net.deadline import Progress
 from mooring.net.dialogue import Answer, failed, fulfil
 from mooring.net.live import Live
 from mooring.net.message import INTERNAL_ERROR, WireError, number
-from mooring.net.rpc import Progress
 
 USUAL_WAIT, SHORTEST_WAIT, LONGEST_WAIT = 1.0, 0.05, 60.0
 CANCEL_TIMEOUT = 5.0

@@ -1,0 +1,178 @@
+"""The way of one request to a server and back: within the server's limits, and twice where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from mooring import clock
+from mooring.core.breaker import Breaker, BreakerState
+from mooring.core.types import EMPTY
+from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, NotTrusted, Overloaded
+from mooring.net.deadline import Progress
+from mooring.net.faults import call_error
+from mooring.net.gate import Full, Gate
+from mooring.net.live import Live
+from mooring.net.message import WireError
+from mooring.net.owner import Owner
+
+MAX_RETRY_AFTER = 30.0
+HEALTHY = ("answer", "auth")
+"""Faults that say nothing bad of the transport: the server is there and has answered."""
+RESENT = ("closed", "session", "refused")
+LATER = "try again later, or raise `max_concurrency`"
+
+
+class Carrier:
+    """Carries requests, each in its caller's own task, past the breaker and the gate of one server."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self._breaker = Breaker()
+        self._gate = Gate(owner.config.max_concurrency)
+
+    @property
+    def _name(self) -> str:
+        return self.owner.config.name
+
+    def breaker(self, now: float) -> BreakerState:
+        """How the breaker is."""
+        return self._breaker.state(now)
+
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        about: str,
+        end: float,
+        *,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """The raw result of one request, which ends at `end`; errors name `about`.
+
+        Raises:
+            CallError, AuthNeeded: no result came.
+        """
+        started = clock.monotonic()
+        probe = self._admitted(about, started)
+        told = False
+        try:
+            if self._gate.limited:
+                await self._turn(about, end - started)
+            try:
+                result = await self._sent(method, params, end, idle, on_progress, meta, again)
+                self._breaker.succeeded()
+                self.owner.restarts.forgive()
+                told = True
+                return result
+            except WireError as fault:
+                told = self._tell_breaker(fault)
+                elapsed, words = clock.monotonic() - started, fault.obituary
+                server, redact = self.owner.config.name, self.owner.redact
+                raise call_error(fault, server, about, elapsed, words, redact) from None
+            finally:
+                self._gate.leave()
+        finally:
+            if probe and not told:
+                self._breaker.abandoned()
+
+    async def live(self, end: float) -> Live:
+        """The live connection, waited for until `end`.
+
+        Raises:
+            WireError, AuthNeeded, NotTrusted: there is none.
+        """
+        try:
+            return await self.owner.connected(end - clock.monotonic())
+        except (AuthNeeded, NotTrusted):
+            raise
+        except MooringError as problem:
+            raise WireError(str(problem), kind="refused", outcome="not sent") from problem
+
+    async def _sent(
+        self,
+        method: str,
+        params: dict[str, Any],
+        end: float,
+        idle: float | None,
+        on_progress: Progress | None,
+        meta: Mapping[str, Any],
+        again: bool,
+    ) -> dict[str, Any]:
+        """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
+        for last in (False, True):
+            live = self.owner.live or await self.live(end)
+            left = end - clock.monotonic()
+            try:
+                return await live.ask(
+                    method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
+                )
+            except WireError as fault:
+                if fault.kind in ("session", "refused", "auth") and fault.status != 403:
+                    live.channel.die(str(fault))  # connecting anew tells what it is now
+                if last or not await self._worth_repeating(fault, again, left):
+                    if live.channel.death is not None:
+                        fault.news, live.mourned = not live.mourned, True
+                        fault.obituary = await live.channel.obituary()
+                    raise
+        raise AssertionError("unreachable")
+
+    def _admitted(self, about: str, now: float) -> bool:
+        """Let the request pass the breaker; whether it goes as its probe.
+
+        Raises:
+            CircuitOpen: it may not pass.
+        """
+        probe = self._breaker.state(now) != "closed"
+        if not self._breaker.admit(now):
+            wait = self._breaker.retry_after(now)
+            raise CircuitOpen(
+                f"{about!r} was not sent: {self._name!r} failed {Breaker.THRESHOLD} times in a row "
+                f"and is left alone; it is tried again in {wait:.0f} s",
+                server=self._name,
+                tool=about,
+                retry_after=wait,
+            )
+        return probe
+
+    async def _turn(self, about: str, patience: float) -> None:
+        """Wait for a place among the requests under way.
+
+        Raises:
+            Overloaded: too many are waiting.
+            CallTimeout: it was not given one within `patience`.
+        """
+        try:
+            await self._gate.enter(patience)
+        except Full:
+            problem = f"{about!r} was not sent: {self._name!r} has as many calls waiting as may wait; {LATER}"
+            raise Overloaded(problem, server=self._name, tool=about, outcome="not sent") from None
+        except TimeoutError:
+            problem = f"{about!r} was not sent: its turn at {self._name!r} did not come in time; {LATER}"
+            raise CallTimeout(
+                problem, server=self._name, tool=about, elapsed=patience, outcome="not sent"
+            ) from None
+
+    def _tell_breaker(self, fault: WireError) -> bool:
+        if not fault.news:
+            return False  # a server that falls once has failed once, however many calls fall with it
+        if fault.kind in HEALTHY:
+            self._breaker.succeeded()
+        elif fault.kind != "status" or (fault.status or 0) >= 500:
+            self._breaker.failed(clock.monotonic())
+        else:
+            return False
+        return True
+
+    async def _worth_repeating(self, fault: WireError, again: bool, left: float) -> bool:
+        if fault.kind in RESENT:
+            return again or fault.outcome == "not sent"
+        wait = fault.retry_after
+        if fault.status in (429, 503) and wait is not None and wait <= MAX_RETRY_AFTER and wait < left:
+            await asyncio.sleep(wait)
+            return True
+        return False
