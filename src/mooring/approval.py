@@ -139,7 +139,7 @@ class Gatekeeper:
         return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
 
     def _decision(self, tool: Tool) -> Decision:
-        """What the policies say; weighed once for as long as the tool and the policies are the same objects."""
+        """What the policies say; weighed once while the tool and the policies are the same objects."""
         basis = (tool, self._servers.get(tool.server), self._config().policy)
         known = self._decided.get(tool.name)
         if known is not None and all(map(is_, known[0], basis)):
