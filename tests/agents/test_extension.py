@@ -263,8 +263,17 @@ async def test_chosen_resources_are_context_marked_as_data(search: FakeServer) -
     search.resource("docs://style", "Write plainly.", name="style")
     async with started(manifest(web(search)), resources=["docs://style", "docs://none"]) as extension:
         text = await extension.get_context()
-        assert text == '<untrusted from="web_search docs://style">\nWrite plainly.\n</untrusted>'
+        assert text.endswith('<untrusted from="web_search" uri="docs://style">\nWrite plainly.\n</untrusted>')
     assert await extension.get_context() == ""
+
+
+async def test_what_may_not_be_read_is_no_context(
+    search: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    search.resource("file:///etc/secret", "Do not read.", name="secret")
+    async with started(manifest(web(search)), resources=["file:///etc/secret"]) as extension:
+        assert await extension.get_context() == ""
+    assert "'file:///etc/secret' could not be read" in caplog.text
 
 
 async def test_without_the_agents_sdk_tools_have_its_shape(search: FakeServer) -> None:
