@@ -9,8 +9,6 @@ import resource
 import signal
 import statistics
 import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +20,8 @@ import pytest
 
 from mooring import Host, LoopLagged, pulse
 from tests.lab.http import HttpLab
-from tests.lab.stdio import cue, lab_server, methods, starts, wire_log
+from tests.lab.program import processes, program, running
+from tests.lab.stdio import cue, lab_server, methods, starts
 from tests.lab.wait import until, until_true
 
 pytestmark = pytest.mark.anyio
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.anyio
 
 def _our_tasks() -> int:
     return sum("mooring" in repr(task.get_coro()) for task in asyncio.all_tasks())
-
-
-def _running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_FA70_a_hundred_callers_of_a_server_that_is_not_there_yet_share_one_start(
@@ -98,7 +90,7 @@ async def test_FA72_a_caller_cancelled_while_connecting_costs_the_others_nothing
             call.cancel()
         assert (await calls[9]).text == "9"
         assert len(starts(log)) == 1
-    assert not _running(starts(log)[0])
+    assert not running(starts(log)[0])
 
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
@@ -181,7 +173,7 @@ async def test_FA77_without_free_descriptors_those_servers_fail_and_nothing_of_t
         assert all("Too many open files" in (error or "") for error in errors)
         assert len(errors) == 3 or spare > 5
         assert len(os.listdir("/proc/self/fd")) <= before
-        assert not any(_running(pid) for pid in starts(log))
+        assert not any(running(pid) for pid in starts(log))
     assert not errors
 
 
@@ -228,57 +220,25 @@ async def test_FA82_five_servers_that_fall_and_hang_do_not_slow_a_healthy_one(ho
         assert busy < calm * 20 + 0.02
 
 
-PROGRAM = """
-import asyncio, os, signal, sys, threading
-sys.path.insert(0, {root!r})
-from mooring import Host, LoopLagged, pulse
-from tests.lab.stdio import lab_server
-
-SERVERS = [
-    lab_server(log={log!r}, ignore_sigterm=True, ignore_eof=True, spawn_grandchild=True,
-               settings={{"shutdown_grace": 0.3}}),
-    lab_server("second", log={log!r}),
-]
-
-async def main():
-    async with Host(SERVERS) as host:
-        await host.ready(10)
-        print("ready", flush=True)
-        {body}
-
-asyncio.run(main())
-"""
-
-
 def _program(log: Path, body: str) -> subprocess.Popen[str]:
-    code = textwrap.dedent(PROGRAM).format(root=str(Path(__file__).parents[2]), log=str(log), body=body)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    stubborn = (
+        f"lab_server(log={str(log)!r}, ignore_sigterm=True, ignore_eof=True, spawn_grandchild=True, "
+        "settings={'shutdown_grace': 0.3})"
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    return process
-
-
-def _processes(log: Path) -> list[int]:
-    return [entry[key] for entry in wire_log(log) for key in ("started", "grandchild") if key in entry]
+    return program(body, stubborn, f"lab_server('second', log={str(log)!r})")
 
 
 def test_FA75_ctrl_c_twice_leaves_no_process_and_no_complaint_about_a_closed_loop(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _program(log, "await asyncio.sleep(60)")
-    pids = _processes(log)
+    pids = processes(log)
     process.send_signal(signal.SIGINT)
-    until_true(lambda: not all(_running(pid) for pid in pids))  # it ends its servers: one is stubborn
+    until_true(lambda: not all(running(pid) for pid in pids))  # it ends its servers: one is stubborn
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=10)
     assert "KeyboardInterrupt" in errors
     assert "loop is closed" not in errors
-    until_true(lambda: not any(_running(pid) for pid in pids))
+    until_true(lambda: not any(running(pid) for pid in pids))
 
 
 def test_FA75_sys_exit_in_a_thread_ends_that_thread_only(tmp_path: Path) -> None:
@@ -288,11 +248,11 @@ def test_FA75_sys_exit_in_a_thread_ends_that_thread_only(tmp_path: Path) -> None
     process = _program(log, body)
     _, errors = process.communicate(timeout=10)
     assert (process.returncode, errors) == (0, "")
-    assert not any(_running(pid) for pid in _processes(log))
+    assert not any(running(pid) for pid in processes(log))
 
 
 def test_FA75_os_exit_leaves_no_process(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _program(log, "os._exit(3)")
     process.communicate(timeout=10)
-    until_true(lambda: not any(_running(pid) for pid in _processes(log)))
+    until_true(lambda: not any(running(pid) for pid in processes(log)))
