@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
+from mooring.core.catalog import Catalog, Diff, diff
 from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.merging import Filter, merge
 from mooring.core.names import Style
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool

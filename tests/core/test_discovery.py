@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.catalog import Catalog, merge
+from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, Reply, answer, prompt_section
 from mooring.core.exposure import Reveal, plan_exposure
+from mooring.core.merging import merge
 from mooring.core.search import Index
 from mooring.core.tokens import estimate, tool_cost
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool

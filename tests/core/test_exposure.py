@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.catalog import Catalog, merge
+from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY
 from mooring.core.exposure import Reveal, plan_exposure
+from mooring.core.merging import merge
 from mooring.core.types import Snapshot, Tool
 
 

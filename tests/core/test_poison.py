@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring import Snapshot, Tool
-from mooring.core.catalog import LONGEST, merge
+from mooring.core.merging import LONGEST, merge
 from mooring.core.poison import doubts, suspicion
 from mooring.core.text import hides
 

@@ -18,9 +18,9 @@ from mooring.cli.layout import by_server
 from mooring.cli.options import Options
 from mooring.cli.output import Output
 from mooring.config.lockfile import cache_path
-from mooring.core.catalog import merge
 from mooring.core.diagnosis import unpinned_package
 from mooring.core.discovery import DISCOVERY, answer
+from mooring.core.merging import merge
 from mooring.core.names import RESERVED
 from mooring.core.search import Index
 from mooring.core.text import clean_line

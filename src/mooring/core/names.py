@@ -12,19 +12,22 @@ import keyword
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 __all__ = [
     "LIMIT",
     "OWNER",
     "RESERVED",
     "STYLES",
+    "Claim",
     "Style",
     "assign",
-    "imitates",
+    "claim",
+    "imitators",
     "may_belong",
     "parse",
     "prefix",
+    "settle",
 ]
 
 Style = Literal["mcp", "double", "server", "raw"]
@@ -55,23 +58,53 @@ _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
 
 
-def assign(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
-    """Return the local name of each (server, remote name): distinct, valid, at most 64 characters.
+class Claim(NamedTuple):
+    """What the tools of one server would be called if there were no other server."""
 
-    The order of the pairs matters in style `raw` only: there the same name from two servers goes to
-    the pair given last, and the others are absent from the answer.
+    names: dict[str, str]
+    """By remote name."""
+    marked: frozenset[str]
+    """Those whose name has a hash already."""
+
+
+def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
+    """Return the names that the tools of a server lay claim to."""
+    start = prefix(server, style) if style == "raw" or _MEANING.search(server) else None
+    names: dict[str, str] = {}
+    marked: list[str] = []
+    for tool in tools:
+        name = _plain(start, tool, style)
+        if name is None:
+            marked.append(tool)
+            name = _hashed((server, tool), style, 1)
+        names[tool] = name
+    return Claim(names, frozenset(marked))
+
+
+def settle(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str]]:
+    """Return the local names of all tools, by server and remote name: distinct, valid, at most 64 characters.
+
+    The order of the servers matters in style `raw` only: there the same name from two servers goes to the
+    server given last, and is absent from the names of the others.
     """
-    if style != "raw":
-        return _distinct(pairs, style)
-    by_server: dict[str, list[Pair]] = {}
-    ordered = list(pairs)
-    for pair in ordered:
-        by_server.setdefault(pair[0], []).append(pair)
-    wanted: dict[Pair, str] = {}
-    for own in by_server.values():
-        wanted |= _distinct(own, style)
-    winners = {wanted[pair]: pair for pair in ordered}
-    return {pair: name for name, pair in winners.items()}
+    if style == "raw":
+        alone = {server: _distinct({server: one}, style)[server] for server, one in claims.items()}
+        winners = {name: server for server, names in alone.items() for name in names.values()}
+        return {
+            server: {tool: name for tool, name in names.items() if winners[name] == server}
+            for server, names in alone.items()
+        }
+    return _distinct(claims, style)
+
+
+def assign(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
+    """Return the local name of each (server, remote name); see `settle`."""
+    by_server: dict[str, list[str]] = {}
+    for server, tool in pairs:
+        by_server.setdefault(server, []).append(tool)
+    claims = {server: claim(server, tools, style) for server, tools in by_server.items()}
+    settled = settle(claims, style)
+    return {(server, tool): name for server, names in settled.items() for tool, name in names.items()}
 
 
 def prefix(server: str, style: Style) -> str:
@@ -105,9 +138,12 @@ def parse(name: str, style: Style, servers: Iterable[str] = ()) -> Pair | None:
     return fits[0][0], name[len(fits[0][1]) :]
 
 
-def imitates(server: str, tool: str, style: Style) -> bool:
-    """Return whether a tool would stand under the very name of one of mooring's own."""
-    return f"{prefix(server, style)}{_reduced(tool[:LIMIT], style)}" in RESERVED
+def imitators(server: str, tools: Iterable[str], style: Style) -> list[str]:
+    """Return those of a server's tools that would stand under the very name of one of mooring's own."""
+    start = prefix(server, style)
+    if not any(name.startswith(start) for name in RESERVED):
+        return []
+    return [tool for tool in tools if start + _reduced(tool[:LIMIT], style) in RESERVED]
 
 
 def may_belong(name: str, server: str, style: Style) -> bool:
@@ -115,20 +151,14 @@ def may_belong(name: str, server: str, style: Style) -> bool:
     return name.startswith(prefix(server, style)[:_HEAD])
 
 
-def _distinct(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
-    """Return names, all different, that depend on the set of pairs but not on its order."""
-    starts: dict[str, str | None] = {}
-    names: dict[Pair, str] = {}
-    levels: dict[Pair, int] = {}
-    for pair in pairs:
-        server = pair[0]
-        if server not in starts:
-            starts[server] = prefix(server, style) if style == "raw" or _MEANING.search(server) else None
-        name = _plain(starts[server], pair[1], style)
-        if name is None:
-            levels[pair] = 1
-            name = _hashed(pair, style, 1)
-        names[pair] = name
+def _distinct(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str]]:
+    """Return names, all different, that depend on the set of claims but not on its order."""
+    wanted = {server: one.names for server, one in claims.items()}
+    different = set[str]().union(*(names.values() for names in wanted.values()))
+    if len(different) == sum(map(len, wanted.values())):
+        return wanted
+    names = {(server, tool): name for server, own in wanted.items() for tool, name in own.items()}
+    levels = dict.fromkeys(((server, tool) for server, one in claims.items() for tool in one.marked), 1)
     while clashes := _clashes(names):
         for group in clashes:
             # The least marked give way: a plain name never moves a hashed one, or a server could
@@ -138,7 +168,7 @@ def _distinct(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
                 if levels.get(pair, 0) == lowest:
                     levels[pair] = lowest + 1
                     names[pair] = _hashed(pair, style, lowest + 1)
-    return names
+    return {server: {tool: names[server, tool] for tool in own} for server, own in wanted.items()}
 
 
 def _plain(start: str | None, tool: str, style: Style) -> str | None:
@@ -162,8 +192,6 @@ def _reduced(segment: str, style: Style) -> str:
 
 
 def _clashes(names: Mapping[Pair, str]) -> list[list[Pair]]:
-    if len(set(names.values())) == len(names):
-        return []
     holders: dict[str, list[Pair]] = {}
     for pair, name in names.items():
         holders.setdefault(name, []).append(pair)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from mooring.core.catalog import LONGEST
+from mooring.core.merging import LONGEST
 from mooring.core.text import hides
 from mooring.core.types import Snapshot, Tool
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mooring.core.catalog import Catalog, merge
+from mooring.core.catalog import Catalog
+from mooring.core.merging import merge
 from mooring.core.types import ServerInfo, Snapshot, Tool
 
 __all__ = ["LabelError", "Question", "catalog_of", "ids_of", "questions_of", "recall"]

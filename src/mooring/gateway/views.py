@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mooring.config.logs import logger
-from mooring.core.catalog import Catalog, merge
+from mooring.core.catalog import Catalog
 from mooring.core.discovery import OWNER
 from mooring.core.events import Event
 from mooring.core.exposure import Exposure, plan_exposure
 from mooring.core.gateway import ProfileSettings
+from mooring.core.merging import merge
 from mooring.core.names import Style, assign, may_belong
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
