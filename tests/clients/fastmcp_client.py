@@ -27,7 +27,7 @@ async def main(url: str) -> None:
         seen["resource"] = (await client.read_resource("test://static-text"))[0].text
         seen["prompt"] = (await client.get_prompt("test_simple_prompt")).messages[0].content.text
         slow = asyncio.create_task(client.call_tool("test_slow", {}))
-        await asyncio.sleep(0.3)  # nothing tells a client that its call has arrived
+        await asyncio.sleep(0.3)
         slow.cancel()
         seen["cancelled"] = isinstance((await asyncio.gather(slow, return_exceptions=True))[0], BaseException)
         await client.call_tool("test_trigger_tool_change", {})

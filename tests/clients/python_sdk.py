@@ -29,7 +29,7 @@ async def main(url: str) -> None:
             seen["resource"] = (await client.read_resource("test://static-text")).contents[0].text
             seen["prompt"] = (await client.get_prompt("test_simple_prompt")).messages[0].content.text
             slow = asyncio.create_task(client.call_tool("test_slow", {}))
-            await asyncio.sleep(0.3)  # nothing tells a client that its call has arrived
+            await asyncio.sleep(0.3)
             slow.cancel()
             seen["cancelled"] = (await asyncio.gather(slow, return_exceptions=True))[
                 0
