@@ -15,6 +15,7 @@ from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard, logger
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
 from mooring.core.events import Event, ServerRemoved
+from mooring.core.known import Known
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
@@ -54,7 +55,7 @@ class Fleet:
         *,
         get_secret: GetSecret | None,
         trust: Trust,
-        known: Callable[[ServerConfig], Snapshot | None],
+        known: Callable[[ServerConfig], Known | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
@@ -69,7 +70,7 @@ class Fleet:
         """Every server, connected or asleep."""
         self._private: set[Connection] = set()
         """Connections that belong to one conversation each."""
-        self._asleep: dict[str, Snapshot | None] = {}
+        self._asleep: dict[str, Known | None] = {}
         """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
         and the network code not even imported."""
         self.providers: dict[str, Provider] = {}
@@ -212,7 +213,7 @@ class Fleet:
 
     # --- connections of one conversation --------------------------------------------------------
 
-    def private(self, server: ServerConfig, known: Snapshot | None, headers: OwnHeaders | None) -> Connection:
+    def private(self, server: ServerConfig, known: Known | None, headers: OwnHeaders | None) -> Connection:
         """One more connection to a server, with headers of its own; nobody else is led to it."""
         enabled = server.name not in self.held  # no conversation starts what nobody approved
         connection = self._launch(server, enabled=enabled, known=known, headers=headers, shown=False)
@@ -225,7 +226,7 @@ class Fleet:
         connection = self.connections.get(name)
         if connection is None or connection.state not in ("connected", "pending"):
             return None
-        self._asleep[name] = connection.snapshot
+        self._asleep[name] = Known.of(connection.snapshot)
         self._private.add(self.connections.pop(name))
         return connection
 
@@ -259,14 +260,13 @@ class Fleet:
         )
 
     def _sleeping(self, name: str) -> ServerStatus:
-        known = self._asleep[name] or Snapshot(server=name)
+        known = self._asleep[name]
         return ServerStatus(
             name=name,
             state="pending",
             transport=self.configs[name].transport,
-            tools=len(known.tools),
-            resources=len(known.resources),
-            prompts=len(known.prompts),
+            tools=known.tools if known else 0,
+            prompts=known.prompts if known else 0,
         )
 
     def withheld(self, tool: str, style: Style) -> NotTrusted | None:
@@ -381,7 +381,7 @@ class Fleet:
         server: ServerConfig,
         *,
         enabled: bool,
-        known: Snapshot | None = None,
+        known: Known | None = None,
         publish: Callable[[Snapshot], None] | None = None,
         headers: OwnHeaders | None = None,
         shown: bool = True,

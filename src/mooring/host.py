@@ -122,6 +122,7 @@ class Host:
             config=lambda: self.config,
             ask=on_approval,
             emit=self.emit,
+            awaited=lambda: bool(self._streams) or self._on_tools_changed is not None,
             announce=self._announce,
         )
         self._shelf = self._offer.shelf
@@ -237,6 +238,7 @@ class Host:
         if self._closed:
             stream.end()
         else:
+            _ = self.catalog  # what changed before is no news
             self._streams.add(stream)
         return stream
 

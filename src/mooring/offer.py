@@ -12,6 +12,7 @@ from mooring.core.catalog import Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ToolSetAside
 from mooring.core.exposure import Exposure, always_shown, plan_exposure
+from mooring.core.known import Known
 from mooring.core.types import Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
@@ -36,6 +37,7 @@ class Offer:
         config: Callable[[], HostConfig],
         ask: Approver | None,
         emit: Callable[[Event], None],
+        awaited: Callable[[], bool],
         announce: Callable[[Diff], None],
     ) -> None:
         self.own = frozenset({local, builtin.name})
@@ -51,6 +53,7 @@ class Offer:
             servers=fleet.configs,
             listed=self.gatekeeper.listed,
             logins=fleet.logins,
+            awaited=awaited,
             announce=announce,
         )
 
@@ -60,24 +63,22 @@ class Offer:
 
     # --- in and out -----------------------------------------------------------------------------
 
-    def known(self, server: ServerConfig) -> Snapshot | None:
+    def known(self, server: ServerConfig) -> Known | None:
         """What a server offered the last time: the catalog has it before the server runs."""
-        snapshot = self.pins.known(server)
-        if snapshot is not None:
-            self._put(snapshot)
-        return snapshot
+        known = self.pins.known(server)
+        if known is not None:
+            self.shelf.expect(server.name, known)
+            self._offer_reading()
+        return known
 
     def publish(self, snapshot: Snapshot) -> None:
         """A provider offers something else now; what is not what was approved is set aside."""
-        self._put(self.pins.judge(snapshot))
+        self.shelf.put(self.pins.judge(snapshot))
+        self._offer_reading()
 
     def withdraw(self, name: str) -> None:
         """A provider is gone."""
         self.shelf.drop(name)
-        self._offer_reading()
-
-    def _put(self, snapshot: Snapshot) -> None:
-        self.shelf.put(snapshot)
         self._offer_reading()
 
     def _offer_reading(self) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from mooring.config.lockfile import lock_path, read, recall, remember, speaks_of
+from mooring.config.lockfile import lock_path, read, speaks_of
 from mooring.config.logs import logger
 from mooring.core.config import ServerConfig, fingerprint
+from mooring.core.known import Known
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
 from mooring.core.pin import Lock, Pin
@@ -25,6 +26,7 @@ from mooring.errors import ToolChanged
 
 if TYPE_CHECKING:
     from mooring.config import FoundFile
+    from mooring.config.pincache import Recollection
     from mooring.core.changes import Change
     from mooring.core.lock import Pinning
 
@@ -69,6 +71,8 @@ class Pins:
         self._withhold = withhold
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
+        self._recollections: dict[str, Recollection] = {}
+        """Pins that are in the cache and that nobody has wanted to see yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
         self._cached: set[str] = set()
@@ -76,17 +80,19 @@ class Pins:
         self._writers: list[Thread] = []
         """A thousand definitions take some time to write: the event loop does not wait for that."""
 
-    def known(self, server: ServerConfig) -> Snapshot | None:
+    def known(self, server: ServerConfig) -> Known | None:
         """What the server is known to offer before it has said a word; None when it never spoke."""
         name = server.name
         self._fingerprints[name] = fingerprint(server)
         lock = self._lock_of(server)
         self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
-        pin = self._pins[name] = self._recalled(name) if lock is None else lock.servers.get(name)
-        if pin is None or pin.fingerprint != self._fingerprints[name]:
-            return None
-        return pin.snapshot
+        self._recollections.pop(name, None)
+        if lock is None:
+            return self._recalled(name)
+        pin = self._pins[name] = lock.servers.get(name)
+        known = pin is not None and pin.fingerprint == self._fingerprints[name]
+        return Known.of(pin.snapshot) if pin is not None and known else None
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
         """The lock, if it speaks of this server; None: the private cache serves."""
@@ -97,14 +103,49 @@ class Pins:
         self._cached.discard(server.name)
         return self._memory.lock
 
-    def _recalled(self, name: str) -> Pin | None:
-        return recall(name, self._fingerprints[name]) if self._memory.cache else None
+    def _recalled(self, name: str) -> Known | None:
+        self._pins[name] = None
+        if not self._memory.cache:
+            return None
+        from mooring.config.pincache import recall  # a lock needs no cache
+
+        found = recall(name, self._fingerprints[name])
+        if found is None:
+            return None
+        self._recollections[name] = found
+
+        def snapshot() -> Snapshot:
+            return Snapshot(server=name) if found.pin is None else found.pin.snapshot
+
+        return Known(
+            snapshot,
+            protocol=found.protocol,
+            tools=found.tools,
+            templates=found.templates,
+            prompts=found.prompts,
+        )
+
+    def _as_remembered(self, snapshot: Snapshot) -> bool:
+        """Whether a server says the same as in the cache, to the letter: the usual case, which is told
+        without reading the definitions there."""
+        name = snapshot.server
+        found = self._recollections.pop(name, None)
+        if found is None:
+            return False
+        from mooring.core.lock import as_reported
+
+        reported = as_reported(snapshot, self._fingerprints[name])
+        same = len(reported.snapshot.tools) == len(snapshot.tools) and found.says(reported)
+        self._pins[name] = reported if same else found.pin
+        return same
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """What may be shown of what a server reports."""
         name = snapshot.server
         if name not in self._fingerprints:
             return snapshot  # no server of the configuration: the application's own provider
+        if self._as_remembered(snapshot):
+            return snapshot
         # The catalog is there before any server is judged: what judging needs is imported then.
         from mooring.core.lock import decide, pin_of
 
@@ -118,6 +159,8 @@ class Pins:
         self._aside[name] = admission.set_aside
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            from mooring.config.pincache import remember
+
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()

@@ -13,6 +13,7 @@ from mooring import clock
 from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, plan
 from mooring.core.events import SessionEnded
+from mooring.core.known import Known
 from mooring.core.near import nearest
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, ToolChanged, UnknownServer
@@ -210,12 +211,12 @@ class Sessions:
         return fresh
 
     def _made(self, config: ServerConfig, headers: OwnHeaders | None) -> Private:
-        known = self._offered(config.name)
+        offered = self._offered(config.name)
         connection = None
         if headers is None and config.name not in self._in_common:
             connection = self._fleet.hand_over(config.name)
         if connection is None:
-            connection = self._fleet.private(config, known, headers)
+            connection = self._fleet.private(config, Known.of(offered) if offered else None, headers)
         private = Private(connection, config)
 
         connection.owner.privately(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from mooring.core.catalog import Catalog, Diff, diff
 from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.known import Known
 from mooring.core.merging import Filter, merge
 from mooring.core.names import Style
 from mooring.core.search import Index
@@ -30,15 +31,20 @@ class Shelf:
         servers: Mapping[str, ServerConfig],
         listed: Callable[[Snapshot], Snapshot],
         logins: Callable[[], Mapping[str, Tool]],
+        awaited: Callable[[], bool],
         announce: Callable[[Diff], None],
     ) -> None:
         self._own = own
         """Names of the providers whose tools win every clash of names."""
         self._style, self._config, self._servers, self._announce = style, config, servers, announce
+        self._awaited = awaited
+        """Whether anybody wants to hear of a change at once."""
         self._listed = listed
         """What of a snapshot may be shown."""
         self._logins = logins
         self._snapshots: dict[str, Snapshot] = {}
+        self._known: dict[str, Known] = {}
+        """Of providers that have not yet spoken, by name; what they have said counts before it."""
         self._catalog = Catalog()
         self._index: tuple[Catalog, Index] | None = None
         self._stale = False
@@ -62,26 +68,40 @@ class Shelf:
     @property
     def has_resources(self) -> bool:
         """Whether any server has something to read."""
-        return any(snapshot.resources or snapshot.templates for snapshot in self._snapshots.values())
+        return any(one.resources or one.templates for one in self._snapshots.values()) or any(
+            known.templates for known in self._known.values()
+        )
 
     def put(self, snapshot: Snapshot) -> None:
         """A provider offers this now."""
+        self._known.pop(snapshot.server, None)
         self._snapshots[snapshot.server] = snapshot
+        self.changed()
+
+    def expect(self, name: str, known: Known) -> None:
+        """A provider that has not spoken offered this the last time."""
+        self._snapshots.pop(name, None)
+        self._known[name] = known
         self.changed()
 
     def offered(self, name: str) -> Snapshot | None:
         """What a provider offers now, as far as it may be shown."""
+        if name in self._known:
+            self._snapshots[name] = self._known.pop(name).snapshot
         return self._snapshots.get(name)
 
     def drop(self, name: str) -> None:
         """A provider is gone."""
+        self._known.pop(name, None)
         self._snapshots.pop(name, None)
         self.changed()
 
     def changed(self) -> None:
         """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
-        if not self._stale:
-            self._stale = True
+        if self._stale:
+            return
+        self._stale = True
+        if self._awaited():
             with suppress(RuntimeError):  # no loop yet
                 asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
 
@@ -89,6 +109,8 @@ class Shelf:
         if not self._stale:
             return
         self._stale = False
+        for name in list(self._known):
+            self.offered(name)
         old, config = self._catalog, self._config()
         filters = {name: Filter(allow=one.allow, deny=one.deny) for name, one in self._servers.items()}
         offers = {name: snapshot for name, snapshot in self._snapshots.items() if name not in self._own}
@@ -104,5 +126,5 @@ class Shelf:
             description_prefix=config.description_prefix,
             previous=old,
         )
-        if change := diff(old, self._catalog):
+        if self._awaited() and (change := diff(old, self._catalog)):
             self._announce(change)

@@ -1,4 +1,4 @@
-"""Locks on disk: never half a file, never written over unasked; the cache never in the way."""
+"""Locks on disk: never half a file, never written over unasked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mooring.config import FoundFile, lockfile
-from mooring.config.lockfile import cache_path, lock_path, read, recall, remember, write
+from mooring.config.lockfile import lock_path, read, write
 from mooring.core.lock import Lock, build, pin_of
 from mooring.core.locktext import LockError, NewerLockError, render
 from tests.lab.offers import FILES, PRINT, of
@@ -161,61 +160,3 @@ def test_of_processes_that_write_at_once_one_whole_file_wins(tmp_path: Path) -> 
     last = read(path)
     assert last in [build([of(FILES, f"server-{i}")], {f"server-{i}": PRINT}) for i in range(3)]
     assert os.listdir(tmp_path) == ["mooring.lock"]
-
-
-# --- the cache
-
-
-def test_what_is_remembered_is_recalled_and_nobody_else_may_read_it() -> None:
-    remember(PIN)
-    path = cache_path("files", PRINT)
-    assert recall("files", PRINT) == PIN
-    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
-    assert path.is_relative_to(os.environ["MOORING_HOME"])
-
-
-def test_a_pin_is_recalled_for_the_very_configuration_only() -> None:
-    remember(PIN)
-    assert recall("files", "0" * 64) is None
-    assert recall("web", PRINT) is None
-
-
-def test_a_cache_that_claims_another_configuration_is_ignored() -> None:
-    remember(PIN)
-    other = cache_path("files", "0" * 64)
-    cache_path("files", PRINT).rename(other)
-    assert recall("files", "0" * 64) is None
-
-
-def test_a_damaged_cache_is_ignored_and_replaced() -> None:
-    remember(PIN)
-    cache_path("files", PRINT).write_text("{")
-    assert recall("files", PRINT) is None
-    remember(PIN)
-    assert recall("files", PRINT) == PIN
-
-
-def test_without_a_place_for_it_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MOORING_HOME", str(tmp_path / "file"))
-    remember(PIN)
-    assert recall("files", PRINT) is None
-
-
-def test_any_name_of_a_server_makes_a_file_name() -> None:
-    for name in ("Ünïcode 读", "..", "x" * 128, "con"):
-        pin = pin_of(of(FILES, name), PRINT)
-        remember(pin)
-        assert recall(name, PRINT) == pin
-        assert len(cache_path(name, PRINT).name) < 80
-
-
-def test_the_cache_forgets_what_was_unused_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockfile, "_CACHED", 2)
-    for age, name in enumerate(("old", "used", "new")):
-        remember(replace(PIN, snapshot=of(FILES, name)))
-        os.utime(cache_path(name, PRINT), (age, age))
-    assert recall("used", PRINT) is not None
-    remember(replace(PIN, snapshot=of(FILES, "newest")))
-    kept = [name for name in ("old", "used", "new", "newest") if recall(name, PRINT)]
-    assert kept == ["used", "newest"]

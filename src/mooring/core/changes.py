@@ -39,13 +39,14 @@ class Change:
     differences: tuple[Difference, ...] = ()
 
 
-def _entries_of(snapshot: Snapshot) -> tuple[tuple[Subject, Mapping[str, Entry]], ...]:
-    """Return what can be pinned of a snapshot, kind by kind, by key."""
-    return (
-        ("tool", first_of_each(snapshot.tools)),
-        ("template", first_of_each(snapshot.templates)),
-        ("prompt", first_of_each(snapshot.prompts)),
-    )
+def _entries_of(before: Snapshot, after: Snapshot) -> Iterator[tuple[Subject, _Entries, _Entries]]:
+    """Yield what can be pinned of two snapshots, by key, of each kind that is not the same object."""
+    if before.tools is not after.tools:
+        yield "tool", first_of_each(before.tools), first_of_each(after.tools)
+    if before.templates is not after.templates:
+        yield "template", first_of_each(before.templates), first_of_each(after.templates)
+    if before.prompts is not after.prompts:
+        yield "prompt", first_of_each(before.prompts), first_of_each(after.prompts)
 
 
 def changes_between(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
@@ -58,7 +59,7 @@ def changes_between(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
         *_server_changes(before, after),
         *(
             change
-            for (subject, old), (_, new) in zip(_entries_of(before), _entries_of(after), strict=True)
+            for subject, old, new in _entries_of(before, after)
             for change in _entry_changes(after.server, subject, old, new)
         ),
     )

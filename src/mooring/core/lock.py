@@ -21,10 +21,22 @@ from mooring.core.definitions import first_of_each, is_pinnable, key_of
 from mooring.core.near import nearest
 from mooring.core.pin import Lock, Pin
 from mooring.core.schemachange import Difference
-from mooring.core.types import EMPTY, Prompt, ResourceTemplate, Snapshot, Tool
+from mooring.core.types import EMPTY, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
 from mooring.errors import UnknownTool
 
-__all__ = ["Admission", "Drift", "Lock", "Pin", "Pinning", "approve", "build", "compare", "decide", "pin_of"]
+__all__ = [
+    "Admission",
+    "Drift",
+    "Lock",
+    "Pin",
+    "Pinning",
+    "approve",
+    "as_reported",
+    "build",
+    "compare",
+    "decide",
+    "pin_of",
+]
 
 Pinning = Literal["block", "warn", "off"]
 
@@ -67,8 +79,7 @@ def pin_of(snapshot: Snapshot, fingerprint: str, *, previous: Pin | None = None)
     that is no JSON or nested too deep is left out, and stays a new tool whenever it is compared.
     """
     kept = previous.snapshot if previous is not None else Snapshot(server=snapshot.server)
-    # Which capabilities there are decides what a host offers; their details change nothing.
-    info = replace(snapshot.info, capabilities={name: {} for name in sorted(snapshot.info.capabilities)})
+    info = _self_description(snapshot)
     fresh = Snapshot(
         server=snapshot.server,
         info=info,
@@ -80,6 +91,27 @@ def pin_of(snapshot: Snapshot, fingerprint: str, *, previous: Pin | None = None)
     if replace(fresh, info=replace(info, version=kept.info.version)) == kept:
         fresh = kept
     return Pin(fingerprint=fingerprint, snapshot=fresh)
+
+
+def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
+    """Return the pin of what a server offers, whether or not all of it can be pinned: to compare with one
+    that is kept."""
+    return Pin(
+        fingerprint=fingerprint,
+        snapshot=Snapshot(
+            server=snapshot.server,
+            info=_self_description(snapshot),
+            instructions=snapshot.instructions,
+            tools=tuple(map(_bare, first_of_each(snapshot.tools).values())),
+            templates=tuple(map(_bare, first_of_each(snapshot.templates).values())),
+            prompts=tuple(map(_bare, first_of_each(snapshot.prompts).values())),
+        ),
+    )
+
+
+def _self_description(snapshot: Snapshot) -> ServerInfo:
+    """Which capabilities there are decides what a host offers; their details change nothing."""
+    return replace(snapshot.info, capabilities={name: {} for name in sorted(snapshot.info.capabilities)})
 
 
 def build(
@@ -228,6 +260,8 @@ def _bare(entry: E) -> E:
 
 def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapshot:
     """The snapshot in order of key, with the pinned entry for each that is the same."""
+    if snapshot.tools is known.tools and not snapshot.templates and not snapshot.prompts:
+        return snapshot
     surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
     note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
     return replace(
@@ -239,7 +273,9 @@ def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapsho
     )
 
 
-def _settled(entries: Iterable[E], pinned: Iterable[E], changes: Mapping[str, Change]) -> tuple[E, ...]:
+def _settled(entries: tuple[E, ...], pinned: tuple[E, ...], changes: Mapping[str, Change]) -> tuple[E, ...]:
+    if entries is pinned:
+        return entries
     known = first_of_each(pinned)
     return tuple(
         entry if key in changes else _dressed(known[key], entry)
@@ -256,9 +292,11 @@ def _dressed(known: E, entry: E) -> E:
 
 
 def _approved(
-    entries: Iterable[E], changes: Mapping[str, Change], launch: Change | None
+    entries: tuple[E, ...], changes: Mapping[str, Change], launch: Change | None
 ) -> tuple[tuple[E, ...], dict[str, Change]]:
     """The entries that may be shown, and why each of the others may not."""
+    if launch is None and not changes:
+        return entries, {}
     shown: list[E] = []
     aside: dict[str, Change] = {}
     for entry in entries:

@@ -34,6 +34,11 @@ class Filter(Value):
     """Empty: all of them."""
     deny: tuple[str, ...] = ()
 
+    @property
+    def choosy(self) -> bool:
+        """Whether any tool may fail to pass."""
+        return bool(self.deny) or self.allow not in ((), ("*",))
+
     def passes(self, remote_name: str) -> bool:
         """Return whether a tool of this remote name is offered."""
         if any(fnmatchcase(remote_name, glob) for glob in self.deny):
@@ -124,8 +129,13 @@ def merge(
 
 def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part | None) -> Part:
     """Return what the server offers and would call it: the known part if that still holds."""
-    if known is not None and known.snapshot is snapshot and known.settings == settings:
-        return known
+    if (
+        known is not None
+        and known.snapshot.tools is snapshot.tools
+        and known.snapshot.prompts == snapshot.prompts
+        and known.settings == settings
+    ):
+        return known._replace(snapshot=snapshot)
     passing, style, _ = settings
     server, warnings = snapshot.server, list[str]()
     offer = _offer(snapshot, passing, warnings)
@@ -138,7 +148,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
 
 def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str, Tool]:
     """Return the tools of one provider that pass its filter, by its own names; the first of a name counts."""
-    choosy = passing != _ALL
+    choosy = passing.choosy
     offer: dict[str, Tool] = {}
     repeated: dict[str, None] = {}
     for tool in snapshot.tools:

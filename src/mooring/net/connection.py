@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mooring import clock
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
+from mooring.core.known import Known
 from mooring.core.logintool import AUTHENTICATE, login_tool
 from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
@@ -42,7 +43,7 @@ class Connection:
         config: ServerConfig,
         *,
         enabled: bool = True,
-        known: Snapshot | None = None,
+        known: Known | None = None,
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,

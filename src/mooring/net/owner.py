@@ -19,7 +19,9 @@ from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.known import Known
 from mooring.core.redact import Redactor
+from mooring.core.sharing import shared
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.faults import Permanent, call_error, explain, leaf
@@ -60,7 +62,7 @@ class Owner:
         config: ServerConfig,
         *,
         enabled: bool,
-        known: Snapshot | None,
+        known: Known | None,
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,
@@ -75,7 +77,8 @@ class Owner:
         self.notices = Notices(
             config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=questions.heard
         )
-        self.snapshot = known or Snapshot(server=config.name)
+        self._known = known
+        self._listed: Snapshot | None = None
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
         self.state: State = "pending" if enabled else "disabled"
@@ -94,10 +97,10 @@ class Owner:
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
-        self._era: Era | None = era_of(self.snapshot.info.protocol)
+        self._era: Era | None = era_of(known.protocol if known else None)
         """What the server spoke the last time: only a guess until it has answered in this life."""
         self._guessed = self._era is not None
-        self._seen = self.snapshot.info.protocol
+        self._seen = known.protocol if known else None
         """The newest protocol that the server ever spoke with us."""
         self._failures = 0
         self._last_words: list[str] = []
@@ -113,6 +116,13 @@ class Owner:
             self.ended.set()
 
     # --- for everybody --------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the server offers, as far as it is known."""
+        if self._listed is None:
+            self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
+        return self._listed
 
     def kick(self) -> None:
         """Do not rest any longer: somebody wants the server."""
@@ -353,7 +363,9 @@ class Owner:
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
-        self.live, self.snapshot = live, snapshot
+        if self._listed is not None:
+            snapshot = shared(self._listed, snapshot)
+        self.live, self._listed, self._known = live, snapshot, None
         self.connected_at = time.time()
         if self.access is not None:
             self.access.accepted()
@@ -380,9 +392,10 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
+                listed = doubted(await live.list(self.config.list_timeout), self._seen)
+                snapshot = shared(self.snapshot, listed)
                 self.notices.relisted(self.snapshot, snapshot)
-                self.snapshot = snapshot
+                self._listed = snapshot
                 freshness.listed()
                 self.publish(self.snapshot)
             except WireError as fault:

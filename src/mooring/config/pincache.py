@@ -1,0 +1,147 @@
+"""What servers without a lock offered the last time, kept for this user alone.
+
+The cache belongs to mooring: what cannot be read is not there, and what cannot be written is let go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mooring.config.files import replace_file
+from mooring.config.lockfile import read_bytes
+from mooring.config.logs import logger
+from mooring.core.locktext import FORMAT, LockError, parse, render
+from mooring.core.pin import Lock, Pin
+
+__all__ = ["Recollection", "cache_path", "recall", "remember"]
+
+_KEPT = 512
+"""Servers that the cache remembers; the longest unused go first."""
+
+_log = logger("mooring.pincache")
+
+
+class _About(NamedTuple):
+    """The second line of a file: what is to be known without reading the definitions after it."""
+
+    version: int
+    server: str
+    fingerprint: str
+    protocol: str | None
+    tools: int
+    templates: int
+    prompts: int
+
+
+class Recollection:
+    """A pin in the cache. Its definitions are read when somebody wants them."""
+
+    def __init__(self, about: _About, body: bytes) -> None:
+        self._server, self._body = about.server, body
+        self.protocol = about.protocol
+        self.tools, self.templates, self.prompts = about.tools, about.templates, about.prompts
+
+    @cached_property
+    def pin(self) -> Pin | None:
+        """The pin; None when this mooring cannot read it."""
+        try:
+            return parse(self._body.decode(), compact=True).servers.get(self._server)
+        except (LockError, UnicodeDecodeError) as error:
+            _log.debug("The cache of server %r is ignored: %s", self._server, error)
+            return None
+
+    def says(self, pin: Pin) -> bool:
+        """Whether it holds this very pin, to the letter; told without reading its definitions."""
+        return self._body == _body(pin)
+
+
+def cache_path(server: str, fingerprint: str) -> Path:
+    """Return where the pin of a server without a lock is kept for this user."""
+    home = os.environ.get("MOORING_HOME")
+    if home:
+        base = Path(home) / "cache"
+    else:
+        import platformdirs
+
+        base = platformdirs.user_cache_path("mooring", appauthor=False)
+    readable = re.sub(r"[^a-z0-9]+", "-", server.lower())[:40].strip("-")
+    unique = sha256(f"{server}\0{fingerprint}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return base / "servers" / f"{readable}-{unique}.lock"
+
+
+def remember(pin: Pin) -> None:
+    """Keep a pin for the next start; where that fails there is no cache, and nothing else is lost."""
+    path = cache_path(pin.server, pin.fingerprint)
+    known = pin.snapshot
+    about = _About(
+        FORMAT,
+        pin.server,
+        pin.fingerprint,
+        known.info.protocol,
+        len(known.tools),
+        len(known.templates),
+        len(known.prompts),
+    )
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        sealed = json.dumps(about).encode() + b"\n" + _body(pin)
+        replace_file(path, _seal(sealed) + b"\n" + sealed, mode=0o600)
+        _forget_oldest(path.parent)
+    except OSError as error:
+        _log.debug("No cache for server %r: %s", pin.server, error)
+
+
+def recall(server: str, fingerprint: str) -> Recollection | None:
+    """Return what was remembered of a server under this very configuration."""
+    path = cache_path(server, fingerprint)
+    try:
+        seal, _, sealed = read_bytes(path).partition(b"\n")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.debug("The cache of server %r is ignored: %s", server, error)
+        return None
+    first, _, body = sealed.partition(b"\n")
+    about = _about(first) if seal == _seal(sealed) else None
+    if about is None or about[:3] != (FORMAT, server, fingerprint):
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    return Recollection(about, body)
+
+
+def _about(line: bytes) -> _About | None:
+    """What the line says; None when it is not as this mooring writes it."""
+    try:
+        fields: list[Any] = json.loads(line)
+        version, server, mark, protocol, *counts = fields
+        if isinstance(protocol, str | None) and all(isinstance(count, int) for count in counts):
+            return _About(version, server, mark, protocol, *counts)
+    except (ValueError, TypeError):
+        pass
+    return None
+
+
+def _body(pin: Pin) -> bytes:
+    return render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace")
+
+
+def _seal(sealed: bytes) -> bytes:
+    """The first line: half a file, or one that something else wrote over, is noticed."""
+    return sha256(sealed).hexdigest().encode()
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = list(folder.glob("*.lock"))
+    if len(files) > _KEPT:
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[:-_KEPT]:
+            file.unlink(missing_ok=True)
