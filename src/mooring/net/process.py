@@ -74,6 +74,7 @@ class Child(asyncio.SubprocessProtocol):
         self._ended = False
         self._gauge: int | None = None
         self._vitals: int | None = None
+        self._pause: int | None = None
         self._stderr = deque[str](maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
@@ -102,7 +103,8 @@ class Child(asyncio.SubprocessProtocol):
             )
         child.marker = marker
         child._pipe = child._stdin()
-        child._gauge, child._vitals = _gauge(child._pipe), _vitals(child.pid)
+        child._gauge = _gauge(child._pipe)
+        child._vitals, child._pause = _vital(child.pid, "stat"), _vital(child.pid, "syscall")
         child._listen_directly()
         _alive[child.pid] = os.getpid()
         watchdog.guard(child.pid)
@@ -144,6 +146,10 @@ class Child(asyncio.SubprocessProtocol):
         if self._vitals is None:
             return False
         try:
+            # A fatal signal wakes whoever sleeps: a child that waits for input has none, and that is
+            # quicker to see.
+            if self._pause is not None and not os.pread(self._pause, 8, 0).startswith(b"running"):
+                return False
             stat = os.pread(self._vitals, 4096, 0)
         except OSError:
             return False  # it is gone altogether, as the pipe will tell
@@ -179,10 +185,10 @@ class Child(asyncio.SubprocessProtocol):
 
     def _close_gauges(self) -> None:
         """While that of stdin is open the child would never see its end."""
-        for descriptor in (self._gauge, self._vitals):
+        for descriptor in (self._gauge, self._vitals, self._pause):
             if descriptor is not None:
                 os.close(descriptor)
-        self._gauge = self._vitals = None
+        self._gauge = self._vitals = self._pause = None
 
     async def _end_group(self) -> None:
         """The leader is gone; grandchildren get a moment to go by themselves, then none."""
@@ -282,12 +288,20 @@ def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:
         return None
 
 
-def _vitals(pid: int) -> int | None:
-    """A descriptor that shows how the process is, where the system has such a thing."""
+def _vital(pid: int, sign: str) -> int | None:
+    """A descriptor that shows how the process is, where the system has such a thing and lets us see it."""
+    if sys.platform != "linux":
+        return None
     try:
-        return os.open(f"/proc/{pid}/stat", os.O_RDONLY) if sys.platform == "linux" else None
+        descriptor = os.open(f"/proc/{pid}/{sign}", os.O_RDONLY)
     except OSError:
         return None
+    try:
+        os.pread(descriptor, 1, 0)
+    except OSError:  # there it is, but not for us
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _left_unread(pipe: int) -> int:

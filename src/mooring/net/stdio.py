@@ -19,8 +19,6 @@ KEPT_NOISE = 3
 SHOWN = 200
 BACKLOG = 4
 """So many times the largest message may wait for a child that does not read: then it counts as dead."""
-ALIVE = 0.0005
-"""Seconds after its last word within which a child is taken to be alive: to look is slow as calls go."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
@@ -40,7 +38,6 @@ class StdioChannel(DuplexChannel):
         self._size = 0
         self._outbox: list[bytes] = []
         self._sent = 0
-        self._heard = 0.0
         self._unread = 0
         child.listen(self._read, self._stdout_ended)
 
@@ -77,7 +74,7 @@ class StdioChannel(DuplexChannel):
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, data: bytes) -> None:
-        if asyncio.get_running_loop().time() - self._heard > ALIVE and self.child.doomed:
+        if self.child.doomed:
             self.die("the server is being killed")
         elif self.child.write(data) > BACKLOG * self._max:
             self.die("the server does not read its input")
@@ -86,7 +83,6 @@ class StdioChannel(DuplexChannel):
 
     def _read(self, data: bytes) -> None:
         """Cut what arrived into lines: each byte is looked at once and copied at most twice."""
-        self._heard = asyncio.get_running_loop().time()
         start = 0
         while (end := data.find(b"\n", start)) >= 0 and self.death is None:
             line = data[start:end]
