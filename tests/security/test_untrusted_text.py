@@ -17,7 +17,7 @@ from mooring.cli import list as listing
 from mooring.cli.layout import by_server
 from mooring.cli.options import Options
 from mooring.cli.output import Output
-from mooring.config.lockfile import cache_path
+from mooring.config.pincache import cache_path
 from mooring.core.diagnosis import unpinned_package
 from mooring.core.discovery import DISCOVERY, answer
 from mooring.core.merging import merge
