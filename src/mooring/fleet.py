@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard, logger
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
@@ -25,7 +23,7 @@ from mooring.core.values import Value
 from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
 from mooring.identity import OwnHeaders, speaking_as
 from mooring.local import Provider
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, shielded, side_by_side
 from mooring.trust import Trust
 
 if TYPE_CHECKING:
@@ -121,11 +119,13 @@ class Fleet:
 
     async def stop(self) -> None:
         """End everything, side by side. Idempotent; never raises."""
-        async with anyio.create_task_group() as stopping:
-            for connection in (*self.connections.values(), *self._private):
-                stopping.start_soon(connection.stop)
-            for provider in self.providers.values():
-                stopping.start_soon(self._stop_provider, provider)
+        connections = (*self.connections.values(), *self._private)
+        await side_by_side(
+            [
+                *(connection.stop() for connection in connections),
+                *(self._stop_provider(provider) for provider in self.providers.values()),
+            ]
+        )
         if self._pool is not None:
             await self._pool.close()
 
@@ -151,7 +151,7 @@ class Fleet:
         except BaseException:
             self.connections.pop(server.name, None)
             self.configs.pop(server.name, None)
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await connection.stop()
             raise
         connection.owner.publish = self._publish
@@ -172,7 +172,7 @@ class Fleet:
         self._withdraw(name)
         self._stale(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await connection.stop()
         self._emit(ServerRemoved(server=name))
 
@@ -188,15 +188,14 @@ class Fleet:
                 self.configs[name] = wanted[name]
                 if name in self.connections:
                     self.connections[name].owner.config = wanted[name]
-            async with anyio.create_task_group() as stopping:
-                for name in gone:
-                    if name not in wanted:
-                        stopping.start_soon(self.remove, name)
-                        continue
+            stopping = [self.remove(name) for name in gone if name not in wanted]
+            for name in gone:
+                if name in wanted:
                     del self.configs[name]
                     self._asleep.pop(name, None)
                     if (connection := self.connections.pop(name, None)) is not None:
-                        stopping.start_soon(connection.stop)
+                        stopping.append(connection.stop())
+            await side_by_side(stopping)
             active = {server.name for server in new.active} - self.held.keys()
             for server in new.servers:
                 if server.name not in kept:
@@ -295,10 +294,7 @@ class Fleet:
             except MooringError:
                 failed.append(connection.name)
 
-        async with anyio.create_task_group() as tasks:
-            for connection in self.connections.values():
-                if connection.state != "disabled":
-                    tasks.start_soon(check, connection)
+        await side_by_side([check(one) for one in self.connections.values() if one.state != "disabled"])
         return not failed
 
     async def refresh(self, names: Sequence[str]) -> Mapping[str, RefreshReport]:
@@ -319,9 +315,7 @@ class Fleet:
             tools = len(provider.snapshot.tools)
             reports[provider.name] = RefreshReport(ok=error is None, tools=tools, error=error)
 
-        async with anyio.create_task_group() as tasks:
-            for provider in chosen:
-                tasks.start_soon(one, provider)
+        await side_by_side([one(provider) for provider in chosen])
         return {name: reports[name] for name in sorted(reports)}
 
     async def gather(self, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
@@ -342,10 +336,7 @@ class Fleet:
             except MooringError as problem:
                 errors[connection.name] = str(problem)
 
-        async with anyio.create_task_group() as tasks:
-            for connection in connections:
-                if connection.state != "disabled" or names is not None:
-                    tasks.start_soon(one, connection)
+        await side_by_side([one(c) for c in connections if c.state != "disabled" or names is not None])
         return {name: errors[name] for name in sorted(errors)}
 
     async def next_arrival(self, tool: str, style: Style) -> bool:
@@ -358,11 +349,10 @@ class Fleet:
             for connection in self.connections.values()
             if not connection.settled.is_set() and may_belong(tool, connection.name, style)
         ]
+        for connection in awaited:
+            await connection.start()
         if awaited:
-            async with anyio.create_task_group() as race:
-                for connection in awaited:
-                    await connection.start()
-                    race.start_soon(_first, connection.settled, race.cancel_scope)
+            await _first([connection.settled for connection in awaited])
         return bool(awaited)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -449,6 +439,11 @@ class Fleet:
             log.exception("provider %r did not stop cleanly", provider.name)
 
 
-async def _first(event: asyncio.Event, race: anyio.CancelScope) -> None:
-    await event.wait()
-    race.cancel()
+async def _first(events: Sequence[asyncio.Event]) -> None:
+    """Until one of them is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()

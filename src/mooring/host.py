@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
-
 from mooring.approval import Approver
 from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
@@ -37,7 +35,7 @@ from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
 from mooring.stream import EventStream
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, shielded, within
 from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
@@ -185,8 +183,7 @@ class Host:
         traceback: TracebackType | None,
     ) -> None:
         assert self._tasks is not None
-        # An outer cancellation must not cut the clean-up short: it has bounds of its own.
-        with anyio.CancelScope(shield=True):
+        with shielded():
             try:
                 await self.close()
             finally:
@@ -204,7 +201,7 @@ class Host:
     async def ready(self, timeout: float | None = None) -> bool:
         """Whether, within `timeout`, every server has ended its first try to connect, well or not.
         Lazy servers are not waited for."""
-        with anyio.move_on_after(timeout) as scope:
+        with within(timeout) as scope:
             await self._fleet.settled()
         return not scope.cancelled_caught
 

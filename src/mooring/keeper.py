@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
-
 from mooring.config.logs import logger
 from mooring.core.config import SMALLEST_BUDGET, Conformance
 from mooring.core.names import OWNER
@@ -40,6 +38,7 @@ from mooring.core.render import (
 from mooring.core.tokens import dumps
 from mooring.core.types import Block, Result, Tool
 from mooring.core.untrusted import line
+from mooring.tasks import in_thread
 
 if TYPE_CHECKING:
     from mooring.conform import Schemas
@@ -103,11 +102,11 @@ class Keeper:
             return result
         self._open()
         work = partial(self._shown, tool, result, session, max(budget, SMALLEST_BUDGET) if budget else 0)
-        return work() if _light(result, budget) else await anyio.to_thread.run_sync(work)
+        return work() if _light(result, budget) else await in_thread(work)
 
     async def save(self, block: Block) -> str:
         """Write the data of a block into a file; a line that says where it is, or why it is nowhere."""
-        return await anyio.to_thread.run_sync(self._open()[0].saved, block)
+        return await in_thread(self._open()[0].saved, block)
 
     async def _conforming(self, tool: Tool, result: Result, *, strict: bool) -> Result:
         if self._schemas is None:
@@ -158,7 +157,7 @@ class Keeper:
             if (output := self._open()[1].find(session, wanted.handle)) is None:
                 raise Unreadable("there is no result of this handle in this session; take it as it was given")
             room = max(budget, SMALLEST_BUDGET) - _NOTICE if budget else 0
-            piece, total = await anyio.to_thread.run_sync(_read, output, wanted, room)
+            piece, total = await in_thread(_read, output, wanted, room)
             structured = {
                 "handle": wanted.handle,
                 "offset": wanted.offset,
@@ -205,7 +204,7 @@ class Keeper:
             "structured": result.structured,
         }
         try:
-            await anyio.to_thread.run_sync(self._records.write, told)
+            await in_thread(self._records.write, told)
         except OSError as problem:
             log.warning("the record of a call could not be written into %s: %s", path, problem)
 
@@ -213,11 +212,11 @@ class Keeper:
 
     async def tidy(self) -> None:
         """Delete what earlier runs left behind and is too old, when the start is over."""
-        await asyncio.sleep(SETTLED)  # not anyio's: its backend is slow to import
+        await asyncio.sleep(SETTLED)
         home = self._home()
         if home is not None and any((home / name).exists() for name in ("mcp-blobs", "mcp-outputs")):
             self._open()
-            await anyio.to_thread.run_sync(self._tidy)
+            await in_thread(self._tidy)
 
     def _tidy(self) -> None:
         for store in self._open():
@@ -227,7 +226,7 @@ class Keeper:
     async def close(self) -> None:
         """Delete the large outputs: their handles end with the host."""
         if self._stores is not None:
-            await anyio.to_thread.run_sync(self._stores[1].close)
+            await in_thread(self._stores[1].close)
 
     def _open(self) -> tuple[Converter, Outputs]:
         if self._stores is None:

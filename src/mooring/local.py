@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
-
-import anyio
-import anyio.to_thread
 
 from mooring.core.types import EMPTY, Block, Group, Result, Snapshot, Tool
 from mooring.errors import CallError, CallTimeout, ConfigError, UnknownTool
@@ -154,7 +152,7 @@ class LocalTools(AtHand):
         function, adapter = self._functions[tool]
         started = time.monotonic()
         try:
-            with anyio.fail_after(timeout):
+            async with asyncio.timeout(timeout):
                 value = await _invoke(function, adapter, arguments)
         except TimeoutError:
             raise CallTimeout(
@@ -188,8 +186,10 @@ async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping
     packed = ArgsKwargs((), dict(arguments))
     if inspect.iscoroutinefunction(function):
         return await cast("Awaitable[object]", adapter.validate_python(packed))
+    from anyio.to_thread import run_sync
+
     # The thread is left to itself when the caller is gone: a function of Python can't be interrupted.
-    value = await anyio.to_thread.run_sync(partial(adapter.validate_python, packed), abandon_on_cancel=True)
+    value = await run_sync(partial(adapter.validate_python, packed), abandon_on_cancel=True)
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 

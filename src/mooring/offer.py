@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anyio
-
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
 from mooring.core.catalog import Diff
@@ -18,6 +16,7 @@ from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
+from mooring.tasks import within
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
@@ -103,7 +102,7 @@ class Offer:
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
-        with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
+        with within(ARRIVAL if timeout is None else timeout):
             while tool not in self.shelf.catalog.tools:
                 if not await self._fleet.next_arrival(tool, self._style()):
                     return

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import anyio
-
 from mooring import clock
 from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, plan
@@ -21,6 +19,7 @@ from mooring.fleet import Fleet
 from mooring.identity import OwnHeaders, checked, identity_of
 from mooring.local import Progress, Provider
 from mooring.session import SHARED, Session, Shore
+from mooring.tasks import shielded
 
 if TYPE_CHECKING:
     from mooring.core.changes import Change
@@ -150,7 +149,7 @@ class Sessions:
         del self._alive[session.id]
         own = self._private.pop(session.id, {})
         self._host.emit(SessionEnded(session=session.id, reason=reason))
-        with anyio.CancelScope(shield=True):
+        with shielded():
             await self._end(own.values())
 
     async def reap(self) -> None:

@@ -24,12 +24,12 @@ values = (
     | st.lists(scalars, max_size=3)
     | st.dictionaries(st.sampled_from(["A", "type", "ttl", "mode"]), scalars)
 )
-fields = st.sampled_from(sorted({*ServerConfig.names(), *_ALIASES, *_SPECIAL, "comand", "x_ms", ""}))
+fields = st.sampled_from(sorted({*ServerConfig.field_names(), *_ALIASES, *_SPECIAL, "comand", "x_ms", ""}))
 servers = st.dictionaries(
     st.sampled_from(["a", "b/", ""]), st.dictionaries(fields, values, max_size=4) | values
 )
 # Names of servers are shown, so none of them is a secret here.
-names_of_settings = {*HostConfig.names(), "sampling", "call_timeout_ms", "stlye"} - {"enabled_servers"}
+names_of_settings = {*HostConfig.field_names(), "sampling", "call_timeout_ms", "stlye"} - {"enabled_servers"}
 settings = st.sampled_from(sorted(names_of_settings))
 shapes = st.sampled_from(["mcpServers", "servers", "mcp_servers", "context_servers"])
 sections = st.dictionaries(st.just("servers"), servers | st.lists(servers | values) | values) | values

@@ -45,7 +45,7 @@ def test_a_value_is_its_fields() -> None:
     assert len({Point(x=1), Point(x=1), Point(x=2)}) == 2
     assert repr(Corner(x=1)) == "Corner(x=1, y=0, name='top')"
     assert replace(Corner(x=1), y=2) == Corner(x=1, y=2)
-    assert Corner.names() == {"x", "y", "name"}
+    assert Corner.field_names() == {"x", "y", "name"}
 
 
 def test_a_value_cannot_be_changed() -> None:

@@ -22,7 +22,7 @@ from mooring.core.settings import flag
 
 __all__ = ["IGNORED", "Entry", "canonical", "server_fields", "snake"]
 
-_KNOWN = ServerConfig.names() - {"name", "source"}
+_KNOWN = ServerConfig.field_names() - {"name", "source"}
 _ALIASES = {
     "cmd": "command",
     "environment": "env",

@@ -29,7 +29,7 @@ DEFAULTS = frozenset(
     )
 )
 """Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
-_SETTINGS = HostConfig.names() - {"servers", "warnings"} | DEFAULTS
+_SETTINGS = HostConfig.field_names() - {"servers", "warnings"} | DEFAULTS
 SHAPES = (
     ("mcpServers",),
     ("servers",),

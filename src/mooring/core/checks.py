@@ -43,9 +43,9 @@ _RESERVED = frozenset(
         "connection",
     }
 )
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
-_PATH_LIKE = re.compile(r"[./~$]|[A-Za-z]:[\\/]|\\\\")
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADER_VALUE = r"[\x20-\x7e\t]*"
+_PATH_LIKE = r"[./~$]|[A-Za-z]:[\\/]|\\\\"
 _NAME_LIMIT = 128
 
 
@@ -67,7 +67,7 @@ def check_name(name: str) -> str:
 def check_command(command: str, *, has_args: bool) -> None:
     if not command.strip():
         raise ValueError("must name a program")
-    if " " in command.strip() and not has_args and not _PATH_LIKE.match(command):
+    if " " in command.strip() and not has_args and not re.match(_PATH_LIKE, command):
         raise ValueError(
             "looks like a shell line; write the program alone in 'command' "
             "and each argument as one item of 'args'"
@@ -104,14 +104,14 @@ def check_url(text: str) -> None:
 
 
 def check_header(name: str, value: str) -> None:
-    if not _HEADER_NAME.fullmatch(name):
+    if not re.fullmatch(_HEADER_NAME, name):
         raise ValueError(
             "has a header name that is none: letters, digits and hyphens, such as 'Authorization'; "
             "the value stands after it"
         )
     if name.lower() in _RESERVED or name.lower().startswith("mcp-param-"):
         raise ValueError(f"sets {shown(name)}, which belongs to the protocol; remove it")
-    if not _HEADER_VALUE.fullmatch(reveal(value)):
+    if not re.fullmatch(_HEADER_VALUE, reveal(value)):
         raise ValueError(
             f"has a value for {shown(name)} that a header cannot carry: only visible ASCII, on one line"
         )

@@ -29,6 +29,7 @@ from mooring.core.settings import (
     whole,
     within,
 )
+from mooring.core.values import Value
 
 __all__ = [
     "ConfigWarning",
@@ -101,8 +102,7 @@ def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
     return read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigWarning:
+class ConfigWarning(Value):
     """Something in the configuration was set aside or ignored, and where it is written."""
 
     file: str | None = None
@@ -384,8 +384,7 @@ def fingerprint(server: ServerConfig) -> str:
     return hashlib.sha256(json.dumps(launch, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """What turns the running servers into the wanted ones. Entries are the new ones; `stop` holds names."""
 
     start: tuple[ServerConfig, ...] = ()

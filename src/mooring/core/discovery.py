@@ -7,7 +7,6 @@ as theirs, since it ends up before a model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from mooring.core.catalog import Catalog
@@ -17,6 +16,7 @@ from mooring.core.search import Hit, Index, Ranker
 from mooring.core.tokens import dumps, tool_cost
 from mooring.core.types import Group, Json, Tool
 from mooring.core.untrusted import clean, fence, line
+from mooring.core.values import Value
 
 __all__ = ["DISCOVERY", "OWNER", "Reply", "answer", "prompt_section"]
 
@@ -70,8 +70,7 @@ DISCOVERY: tuple[Tool, ...] = (
 _BY_NAME = {tool.name: tool for tool in DISCOVERY}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Value):
     """What a discovery tool answers."""
 
     structured: Json

@@ -24,9 +24,9 @@ _SIZES = {
     "gib": 2**30,
 }
 _LARGEST = 10**15
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-_STEP = re.compile(rf"({_NUMBER.pattern})\s*([a-z]+)\s*")
-_SIZE = re.compile(rf"({_NUMBER.pattern})\s*([a-z]*)")
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_STEP = rf"({_NUMBER})\s*([a-z]+)\s*"
+_SIZE = rf"({_NUMBER})\s*([a-z]*)"
 
 _DURATION_HELP = "write a number of seconds, or a text such as '500ms', '30s', '5m', '1h30m'"
 _SIZE_HELP = "write a number of bytes, or a text such as '512KiB' or '16MiB'"
@@ -59,7 +59,7 @@ def number(value: object) -> float | None:
     if isinstance(value, str):
         text = value.strip()
         sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-        return sign * float(digits) if _NUMBER.fullmatch(digits) else None
+        return sign * float(digits) if re.fullmatch(_NUMBER, digits) else None
     return None
 
 
@@ -77,7 +77,7 @@ def seconds(value: object) -> float:
     if not isinstance(value, str):
         raise ValueError(f"must be a duration, not {kind(value)}; {_DURATION_HELP}")
     text, total, at = value.strip().lower(), 0.0, 0
-    while step := _STEP.match(text, at):
+    while step := re.compile(_STEP).match(text, at):
         if step[2] not in _UNITS:
             break
         total += float(step[1]) * _UNITS[step[2]]
@@ -96,7 +96,7 @@ def size(value: object) -> int:
     plain = number(value)
     if plain is not None and plain >= 0 and plain.is_integer():
         return int(plain)
-    found = _SIZE.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    found = re.fullmatch(_SIZE, value.strip().lower()) if isinstance(value, str) else None
     if found is None or not found[2] or found[2] not in _SIZES:
         raise ValueError(f"is not a size; {_SIZE_HELP}")
     return int(float(found[1]) * _SIZES[found[2]])

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from mooring.core.values import Value
 from mooring.errors import ConfigError
 
 __all__ = [
@@ -35,8 +35,7 @@ __all__ = [
 Kind = Literal["env", "file", "keyring", "cmd"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Value):
     """One `${…}`: what is meant, not what it stands for."""
 
     kind: Kind
@@ -61,17 +60,16 @@ class MissingReferenceError(ConfigError):
         self.references = missing
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
+class _Unknown(NamedTuple):
     """Syntax we do not know: stays as written."""
 
     text: str
 
 
 # The body ends at the first brace: references do not nest.
-_TOKEN = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
-_ENV = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_OTHER = re.compile(r"(file|keyring|cmd):\s*(\S.*)", re.DOTALL)
+_TOKEN = r"\$\$\{|\$\{([^}]*)(\}?)"
+_ENV = r"(?s)(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?"
+_OTHER = r"(?s)(file|keyring|cmd):\s*(\S.*)"
 
 
 def expand(text: str, lookup: Lookup) -> str:
@@ -120,7 +118,7 @@ def escape(text: str) -> str:
 def _parse(text: str) -> list[str | Reference | _Unknown]:
     parts: list[str | Reference | _Unknown] = []
     at = 0
-    for token in _TOKEN.finditer(text):
+    for token in re.finditer(_TOKEN, text):
         parts.append(text[at : token.start()])
         at = token.end()
         if token[0] == "$${":
@@ -135,9 +133,9 @@ def _parse(text: str) -> list[str | Reference | _Unknown]:
 def _reference(body: str) -> Reference | None:
     if "${" in body:
         return None
-    if found := _ENV.fullmatch(body):
+    if found := re.fullmatch(_ENV, body):
         return Reference(kind="env", name=found[1], default=found[2])
-    if found := _OTHER.fullmatch(body):
+    if found := re.fullmatch(_OTHER, body):
         kind: Kind = "file" if found[1] == "file" else "keyring" if found[1] == "keyring" else "cmd"
         return Reference(kind=kind, name=found[2])
     return None

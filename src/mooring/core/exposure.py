@@ -7,7 +7,6 @@ shown is kept for as long as the session lives: what comes later comes after, wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -16,6 +15,7 @@ from mooring.core.discovery import DISCOVERY
 from mooring.core.reading import READ
 from mooring.core.tokens import tool_cost
 from mooring.core.types import Tool
+from mooring.core.values import Value
 
 __all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "always_shown", "plan_exposure"]
 
@@ -26,8 +26,7 @@ BUDGET = 8_000
 """Estimated tokens of definitions up to which mode `auto` shows the whole catalog."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
+class Exposure(Value):
     """What a session starts with."""
 
     discovery: bool
@@ -70,8 +69,7 @@ def _fits(tools: Iterable[Tool], budget: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reveal:
+class Reveal(Value):
     """The tools that a session has shown, in the order in which it first did. It only ever grows at the end.
 
     A tool that leaves the catalog keeps its place here and is not shown meanwhile; when it comes back,

@@ -13,14 +13,16 @@ _ALIKE = str.maketrans(
     "аьсԁеһіјӏкԛмопрѕԝхугвтнзαβεηικνορτυχωγμζ01|ıɑɡß",
     "abcdehijlkqmonpswxyrbth3abenikvoptuxwyuzolliagb",
 )
-_JOINT = re.compile(r"[\W_]+")
+_JOINT = r"[\W_]+"
 
 
 def skeleton(name: str) -> str:
     """A form that is the same for names which look the same: without case, accents, width and punctuation."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
     bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    return _JOINT.sub("_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
+    return (
+        re.sub(_JOINT, "_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
+    )
 
 
 def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:

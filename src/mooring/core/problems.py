@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from mooring.core.values import Value
 from mooring.errors import ConfigError
 
 __all__ = ["InvalidEntryError", "Problem", "did_you_mean"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Value):
     """One thing that is wrong with an entry, in words."""
 
     field: str | None

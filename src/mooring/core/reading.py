@@ -161,7 +161,7 @@ def _lowered(text: str) -> str:
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
 
 
-_STEP = re.compile(r"""\.?([^\W\d][\w$-]*)|\[(-?\d{1,9})\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]""")
+_STEP = r"""\.?([^\W\d][\w$-]*)|\[(-?\d{1,9})\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]"""
 
 
 def chosen(text: str, path: str) -> str:
@@ -184,7 +184,7 @@ def _steps(path: str) -> list[str | int]:
     rest = path.strip().removeprefix("$")
     steps: list[str | int] = []
     while rest and len(path) <= _LONGEST_PATH:
-        step = _STEP.match(rest)
+        step = re.match(_STEP, rest)
         if step is None or len(steps) == _MOST_STEPS:
             break
         name, index, double, single = step.groups()

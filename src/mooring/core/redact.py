@@ -22,14 +22,14 @@ _PIECE = 256
 _MOST_PIECES = 64
 _LINE = 16
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"token|secret|passw|passphrase|\bpwd\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
     r"|\bauth\b|\bpat\b|\bsig\b|(?:api|access|private|secret|signing|encryption|session|master|account)key"
     r"|\bkey\b"
 )
-_SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+", re.IGNORECASE)
+_SCHEME = r"(?i)(?:bearer|basic|token|digest|apikey)\s+"
 """Of `Bearer abc` only the rest is secret, and a server may say it back without the word."""
-_USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_USERINFO = r"://[^/\s:@]*:([^/\s@]+)@"
 
 
 class Redactor:
@@ -90,7 +90,10 @@ def is_secret_name(name: str) -> bool:
     """Whether a variable, header, option or parameter of this name holds a secret by all appearance."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     words = re.sub(r"[^a-z0-9]+", " ", spaced.lower()).strip()
-    return _SECRET_NAME.search(words) is not None or _SECRET_NAME.search(words.replace(" ", "")) is not None
+    return (
+        re.search(_SECRET_NAME, words) is not None
+        or re.search(_SECRET_NAME, words.replace(" ", "")) is not None
+    )
 
 
 def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
@@ -102,7 +105,7 @@ def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
         if place == "url":
             yield from (value for key, value in parse_qsl(urlsplit(text).query) if is_secret_name(key))
         elif kind in ("env", "headers", "auth") and is_secret_name(name):
-            yield _SCHEME.sub("", text)
+            yield re.sub(_SCHEME, "", text)
         elif place.startswith("args["):
             flag, _, given = text.partition("=")
             if flag.startswith("-") and given and is_secret_name(flag):
@@ -110,7 +113,7 @@ def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
             elif option and not text.startswith("-"):
                 yield text
             option = flag if flag.startswith("-") and not given and is_secret_name(flag) else ""
-        yield from _USERINFO.findall(text)
+        yield from re.findall(_USERINFO, text)
 
 
 def _pattern(forms: set[str]) -> re.Pattern[str]:

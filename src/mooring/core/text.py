@@ -22,8 +22,8 @@ _HIDDEN = (
 )
 _HIDDEN_CHARACTER = re.compile(f"[{_HIDDEN}]")
 # An emoji joined to its neighbour, or asked to be drawn in colour: the parts are shown without the glue.
-_EMOJI_GLUE = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+")
-_SPACES = re.compile(r"\s+")
+_EMOJI_GLUE = "(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+"
+_SPACES = r"\s+"
 
 
 def clean(text: str) -> str:
@@ -31,7 +31,7 @@ def clean(text: str) -> str:
 
     Newlines and tabs stay. The result never holds a control character, so it is safe on a terminal.
     """
-    text = _EMOJI_GLUE.sub("", text.replace("\r\n", "\n"))
+    text = re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))
     return _HIDDEN_CHARACTER.sub(lambda match: _escape(ord(match[0])), text)
 
 
@@ -39,19 +39,19 @@ def hides(text: str) -> bool:
     """Whether the text holds characters that nobody sees, or that act instead of being seen."""
     if text.isascii() and text.isprintable():
         return False
-    return _HIDDEN_CHARACTER.search(_EMOJI_GLUE.sub("", text.replace("\r\n", "\n"))) is not None
+    return _HIDDEN_CHARACTER.search(re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))) is not None
 
 
 def without_hidden(text: str) -> str:
     """The text without the characters that nobody sees: for models, to which escapes would be noise."""
     if text.isascii() and text.isprintable():
         return text
-    return _HIDDEN_CHARACTER.sub("", _EMOJI_GLUE.sub("", text.replace("\r\n", "\n")))
+    return _HIDDEN_CHARACTER.sub("", re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n")))
 
 
 def clean_line(text: str) -> str:
     """The text as one clean line: runs of white space become one blank."""
-    return clean(_SPACES.sub(" ", text).strip())
+    return clean(re.sub(_SPACES, " ", text).strip())
 
 
 def clean_json(document: str) -> str:

@@ -13,20 +13,18 @@ __all__ = ["clean", "fence", "line", "quote"]
 
 _UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
 # Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-_SPACE = re.compile(r"[^\S\n]+")
-_GAP = re.compile(r"\n\s*\n\s*")
-_MARK = re.compile(r"<\s*/?\s*untrusted", re.IGNORECASE)
+_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_SPACE = r"[^\S\n]+"
+_GAP = r"\n\s*\n\s*"
+_MARK = r"(?i)<\s*/?\s*untrusted"
 
 
 def clean(text: str, limit: int) -> str:
     """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
     text = text[: 4 * limit]
     if not (text.isascii() and text.isprintable()):
-        text = "".join(_visible(letter) for letter in _BLANK.sub("", text))
-    text = _GAP.sub("\n\n", _SPACE.sub(" ", text)).strip()
+        text = "".join(_visible(letter) for letter in re.sub(_BLANK, "", text))
+    text = re.sub(_GAP, "\n\n", re.sub(_SPACE, " ", text)).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
@@ -55,7 +53,7 @@ def quote(text: str, server: str, **about: str) -> str:
         )
     given = {"from": server, **about}
     marks = "".join(f' {word}="{_attribute(value)}"' for word, value in given.items())
-    return f"<untrusted{marks}>\n{_MARK.sub(_defused, text)}\n</untrusted>"
+    return f"<untrusted{marks}>\n{re.sub(_MARK, _defused, text)}\n</untrusted>"
 
 
 def _attribute(value: str) -> str:

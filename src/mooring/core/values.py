@@ -37,7 +37,7 @@ class Value:
         self.__dict__.update(values)
 
     @classmethod
-    def names(cls) -> frozenset[str]:
+    def field_names(cls) -> frozenset[str]:
         """The names of all fields."""
         return cls._names
 

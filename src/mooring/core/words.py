@@ -21,7 +21,7 @@ _UNSPACED = (
 )
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PATH = re.compile(r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b")
+_PATH = r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b"
 
 _LONGEST_RUN = 60
 _CACHED = 16_384
@@ -110,7 +110,7 @@ def stem(word: str) -> str:
 def query_weights(text: str) -> dict[str, float]:
     """Return the search terms of a query and how much each counts."""
     weights: dict[str, float] = {}
-    for path in _PATH.findall(text):
+    for path in re.findall(_PATH, text) if any(mark in text for mark in "/\\.") else ():
         if "://" not in path:
             text = text.replace(path, " ", 1)
             folders, name, ending = _parts_of_path(path)
