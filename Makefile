@@ -7,7 +7,7 @@ READY := .venv/.ready
 JOBS ?= 2
 SECONDS ?= 600
 
-.PHONY: help demo test check format bench soak nightly test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+.PHONY: help demo test check format bench soak nightly test-lowest test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
 
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -42,6 +42,15 @@ nightly: $(READY)  ## What takes long: fuzzing, the soak, the figures and their 
 	$(MAKE) soak
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
+
+test-lowest: $(READY)  ## Run the tests on the lowest versions that we say we support, installed into .peers
+	$(PYTHON) -m venv .peers/lowest
+	.peers/lowest/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt uv
+	.peers/lowest/bin/uv pip compile --quiet --resolution lowest-direct --python .peers/lowest/bin/python \
+		pyproject.toml -o .peers/lowest.txt
+	.peers/lowest/bin/uv pip install --quiet --python .peers/lowest/bin/python -r .peers/lowest.txt
+	.peers/lowest/bin/uv pip install --quiet --python .peers/lowest/bin/python --no-deps -e .
+	.peers/lowest/bin/python -m pytest -n $(JOBS) --inline-snapshot=disable
 
 test-providers: $(READY)  ## Check compiled schemas with the providers' own SDKs, installed into .peers
 	$(PYTHON) -m venv .peers/providers

@@ -134,8 +134,11 @@ class Gatekeeper:
             session=session,
         )
         from mooring.asking import said_yes  # few hosts ever ask
+        from mooring.audit import NOTE
 
         yes = await said_yes(self._ask, request, PATIENCE if timeout is None else timeout)
+        if (note := NOTE.get()) is not None:
+            note.approval = "given" if yes else "denied"
         return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
 
     def _decision(self, tool: Tool) -> Decision:

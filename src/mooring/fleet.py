@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard, logger
-from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan
+from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan, reached
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
 from mooring.core.lookalike import look_alikes
@@ -89,6 +89,7 @@ class Fleet:
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
+        self._config = HostConfig()
         self._applying = asyncio.Lock()
 
     def join(self, provider: Provider) -> None:
@@ -104,7 +105,7 @@ class Fleet:
 
     async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
-        self._tasks = tasks
+        self._tasks, self._config = tasks, config
         for provider in self.providers.values():
             self._publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
@@ -179,7 +180,7 @@ class Fleet:
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
         """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
         async with self._applying:
-            steps = plan(old, new)
+            steps, self._config = plan(old, new), new
             before, self.held = self.held, await self._trust.held(new.active)
             wanted = {server.name: server for server in new.servers}
             kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
@@ -408,6 +409,7 @@ class Fleet:
     async def _target(self, server: ServerConfig) -> Target:
         from mooring.config.resolving import resolve_within
 
+        server = reached(server, self._config)
         lookup = default_lookup(os.environ, self._get_secret, source=server.source)
         slow = self._get_secret is not None
         target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)

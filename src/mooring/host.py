@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mooring.approval import Approver
+from mooring.auditing import Auditing
 from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
@@ -40,6 +41,7 @@ from mooring.telemetry import SessionClock
 from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
+    from mooring.audit import Audit
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -95,8 +97,12 @@ class Host:
             on_elicit=on_elicit,
             relay=relay,
         )
-        self._resources = Resources(self._fleet, lambda: self.catalog, lambda: self.config)
-        self._prompts = Prompts(self._fleet, lambda: self.catalog)
+        self._auditing = Auditing(self.config.audit, self._fleet.redact)
+        self.note_in = self._auditing.note_in
+        self._resources = Resources(
+            self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
+        )
+        self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
         builtin = Builtin(self._resources)
         self._fleet.join(builtin)
         self.resources, self.read = self._resources.list, self._resources.read
@@ -170,6 +176,7 @@ class Host:
             if self.config.watch.enabled and self._reload is not None:
                 self._tasks.start_soon(self._follow, self._reload)
             self._tasks.start_soon(self.keeper.tidy)
+            self._tasks.start_soon(self._auditing.check)
             await self._fleet.start(self.config, self._tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -195,6 +202,7 @@ class Host:
         await self._fleet.stop()
         self._offer.pins.close()
         await self.keeper.close()
+        await self._auditing.close()
         for stream in list(self._streams):
             stream.end()
 
@@ -345,6 +353,7 @@ class Host:
         """Take over another configuration while running: only servers that differ are restarted."""
         self._running()
         old, self.config = self.config, config
+        await self._auditing.apply(old.audit, config.audit)
         steps = await self._fleet.apply(old, config)
         await self._sessions.settle()
         self._shelf.changed()
@@ -394,6 +403,10 @@ class Host:
     def redact(self, text: str) -> str:
         """The text without any secret that this host has used."""
         return self._fleet.redact(text)
+
+    @property
+    def audit(self) -> Audit | None:
+        return self._auditing.log
 
     @property
     def held(self) -> Mapping[str, NotTrusted]:

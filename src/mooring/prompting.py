@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mooring.core.catalog import Catalog
 from mooring.core.near import nearest
@@ -14,6 +14,9 @@ from mooring.core.types import EMPTY, Message, Prompt, Result
 from mooring.core.values import Value
 from mooring.errors import CallError, ServerError, UnknownPrompt
 from mooring.fleet import Fleet
+
+if TYPE_CHECKING:
+    from mooring.audit import Audit
 
 __all__ = ["PromptList", "Prompts"]
 
@@ -29,8 +32,10 @@ class PromptList(Value):
 class Prompts:
     """The verbs of a host that concern prompts."""
 
-    def __init__(self, fleet: Fleet, catalog: Callable[[], Catalog]) -> None:
-        self._fleet, self._catalog = fleet, catalog
+    def __init__(
+        self, fleet: Fleet, catalog: Callable[[], Catalog], audit: Callable[[], Audit | None]
+    ) -> None:
+        self._fleet, self._catalog, self._audit = fleet, catalog, audit
 
     async def list(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
         """The prompts of one server or of all; those that are not connected are connected.
@@ -60,6 +65,12 @@ class Prompts:
             UnknownServer, UnknownPrompt: it is not there.
             CallError, AuthNeeded: the arguments do not fit, or the server failed.
         """
+        audit, work = self._audit(), self._get(server, name, arguments, timeout)
+        return await (work if audit is None else audit.other("prompt", name, arguments, work, server=server))
+
+    async def _get(
+        self, server: str, name: str, arguments: Mapping[str, Any] | None, timeout: float | None
+    ) -> tuple[Message, ...]:
         from mooring.net import wire
 
         prompt = await self._find(server, name, timeout)

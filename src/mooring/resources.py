@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mooring import clock
 from mooring.core.cache import Cache
@@ -25,6 +26,9 @@ from mooring.errors import (
     UnknownResource,
 )
 from mooring.fleet import Fleet
+
+if TYPE_CHECKING:
+    from mooring.audit import Audit
 
 __all__ = ["ResourceList", "Resources"]
 
@@ -51,9 +55,13 @@ class Resources:
     """The verbs of a host that concern resources."""
 
     def __init__(
-        self, fleet: Fleet, catalog: Callable[[], Catalog], config: Callable[[], HostConfig]
+        self,
+        fleet: Fleet,
+        catalog: Callable[[], Catalog],
+        config: Callable[[], HostConfig],
+        audit: Callable[[], Audit | None],
     ) -> None:
-        self._fleet, self._catalog, self._config = fleet, catalog, config
+        self._fleet, self._catalog, self._config, self._audit = fleet, catalog, config, audit
         self._cache: Cache[Key, Contents] = Cache(config().resource_cache.max_entries)
         self._flights: dict[Key, asyncio.Future[Contents]] = {}
 
@@ -83,6 +91,10 @@ class Resources:
             PolicyDenied: its scheme or its place is not allowed; nothing was sent.
             CallError, AuthNeeded: the server could not be asked, or failed.
         """
+        audit, work = self._audit(), self._read(uri, server, timeout)
+        return await (work if audit is None else audit.other("read", uri, None, work, server=server))
+
+    async def _read(self, uri: str, server: str | None, timeout: float | None) -> Contents:
         self._check_form(uri, server or "")
         end = None if timeout is None else clock.monotonic() + timeout
         key = (server or await self._owner_of(uri, timeout), uri)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mooring import clock
 from mooring.config.logs import logger
@@ -22,6 +22,9 @@ from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
 from mooring.local import Progress, Provider
 from mooring.telemetry import tool_call, traced
+
+if TYPE_CHECKING:
+    from mooring.audit import Audit
 
 log = logger("mooring.session")
 
@@ -45,6 +48,11 @@ class Shore(Protocol):
 
     @property
     def keeper(self) -> Keeper: ...
+
+    @property
+    def audit(self) -> Audit | None:
+        """Where calls are noted, if they are."""
+        ...
 
     def rules(self, server: str) -> Rules:
         """What holds for the calls of a server."""
@@ -180,6 +188,25 @@ class Session:
             MooringError: only with `check=True`: there is no answer of the tool, or the tool says that
                 it failed.
         """
+        audit, work = self._shore.audit, self._call(name, arguments, timeout, on_progress, budget)
+        result = await (work if audit is None else audit.call(self, name, arguments, work))
+        if check and result.is_error:
+            raise result.error or CallError(
+                result.text or f"{result.tool!r} failed",
+                server=result.server,
+                tool=result.tool,
+                elapsed=result.duration,
+            )
+        return result
+
+    async def _call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        timeout: float | None,
+        on_progress: Progress | None,
+        budget: int | None,
+    ) -> Result:
         started = time.monotonic()
         tool: Tool | None = None
         try:
@@ -194,15 +221,7 @@ class Session:
             result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
-        result = await self._kept(tool, arguments, result, budget)
-        if check and result.is_error:
-            raise result.error or CallError(
-                result.text or f"{result.tool!r} failed",
-                server=result.server,
-                tool=result.tool,
-                elapsed=result.duration,
-            )
-        return result
+        return await self._kept(tool, arguments, result, budget)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY

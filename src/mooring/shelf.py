@@ -11,7 +11,7 @@ from mooring.core.catalog import Catalog, Diff, diff
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.known import Known
 from mooring.core.merging import Filter, merge
-from mooring.core.names import Style
+from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 
@@ -75,7 +75,7 @@ class Shelf:
     def put(self, snapshot: Snapshot) -> None:
         """A provider offers this now."""
         self._known.pop(snapshot.server, None)
-        self._snapshots[snapshot.server] = snapshot
+        self._snapshots[snapshot.server] = _genuine(snapshot)
         self.changed()
 
     def expect(self, name: str, known: Known) -> None:
@@ -87,7 +87,7 @@ class Shelf:
     def offered(self, name: str) -> Snapshot | None:
         """What a provider offers now, as far as it may be shown."""
         if name in self._known:
-            self._snapshots[name] = self._known.pop(name).snapshot
+            self._snapshots[name] = _genuine(self._known.pop(name).snapshot)
         return self._snapshots.get(name)
 
     def drop(self, name: str) -> None:
@@ -117,7 +117,7 @@ class Shelf:
         for name, tool in self._logins().items():
             offer, allowed = offers.get(name, Snapshot(server=name)), filters[name]
             offers[name] = replace(offer, tools=(*offer.tools, tool))
-            filters[name] = replace(allowed, allow=(*allowed.allow, tool.name))
+            filters[name] = replace(allowed, allow=(*allowed.allow, tool.remote_name))
         self._catalog = merge(
             map(self._listed, offers.values()),
             style=self._style(),
@@ -128,3 +128,10 @@ class Shelf:
         )
         if self._awaited() and (change := diff(old, self._catalog)):
             self._announce(change)
+
+
+def _genuine(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without a tool that passes for the one that begins a login: that one is ours to add."""
+    if all(tool.remote_name != LOGIN for tool in snapshot.tools):
+        return snapshot
+    return replace(snapshot, tools=tuple(tool for tool in snapshot.tools if tool.remote_name != LOGIN))

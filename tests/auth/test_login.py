@@ -9,6 +9,7 @@ import pytest
 
 from mooring import AuthNeeded, Host, Login, SyncHost
 from mooring.core import events
+from mooring.core.names import LOGIN, assign
 from tests.lab.http import HttpLab
 from tests.lab.oauth import AuthLab, browse, query_of
 from tests.lab.wait import until
@@ -293,13 +294,39 @@ async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> Non
             await host.login("web")
 
 
-async def test_a_tool_of_the_server_that_is_called_authenticate_stays_its_own(hosting: Any) -> None:
-    lab = HttpLab(tools=("authenticate", "echo"))
-    async with AuthLab(lab=lab) as auth, hosting(auth.config()) as host:
-        await log_in(host)
-        auth.needs["echo"] = "more"
-        await host.call("mcp_web_echo", {"text": "x"})
-        assert (await host.call("mcp_web_authenticate", {"text": "theirs"})).text == "theirs"
+@pytest.mark.parametrize("style", ["mcp", "double", "server", "raw"])
+async def test_no_tool_of_a_server_passes_for_the_one_that_begins_a_login(hosting: Any, style: str) -> None:
+    theirs = ("authenticate", "Authenticate", "authenticate_", "\u0430uthenticate", "mooring/authenticate")
+    lab, other = HttpLab(tools=(*theirs, "echo")), HttpLab(tools=theirs)
+    async with AuthLab(lab=lab) as auth, other:
+        servers = auth.config(), other.config("zzz")  # in style raw the last server wins a name
+        async with hosting(*servers, style=style, lock=False) as host:
+            await log_in(host)
+            ours = assign([("web", LOGIN)], style)["web", LOGIN]
+            assert ours.endswith("authenticate")
+            own = {tool.remote_name: tool for tool in host.catalog.tools.values() if tool.server == "zzz"}
+            assert own.keys() == {*theirs} - {"mooring/authenticate"}
+            for tool in host.catalog.tools.values():
+                assert not tool.name.lower().strip("_").endswith("authenticate"), tool.name
+            result = await host.call(own["authenticate"].name, {"text": "theirs"})
+            assert result.text == "theirs"  # it is another name, not another tool
+
+            auth.needs["echo"] = "more"
+            echo = next(tool for tool in host.catalog.tools.values() if tool.remote_name == "echo")
+            await host.call(echo.name, {"text": "x"})
+            assert host.catalog.tools[ours].remote_name == LOGIN
+            assert host.catalog.tools[ours].server == "web"
+            started = await host.call(ours, {"text": "theirs"})
+            assert started.error is not None
+            assert "wants a person to log in" in started.text
+
+
+async def test_a_name_that_comes_to_that_of_another_servers_login_takes_it_from_nobody(hosting: Any) -> None:
+    async with AuthLab() as auth, HttpLab(tools=("b_authenticate",)) as other:
+        async with hosting(auth.config("a_b"), other.config("a"), lock=False) as host:
+            found = {(tool.server, tool.remote_name): tool.name for tool in host.catalog.tools.values()}
+    assert found.keys() == {("a_b", LOGIN), ("a", "b_authenticate")}
+    assert "mcp_a_b_authenticate" not in found.values()
 
 
 async def test_after_logout_the_login_is_gone_here_and_there(hosting: Any) -> None:

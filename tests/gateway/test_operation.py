@@ -16,8 +16,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mooring import ConfigError
 from mooring.core.gateway import ProfileSettings
 from tests.lab.caller import Caller, soon
+from tests.lab.libraries import library_server
 from tests.lab.stdio import COMMAND, lab_server
 from tests.lab.wait import until
 
@@ -41,22 +43,53 @@ async def test_health_readiness_and_metrics_can_be_asked_for(serving: Any) -> No
         assert 'mooring_server_up{server="lab"} 1' in text
 
 
-async def test_each_call_is_noted_without_what_was_said_in_it(serving: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["flag", "gateway", "host"])
+async def test_each_request_is_noted_with_who_made_it_and_without_what_was_said(
+    serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("BOB", "bobs-very-long-token")
     file = tmp_path / "audit.jsonl"
-    async with serving(lab_server(tools=["echo", "fail"]), options={"audit": str(file)}) as here:
-        client = await here.caller()
+    settings = {
+        "tokens": [{"name": "bob", "token": "${BOB}"}],
+        "profiles": {"part": {}},
+        **({"audit": str(file)} if way == "gateway" else {}),
+    }
+    lab = lab_server(tools=["echo", "fail"])
+    books = library_server("books", settings={"deny": ["*"]}, resources={"memo:///a": "secret"})
+    async with serving(
+        *(lab, books),
+        gateway=settings,
+        options={"audit": str(file)} if way == "flag" else {},
+        **({"audit": str(file)} if way == "host" else {}),
+    ) as here:
+        client = await here.caller(token="bobs-very-long-token")
         await client.call("echo", {"text": "a secret"})
         await client.call("fail")
-        await (await here.caller(modern=False)).call("no\x1b[2Jsuch")
+        await client.ask("tools/call", {"name": "echo", "arguments": "a secret"})
+        await client.ask("resources/read", {"uri": "memo:///a"})
+        old = await here.caller(modern=False, path="/mcp/part", token="bobs-very-long-token")
+        await old.call("no\x1b[2Jsuch")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(line["name"], line["outcome"]) for line in lines] == [
-        ("echo", "ok"),
-        ("fail", "error"),
-        ("no\\x1b[2Jsuch", "refused -32602"),
+    assert [(line["verb"], line["name"], line["outcome"], line.get("error")) for line in lines] == [
+        ("call", "echo", "ok", None),
+        ("call", "fail", "error", None),
+        ("call", "echo", "refused", "-32602"),
+        ("read", "memo:///a", "ok", None),
+        ("call", "no\\x1b[2Jsuch", "not sent", "UnknownTool"),
     ]
-    assert {line["who"] for line in lines} == {"anonymous"}
+    assert {line["principal"] for line in lines} == {"token:bob"}
+    assert [line.get("profile") for line in lines] == [None, None, None, None, "part"]
+    assert len(lines[4]["session"]) == 8  # the whole one would be as good as the session
     assert "secret" not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_a_gateway_whose_audit_log_cannot_be_written_does_not_begin_to_serve(
+    serving: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        async with serving(lab_server(), options={"audit": str(tmp_path)}):
+            pass
 
 
 async def test_what_is_under_way_at_the_end_is_finished_and_streams_are_ended_properly(serving: Any) -> None:

@@ -13,6 +13,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tests.lab.certificates import Authority
+from tests.lab.proxy import ProxyLab
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
@@ -151,5 +153,35 @@ async def test_keys_are_fetched_once_and_again_when_a_new_one_appears(serving: A
             unknown = await here.caller(token=token(OTHER, headers={"kid": "two"}))
             assert (await unknown.ask("tools/list")).status == 401
             assert fetched == 1  # not again so soon: a stranger could make us ask all day
+    finally:
+        await runner.cleanup()
+
+
+async def test_keys_are_fetched_the_way_that_the_hosts_own_settings_say(serving: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    known = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())), "kid": "one", "alg": "ES256"}
+
+    async def jwks(request: web.Request) -> web.Response:
+        return web.json_response({"keys": [known]})
+
+    app = web.Application()
+    app.router.add_get("/keys", jwks)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=authority.server("login.test")).start()
+    oauth = {
+        "issuer": ISSUER,
+        "audience": [AUDIENCE],
+        "jwks_url": f"https://login.test:{runner.addresses[0][1]}/keys",  # which the proxy alone can resolve
+        "algorithms": ["ES256"],
+    }
+    try:
+        async with ProxyLab() as proxy:
+            proxy.names["login.test"] = "127.0.0.1"
+            tls = {"ca": str(authority.file)}
+            async with serving(lab_server(), gateway={"oauth": oauth}, tls=tls, proxy=proxy.url) as here:
+                client = await here.caller(token=token(headers={"kid": "one"}))
+                assert (await client.ask("tools/list")).status == 200
+            assert proxy.asked[0][0] == "CONNECT"
     finally:
         await runner.cleanup()

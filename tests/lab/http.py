@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -33,6 +34,9 @@ class HttpLab:
         self.era, self.answers, self.sessions, self.stream = era, answers, sessions, stream
         self.tools = list(tools)
         self.faults: dict[str, Fault] = {}
+        self.ssl_context: ssl.SSLContext | None = None
+        self.host = "127.0.0.1"
+        """How it is called."""
         self.middlewares: list[Any] = []
         """What stands before all routes, such as somebody who wants to see a token."""
         self.seen: list[tuple[str, dict[str, Any]]] = []
@@ -58,7 +62,7 @@ class HttpLab:
         app.router.add_route("POST", "/sse/messages", self._old_post)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.ssl_context)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self
@@ -72,7 +76,11 @@ class HttpLab:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
+        return f"{self.origin}/mcp"
+
+    @property
+    def origin(self) -> str:
+        return f"http{'s' if self.ssl_context else ''}://{self.host}:{self.port}"
 
     def config(self, name: str = "web", /, **settings: Any) -> ServerConfig:
         return ServerConfig(**{"name": name, "url": self.url, **settings})

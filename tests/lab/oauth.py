@@ -8,6 +8,7 @@ import asyncio
 import base64
 import hashlib
 import secrets
+import ssl
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,8 @@ class AuthLab:
         self.seen_tokens: list[str | None] = []
         self._runner: web.AppRunner | None = None
         self.issuer = ""
+        self.ssl_context: ssl.SSLContext | None = None
+        self.host = "127.0.0.1"
 
     async def __aenter__(self) -> AuthLab:
         app = web.Application(middlewares=[self._note])
@@ -79,8 +82,9 @@ class AuthLab:
         app.router.add_post("/revoke", self._revoke)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.issuer = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.ssl_context).start()
+        scheme = "https" if self.ssl_context else "http"
+        self.issuer = f"{scheme}://{self.host}:{self._runner.addresses[0][1]}"
         self.lab.middlewares.append(self._guard)
         await self.lab.__aenter__()
         return self
@@ -96,7 +100,7 @@ class AuthLab:
     @property
     def name(self) -> str:
         """What it calls itself."""
-        return f"http://127.0.0.1:{self.lab.port}" if self.at_home else self.issuer
+        return self.lab.origin if self.at_home else self.issuer
 
     def count(self, path: str, **fields: str) -> int:
         """How many requests with these fields came to a path."""
@@ -135,7 +139,7 @@ class AuthLab:
     def _challenge(self, status: int, scope: str, error: str | None) -> web.Response:
         said = f', error="{error}"' if error else ""
         if self.hint or status == 403:
-            where = f"http://127.0.0.1:{self.lab.port}{PROTECTED}/mcp"
+            where = f"{self.lab.origin}{PROTECTED}/mcp"
             said += f', scope="{scope}", resource_metadata="{where}"'
         return web.Response(status=status, headers={"WWW-Authenticate": f'Bearer realm="lab"{said}'})
 
@@ -255,11 +259,11 @@ class AuthLab:
         return web.Response(status=200)
 
 
-async def browse(url: str, *, follow: bool = True) -> tuple[int, str]:
+async def browse(url: str, *, follow: bool = True, trusted: ssl.SSLContext | bool = True) -> tuple[int, str]:
     """Open a login page, say yes, and come back: the status and the text of the last page; without
     `follow`, the address that the browser was sent to."""
     async with aiohttp.ClientSession() as session:
-        async with session.get(url, allow_redirects=False) as answer:
+        async with session.get(url, allow_redirects=False, ssl=trusted) as answer:
             assert answer.status == 302, await answer.text()
             back = answer.headers["Location"]
         if not follow:

@@ -124,6 +124,7 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
         file.write_text(
             json.dumps(
                 {
+                    "audit": {"path": f"{os.environ['MOORING_HOME']}/audit.jsonl", "arguments": "redact"},
                     "mcpServers": {
                         "crash": planted("crash"),
                         "chatty": planted("serve"),
@@ -147,7 +148,7 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
                     )
                 )
                 for tool in ("mcp_good_echo", "mcp_python_echo", "mcp_chatty_say"):
-                    result = await host.call(tool, {})
+                    result = await host.call(tool, {"note": f"noted {' '.join(PLANTED.values())}"})
                     assert result.is_error
                     said += [
                         result.text,
@@ -178,6 +179,7 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
         if path.is_file()
     )
     assert "I know ***" in written  # the cache was written, and is without them
+    assert "noted ***" in written  # so was the audit log
     assert "leaked ***" in caplog.text
     # The laboratory's own web server writes down which address it was asked for.
     logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "aiohttp.access")

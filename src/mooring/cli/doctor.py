@@ -143,10 +143,16 @@ async def _servers(options: Options, out: Output, lock: Lock | None, trace: Trac
             with trace.of(host.redact) if trace is not None else nullcontext():
                 await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         guests = guests_of(host, options)
+        audit = host.audit
+        problem = await audit.problem() if audit is not None else None
         found = [
             Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
             for w in host.config.warnings
         ]
+        if audit is not None and problem is not None:
+            path = audit.settings.path
+            finding = f"the audit log {path} cannot be written: {problem}"
+            found.append(Finding(level="error", finding=finding, next="Correct `audit`, or the file."))
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in guests else lock)
     return found

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
@@ -26,6 +26,10 @@ from mooring.errors import ConfigError
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
+_REMOTE = ("auth", "headers", "tls", "proxy")
+_WAYS = frozenset(("tls", "proxy"))
+_GUARDED = frozenset(("policy", "audit", "gateway"))
+"""Settings of which a file that was merely found may not say everything."""
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
@@ -158,17 +162,48 @@ class _Merge:
             self.problems.append(_warning(file, server, problem))
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
+        ways: dict[str, Any] = {}
         for name, value in shape.settings.items():
-            if name == "policy" and source.scope == "project" and name in self.settings:
-                message = "is ignored: that of the user's own file holds; write it into the servers' entries"
-                self.notes.append(ConfigWarning(file=file, field=name, message=message))
+            value = _placed(name, value, source)
+            if source.scope == "project" and name in _WAYS:
+                ways[name] = value  # it says how its own servers are reached, and nobody else's
                 continue
+            if source.scope == "project" and name in _GUARDED:
+                value = self.theirs(name, value, source)
+                if value is None:
+                    continue
             self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
-            self.entries[name] = (server_fields(raw, own=own), source)
+            entry = server_fields(raw, own=own)
+            if "url" in entry.fields:
+                entry.fields.update({name: ways[name] for name in ways.keys() - entry.fields.keys()})
+            self.entries[name] = (entry, source)
+
+    def theirs(self, name: str, value: object, source: Source) -> object:
+        """What a file that was merely found may say of a setting; None, with the reason noted, if nothing."""
+        if name == "policy":
+            if name not in self.settings:
+                return value
+            message = "is ignored: that of the user's own file holds; write it into the servers' entries"
+            self.notes.append(ConfigWarning(file=source.file, field=name, message=message))
+            return None
+        rest: dict[str, Any] = {}
+        if name == "gateway":
+            rest = _copied(value)
+            if rest.pop("audit", None) is None:
+                return value
+        message = (
+            "is ignored: a file that was merely found may not name a file to write to; "
+            "write it into your own file, or name this one with --config"
+        )
+        field = name if name == "audit" else "gateway.audit"
+        self.notes.append(ConfigWarning(file=source.file, field=field, message=message))
+        return rest or None
 
     def result(self, *, strict: bool) -> HostConfig:
         defaults = self.defaults()
+        host = self.host()
+        self.refuse_other_ways(host)
         servers = [
             server
             for name, (entry, source) in self.entries.items()
@@ -181,7 +216,6 @@ class _Merge:
             )
             self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
             servers = [server for server in servers if server.name != other]
-        host = self.host()
         for name in host.enabled_servers or ():
             if name not in self.entries:
                 file = self.settings["enabled_servers"][1]
@@ -190,6 +224,17 @@ class _Merge:
         if strict and self.problems:
             raise _all_of(self.problems)
         return replace(host, servers=tuple(servers), warnings=(*self.problems, *self.notes))
+
+    def refuse_other_ways(self, host: HostConfig) -> None:
+        """Where the host's own way is wrong, those who would take it are not reached by another one."""
+        for way in _WAYS & self.settings.keys():
+            if getattr(host, way) is None and self.settings[way][0] is not None:
+                for entry, _ in self.entries.values():
+                    if "url" in entry.fields and way not in entry.fields:
+                        wrong = (
+                            f"the setting {way!r} for all servers is wrong; correct it, or give it its own"
+                        )
+                        entry.problems.append(Problem(field=None, message=wrong))
 
     def server(
         self, name: str, entry: Entry, source: Source, defaults: Mapping[str, Any]
@@ -212,6 +257,7 @@ class _Merge:
             self.problems.append(_warning(source.file, name, written))
         if server is not None:
             self.notes += _strange_references(server)
+            self.notes += _misfits(server, entry)
         return server
 
     def defaults(self) -> dict[str, Any]:
@@ -248,6 +294,38 @@ class _Merge:
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:
     return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
+
+
+def _placed(name: str, value: object, source: Source) -> object:
+    """A setting with the files that it names relative to the file that it stands in."""
+    if name == "audit" and isinstance(value, str):
+        value = {"path": value}
+    if name not in ("tls", "audit", "gateway") or source.file is None or not isinstance(value, Mapping):
+        return value
+    from mooring.core.tls import PATHS  # few files have such settings
+
+    given = dict(cast("Mapping[str, Any]", value))
+    if name == "gateway" and given.get("audit") is not None:
+        given["audit"] = _placed("audit", given["audit"], source)
+    folder = os.path.dirname(source.file)
+    for field in ("path",) if name == "audit" else PATHS if name == "tls" else ():
+        if isinstance(place := given.get(field), str) and not place.startswith("$"):
+            given[field] = os.path.join(folder, os.path.expanduser(place))
+    return given
+
+
+def _copied(value: object) -> dict[str, Any]:
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
+
+
+def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
+    """What only a server with an address has a use for, in the entry of a program."""
+    for name in _REMOTE if server.url is None else ():
+        if name in entry.written:
+            message = "is ignored: the server is a program, and this is for servers with a 'url'"
+            yield ConfigWarning(
+                file=server.file, server=server.name, field=entry.written[name], message=message
+            )
 
 
 def _strange_references(server: ServerConfig) -> Iterator[ConfigWarning]:

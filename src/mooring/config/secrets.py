@@ -78,6 +78,8 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
         auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
+        tls=_tls(server, values),
+        proxy=values.get("proxy"),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
     )
 
@@ -112,6 +114,15 @@ def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
     return (server.auth or {}).items()
 
 
+def _tls(server: ServerConfig, values: Mapping[str, str]) -> Mapping[str, str]:
+    tls = {name: values[f"tls.{name}"] for name in server.tls or ()}
+    if tls:
+        from mooring.core.tls import PATHS  # few servers have such settings
+
+        tls |= {name: _from_file(server.source, tls[name]) or "" for name in PATHS if name in tls}
+    return MappingProxyType(tls)
+
+
 def _check(place: str, value: str) -> None:
     """A value may hold what no configuration could: a line break, another host."""
     if "\0" in value:
@@ -120,6 +131,10 @@ def _check(place: str, value: str) -> None:
         check_url(value)
     elif place.startswith("headers."):
         check_header(place.removeprefix("headers."), value)
+    elif place == "proxy":
+        from mooring.core.tls import read_proxy  # few servers have one
+
+        read_proxy(value)
 
 
 def _from_file(source: Source, cwd: str | None) -> str | None:

@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from mooring.core import checks
@@ -31,6 +31,9 @@ from mooring.core.settings import (
 )
 from mooring.core.values import Value
 
+if TYPE_CHECKING:
+    from mooring.core.audit import AuditSettings
+
 __all__ = [
     "ConfigWarning",
     "Conformance",
@@ -44,6 +47,7 @@ __all__ = [
     "Transport",
     "fingerprint",
     "plan",
+    "reached",
 ]
 
 Transport = Literal["stdio", "http", "streamable-http", "sse"]
@@ -85,6 +89,30 @@ def _auth(value: object) -> Mapping[str, Any] | None:
     from mooring.core.authconfig import read_auth  # few servers have it
 
     return read_auth(value)
+
+
+def _tls(value: object) -> Mapping[str, str] | None:
+    if value is None:
+        return None
+    from mooring.core.tls import read_tls  # few servers have it
+
+    return read_tls(value)
+
+
+def _proxy(value: object) -> str | None:
+    if value is None:
+        return None
+    from mooring.core.tls import read_proxy
+
+    return read_proxy(value)
+
+
+def _audit(value: object) -> AuditSettings | None:
+    if value is None:
+        return None
+    from mooring.core.audit import read_audit  # few hosts have it
+
+    return read_audit(value)
 
 
 def _nothing() -> Mapping[str, str]:
@@ -138,6 +166,8 @@ class Target:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tls: Mapping[str, str] = field(default_factory=dict[str, str])
+    proxy: str | None = None
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
 
@@ -199,6 +229,10 @@ class ServerConfig(Settings):
     """An older protocol than this one is refused."""
     auth: Mapping[str, Any] | None = setting(_auth, default=None)
     """How to log in: the given fields of `AuthConfig`."""
+    tls: Mapping[str, str] | None = setting(_tls, default=None)
+    """Whom to trust and as whom to speak, over HTTP and in logins: the given fields of `TlsSettings`."""
+    proxy: str | None = setting(_proxy, default=None)
+    """The proxy for all that concerns this server; `none` goes without; left out, as the environment says."""
     description: str | None = setting(optional(some_text), default=None)
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
     """Names of variables that the child process gets from ours."""
@@ -282,6 +316,9 @@ class ServerConfig(Settings):
         for name, text in (self.auth or {}).items():
             if isinstance(text, str):
                 yield f"auth.{name}", text
+        yield from ((f"tls.{name}", text) for name, text in (self.tls or {}).items())
+        if self.proxy is not None:
+            yield "proxy", self.proxy
 
 
 class ResourceCache(Settings):
@@ -327,6 +364,8 @@ class HostConfig(Settings):
     output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
     artifacts: str | None = setting(optional(some_text), default=None)
     """Directory that gets a record of every call."""
+    audit: AuditSettings | None = setting(_audit, default=None)
+    """A file that gets a line for every call: who, what, and how it ended."""
     session_ttl: float = setting(_duration, default=1800.0)
     idle_reap_interval: float = setting(_duration, default=60.0)
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
@@ -336,6 +375,10 @@ class HostConfig(Settings):
     """Folders, for `strict_root_paths`."""
     strict_root_paths: bool = setting(flag, default=False)
     """Whether `file:` resources must lie inside `roots`."""
+    tls: Mapping[str, str] | None = setting(_tls, default=None)
+    """As a server's, for those that have none of their own."""
+    proxy: str | None = setting(_proxy, default=None)
+    """As a server's, for those that have none of their own and are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     watch: Watch = setting(section(Watch), default=Watch())
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
@@ -347,6 +390,11 @@ class HostConfig(Settings):
             raise ValueError(f"has several servers named {shown(twice[0])}; give each its own name")
         for one, other in look_alikes(server.name for server in self.servers):
             raise ValueError(f"has servers {shown(one)} and {shown(other)}, which look alike; rename one")
+
+    def __repr__(self) -> str:
+        """Without the values of `tls` and `proxy`: they may hold a password."""
+        shown = {**self.__dict__, "tls": sorted(self.tls or ()), "proxy": self.proxy and "…"}
+        return f"HostConfig({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def active(self) -> tuple[ServerConfig, ...]:
@@ -395,7 +443,19 @@ class Plan(Value):
     """The connection stays; what governs its use (filters, time-outs) may have changed."""
 
 
-_CONNECTION = (*_SAFE, *_SHAPE, "url", "isolation", "max_message")
+def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
+    """The server with the host's own `tls` and `proxy` where it has none."""
+    if server.url is None or (host.tls is None and host.proxy is None):
+        return server
+    from mooring.core.egress import host_realm  # few hosts have such settings
+
+    here = host_realm(urlsplit(server.url).hostname or "") == "loopback"
+    default = None if here else host.proxy  # a proxy's loopback is not ours
+    tls = host.tls if server.tls is None else server.tls
+    return replace(server, tls=tls, proxy=server.proxy or default)
+
+
+_CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message")
 
 
 def plan(old: HostConfig, new: HostConfig) -> Plan:
@@ -405,6 +465,7 @@ def plan(old: HostConfig, new: HostConfig) -> Plan:
     both = [(before[name], server) for name, server in after.items() if name in before]
 
     def same(one: ServerConfig, two: ServerConfig) -> bool:
+        one, two = reached(one, old), reached(two, new)
         return all(getattr(one, name) == getattr(two, name) for name in _CONNECTION)
 
     return Plan(

@@ -31,6 +31,7 @@ Cause = Literal[
     "unknown-host",
     "tls",
     "no-tls",
+    "proxy",
     "http-status",
     "no-mcp",
     "era",
@@ -236,11 +237,28 @@ _CASES = _cases(
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
         _says("It does not speak TLS there: write http:// instead of https:// in its `url`."),
     ),
+    ("proxy", r"the proxy wants a login", _says('Give it: "proxy": "http://USER:${PASSWORD}@HOST:PORT".')),
+    (
+        "proxy",
+        r"^the proxy |'proxy'",
+        _says("Correct `proxy` of its entry, or HTTPS_PROXY; `none` goes without."),
+    ),
+    (
+        "tls",
+        r"'tls\.\w+'",
+        _says("Correct `tls` of its entry; paths are relative to the file that names them."),
+    ),
+    (
+        "tls",
+        r"client certificate",
+        _says('Show it yours, if you have one: "tls": {"cert": "me.pem", "key": "me.key"} in its entry.'),
+    ),
     (
         "tls",
         r"(?i:certificate|\bssl\b|\btls\b)",
         _says(
-            "Its certificate is not trusted here. If it is your own: `export SSL_CERT_FILE=/path/to/ca.pem`."
+            'Its certificate is not trusted here. If it is your own: "tls": {"ca": "/path/to/ca.pem"} in its '
+            "entry, or `export SSL_CERT_FILE=/path/to/ca.pem` for all."
         ),
     ),
     (

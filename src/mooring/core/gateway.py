@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
@@ -20,6 +20,9 @@ from mooring.core.settings import (
     whole,
     within,
 )
+
+if TYPE_CHECKING:
+    from mooring.core.audit import AuditSettings
 
 __all__ = ["GatewaySettings", "OAuthSettings", "ProfileSettings", "TokenSettings"]
 
@@ -106,6 +109,14 @@ def _tokens(value: object) -> tuple[TokenSettings, ...]:
     return tuple(read(item) for item in cast("list[object]", value))
 
 
+def _audit(value: object) -> AuditSettings | None:
+    if value is None:
+        return None
+    from mooring.core.audit import read_audit  # few gateways have one of their own
+
+    return read_audit(value)
+
+
 def _no_profiles() -> Mapping[str, ProfileSettings]:
     return MappingProxyType({})
 
@@ -133,7 +144,7 @@ class GatewaySettings(Settings):
     """Requests of one client that may be under way."""
     max_sessions: int = setting(within(whole, least=1), default=10_000)
     max_connections: int = setting(within(whole, least=1), default=20_000)
-    audit: str | None = setting(optional(some_text), default=None)
-    """A file that gets one line of JSON per call: who, what, when, and how it ended."""
+    audit: AuditSettings | None = setting(_audit, default=None)
+    """The audit log while it serves, in place of the host's."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that calls under way are given when the gateway is told to end."""

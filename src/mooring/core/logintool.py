@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.types import Tool
 
-__all__ = ["AUTHENTICATE", "login_tool"]
-
-AUTHENTICATE = "authenticate"
+__all__ = ["login_tool"]
 
 
 def login_tool(server: str) -> Tool:
@@ -14,7 +13,7 @@ def login_tool(server: str) -> Tool:
     return Tool(
         name=AUTHENTICATE,
         server=server,
-        remote_name=AUTHENTICATE,
+        remote_name=LOGIN,
         title="Log in",
         description=f"Log in to {server!r}, which wants that before it offers its tools or does more. "
         "Begins a login that a person finishes in a browser; the tools appear by themselves afterwards.",

@@ -14,8 +14,12 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Literal, NamedTuple, get_args
 
+from mooring.core.lookalike import skeleton
+
 __all__ = [
+    "AUTHENTICATE",
     "LIMIT",
+    "LOGIN",
     "OWNER",
     "RESERVED",
     "STYLES",
@@ -48,6 +52,12 @@ RESERVED = frozenset(
     )
 )
 """Names of the tools that mooring itself puts beside those of the servers."""
+
+AUTHENTICATE = "authenticate"
+"""How the tool that begins a login is called. A server's own tool of that name gets a suffix."""
+
+LOGIN = f"{OWNER}/{AUTHENTICATE}"
+"""What that tool has in the place of a server's own name: no tool of a server may have it."""
 
 Pair = tuple[str, str]
 
@@ -173,6 +183,10 @@ def _distinct(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, 
 
 def _plain(start: str | None, tool: str, style: Style) -> str | None:
     """Return the name without a suffix, or None if it cannot do without."""
+    if tool == LOGIN:
+        tool = AUTHENTICATE
+    elif _looks_like_login(tool):
+        return None
     if start is None or len(start) + len(tool) > LIMIT or not _MEANING.search(tool):
         return None
     name = start + _reduced(tool, style)
@@ -180,6 +194,15 @@ def _plain(start: str | None, tool: str, style: Style) -> str | None:
     if len(name) > LIMIT or name in RESERVED or keyword.iskeyword(name):
         return None
     return name
+
+
+def _looks_like_login(tool: str) -> bool:
+    """Return whether a person or a model could take a server's tool for the one that begins a login."""
+    if len(tool) < len(AUTHENTICATE):  # most are told by this: there may be 10,000
+        return False
+    if tool.isascii():
+        return tool.strip("_-./: ").lower() == AUTHENTICATE
+    return skeleton(tool) == AUTHENTICATE
 
 
 def _reduced(segment: str, style: Style) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
-from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from mooring.core.secret import MASK
 
@@ -98,13 +98,16 @@ def is_secret_name(name: str) -> bool:
 
 def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
     """The values that are secret by the name of their place: `env.NAME`, `headers.NAME`, `auth.NAME`,
-    `args[N]`, `url`."""
+    `args[N]`, `url`, `proxy`, `tls.key_password`."""
     option = ""
     for place, text in values.items():
         kind, _, name = place.partition(".")
         if place == "url":
             yield from (value for key, value in parse_qsl(urlsplit(text).query) if is_secret_name(key))
-        elif kind in ("env", "headers", "auth") and is_secret_name(name):
+        elif place == "proxy":
+            parts = urlsplit(text)
+            yield from {unquote(word) for word in (parts.password or parts.username,) if word}
+        elif (kind in ("env", "headers", "auth") and is_secret_name(name)) or place == "tls.key_password":
             yield re.sub(_SCHEME, "", text)
         elif place.startswith("args["):
             flag, _, given = text.partition("=")

@@ -6,11 +6,13 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from mooring.config import default_lookup
 from mooring.config.logs import logger
-from mooring.core.config import Source
+from mooring.core.audit import AuditSettings
+from mooring.core.config import ServerConfig, Source, reached
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
 from mooring.errors import ConfigError
@@ -71,9 +73,10 @@ async def serve_http(
             f"{bind!r} can be reached by others, and nobody would be asked for a token; "
             "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
         )
-    gateway = Gateway(host, whole=whole, stateless=shared, audit=audit, key=shared_key())
+    await _note_in(host, audit)
+    gateway = Gateway(host, whole=whole, stateless=shared, key=shared_key())
     shown = f"[{bind}]" if ":" in bind else bind
-    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=_fetch)
+    door = Door(settings, bind=bind, url=f"http://{shown}:{port}", tokens=tokens, fetch=partial(_fetch, host))
     web = WebServer(gateway, door, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)
@@ -98,7 +101,8 @@ async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit
     """Serve a running host on standard input and output, until the input ends."""
     from mooring.gateway.stdio import serve_stdio as pipe
 
-    gateway = Gateway(host, whole=whole, audit=audit)
+    await _note_in(host, audit)
+    gateway = Gateway(host, whole=whole)
     running = asyncio.create_task(gateway.run())
     try:
         await pipe(gateway)
@@ -107,6 +111,22 @@ async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit
         with suppress(asyncio.CancelledError):
             await running
         await gateway.close()
+
+
+async def _note_in(host: Host, path: str | None) -> None:
+    """Have every request noted where the command, the gateway's or the host's settings say.
+
+    Raises:
+        ConfigError: nothing can be written there.
+    """
+    settings = host.config.gateway.audit
+    if path is not None:
+        known = settings or host.config.audit
+        settings = AuditSettings(path=path) if known is None else replace(known, path=path)
+    if settings is not None:
+        await host.note_in(settings)
+    if host.audit is not None and (problem := await host.audit.problem()) is not None:
+        raise ConfigError(f"the audit log {host.audit.settings.path!r} cannot be written: {problem}")
 
 
 def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[str]]]:
@@ -125,11 +145,21 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     return found
 
 
-async def _fetch(url: str) -> bytes:
-    """The body of a document of keys."""
+async def _fetch(host: Host, url: str) -> bytes:
+    """The body of a document of keys, fetched the way that the host's own `tls` and `proxy` say."""
     import aiohttp
 
+    from mooring.config.resolving import resolve_within
+    from mooring.net.way import Ways
+
+    issuer = ServerConfig(name="issuer", url=url, source=Source(scope="explicit"))
+    lookup = default_lookup(os.environ, source=issuer.source)
+    target = await resolve_within(10, reached(issuer, host.config), lookup, slow=False)
+    way = await Ways().to(issuer, target)
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(url, ssl=way.ssl, proxy=way.proxy_for(url)) as response,
+    ):
         response.raise_for_status()
         return await response.content.read(MOST_KEYS)

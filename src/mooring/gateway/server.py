@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from mooring.audit import CALLER, Caller
 from mooring.config.logs import logger
 from mooring.core.gateway import GatewaySettings, ProfileSettings
-from mooring.gateway.audit import Audit
 from mooring.gateway.client import Client, Exchange
 from mooring.gateway.crossing import Crossing
 from mooring.gateway.desk import Answer, Desk
@@ -30,6 +30,9 @@ FIRST_LOOK = 10.0
 """Seconds that the first lists wait at most for servers that are still starting."""
 
 
+_NOTED = {"tools/call": "call", "resources/read": "read", "prompts/get": "prompt"}
+
+
 class Gateway:
     """Serves one running host. Whoever makes it opens doors to it and runs `run()` beside them."""
 
@@ -39,7 +42,6 @@ class Gateway:
         *,
         whole: ProfileSettings | None = None,
         stateless: bool = False,
-        audit: str | None = None,
         key: bytes | None = None,
     ) -> None:
         self.host = host
@@ -55,7 +57,6 @@ class Gateway:
         )
         self.hub = Hub(self)
         self.metrics = Metrics()
-        self.audit = Audit(audit or self.settings.audit)
         self.under_way = 0
         self.draining = False
         self._settled = False
@@ -92,6 +93,8 @@ class Gateway:
         """
         started = time.monotonic()
         outcome = "cancelled"
+        caller = _caller(client)
+        token = CALLER.set(caller)
         self.under_way += 1
         try:
             if not self._settled and message["method"].endswith("/list"):
@@ -111,23 +114,29 @@ class Gateway:
             self.under_way -= 1
             if not self.under_way:
                 self._idle.set()
-            self._note(client, message, outcome, time.monotonic() - started)
+            self._count(message, outcome, time.monotonic() - started)
+            self._note(caller, message, outcome, time.monotonic() - started)
+            CALLER.reset(token)
 
-    def _note(self, client: Client, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
-        method = str(message["method"])
-        known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else method
+    def _count(self, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
+        known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else str(message["method"])
         self.metrics.answered(known, outcome.split()[0], seconds)
-        if self.audit and method in ("tools/call", "resources/read", "prompts/get"):
-            params = fields(message.get("params"))
-            self.audit.note(
-                who=client.principal.name,
-                session=client.id[:8] if client.era == "legacy" else None,
-                profile=client.view.name or None,
-                method=method,
-                name=str(params.get("name") or params.get("uri")),
-                outcome=outcome,
-                ms=round(seconds * 1000, 1),
-            )
+
+    def _note(self, caller: Caller, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
+        """Note what no session has: what is read, and calls that were refused before they were one."""
+        audit, verb = self.host.audit, _NOTED.get(str(message["method"]))
+        waits = verb == "call" and outcome == "ok"  # for an answer of the client: noted when it ends
+        if audit is None or verb is None or caller.noted or waits:
+            return
+        params = fields(message.get("params"))
+        audit.note(
+            verb,
+            name=str(params.get("name") or params.get("uri")),
+            arguments=params.get("arguments"),
+            outcome=outcome.split()[0],
+            error=outcome.partition(" ")[2] or None,
+            seconds=seconds,
+        )
 
     async def drain(self) -> None:
         """Take nothing new; end streams; give what is under way some time."""
@@ -145,4 +154,9 @@ class Gateway:
     async def close(self) -> None:
         self.crossing.parking.close()
         await self.registry.close()
-        self.audit.close()
+
+
+def _caller(client: Client) -> Caller:
+    # A whole session id would be as good as the session.
+    session = client.id[:8] if client.era == "legacy" else None
+    return Caller(client.principal.name, profile=client.view.name or None, session=session)

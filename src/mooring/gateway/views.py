@@ -26,6 +26,7 @@ from mooring.local import Provider
 from mooring.session import Session
 
 if TYPE_CHECKING:
+    from mooring.audit import Audit
     from mooring.host import Host
 
 __all__ = ["Offer", "View"]
@@ -92,6 +93,10 @@ class View:
     @property
     def keeper(self) -> Keeper:
         return self.host.keeper
+
+    @property
+    def audit(self) -> Audit | None:
+        return self.host.audit
 
     def rules(self, server: str) -> Rules:
         return self.host.rules(server)

@@ -17,6 +17,7 @@ from mooring.core.oauth import Challenge, read_challenge
 from mooring.errors import AuthNeeded
 from mooring.net.message import WireError
 from mooring.net.tokens import TokenStore, UnsafeStoreError
+from mooring.net.way import Way
 
 if TYPE_CHECKING:
     from mooring.net.egress import Visit
@@ -33,10 +34,13 @@ LAST_WORDS = 3.0
 class Access:
     """The credentials for one server. Requests that hold a good token never wait for each other here."""
 
-    def __init__(self, server: str, url: str, auth: AuthConfig, *, on_wanted: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: str, url: str, auth: AuthConfig, way: Way, *, on_wanted: Callable[[str], None]
+    ) -> None:
         self.server = server
         self.url = url
         self.auth = auth
+        self.way = way
         self.wanted: str | None = None
         """Why a login would help now; None when it would not."""
         self.challenge: Challenge | None = None
@@ -59,7 +63,7 @@ class Access:
     def visit(self) -> Visit:
         from mooring.net.egress import Visit
 
-        return Visit(self.url)
+        return Visit(self.url, self.way)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown, longest first."""
@@ -316,7 +320,7 @@ class Access:
 
 
 def access_for(
-    config: ServerConfig, target: Target, old: Access | None, on_wanted: Callable[[str], None]
+    config: ServerConfig, target: Target, way: Way, old: Access | None, on_wanted: Callable[[str], None]
 ) -> Access | None:
     """The access of a server that may want a login: one over HTTP, without credentials in its headers.
     `on_wanted` is told when it wants more rights than the login has."""
@@ -324,6 +328,7 @@ def access_for(
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
     if old is not None and (old.url, old.auth) == (target.url, auth):
+        old.way = way
         old.look_again()
         return old
-    return Access(config.name, target.url, auth, on_wanted=on_wanted)
+    return Access(config.name, target.url, auth, way, on_wanted=on_wanted)

@@ -12,7 +12,8 @@ from mooring import clock
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.known import Known
-from mooring.core.logintool import AUTHENTICATE, login_tool
+from mooring.core.logintool import login_tool
+from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
@@ -135,13 +136,9 @@ class Connection:
 
     @property
     def login_tool(self) -> Tool | None:
-        """What a model calls to begin a login, while one would help; a tool of that name that the server
-        has itself goes before it."""
+        """What a model calls to begin a login, while one would help."""
         access = self.owner.access
-        wanted = access is not None and access.wanted is not None
-        if not wanted or any(tool.name == AUTHENTICATE for tool in self.snapshot.tools):
-            return None
-        return login_tool(self.name)
+        return login_tool(self.name) if access is not None and access.wanted is not None else None
 
     async def login(self) -> Login:
         """A login that waits for a person.
@@ -212,7 +209,7 @@ class Connection:
         Raises:
             CallError, AuthNeeded: there is no answer of the tool; `outcome` tells whether it may have run.
         """
-        if tool == AUTHENTICATE and self.login_tool is not None:
+        if tool == LOGIN:
             return await self._authenticate(timeout)
         started = clock.monotonic()
         config, live = self.owner.config, self.owner.live

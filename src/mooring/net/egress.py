@@ -15,7 +15,8 @@ from aiohttp.abc import AbstractResolver
 
 from mooring.core.egress import Realm, RefusedError, check_url, describe, host_realm, realm
 from mooring.net.message import decode
-from mooring.net.pool import TooLargeBody, origin, proxy_for, whole_body
+from mooring.net.pool import TooLargeBody, origin, whole_body
+from mooring.net.way import Way, proxy_refusal, reason_of
 
 TIMEOUT = 10.0
 MAX_BODY = 256 * 1024
@@ -37,8 +38,11 @@ class Visit:
     of a name between check and use leads around it. Through a proxy, the proxy is the one who connects.
     """
 
-    def __init__(self, server_url: str, *, resolver: AbstractResolver | None = None) -> None:
+    def __init__(
+        self, server_url: str, way: Way | None = None, *, resolver: AbstractResolver | None = None
+    ) -> None:
         self.server_url = server_url
+        self._way = way or Way()
         self.allowed: frozenset[Realm] = frozenset()
         self._resolver = resolver
         self._refused: str | None = None
@@ -100,7 +104,7 @@ class Visit:
         self, method: str, url: str, what: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, str, Any]:
         host = check_url(url, what, self.allowed).hostname
-        proxy = proxy_for(url)
+        proxy = self._way.proxy_for(url)
         self._refused = None
         try:
             async with (
@@ -112,17 +116,22 @@ class Visit:
                     headers={"Accept": "application/json", **(headers or {})},
                     allow_redirects=False,
                     proxy=proxy,
+                    ssl=self._way.ssl,
                 ) as response,
             ):
+                if proxy is not None and response.status == 407:
+                    raise UnreachableError(f"{what} on {host!r} cannot be reached: {proxy_refusal(407)}")
                 location = response.headers.get("Location", "")
                 return response.status, location, _document(await whole_body(response, MAX_BODY))
-        except (TooLargeBody, ValueError):
-            raise RefusedError(f"{what} on {host!r} gave an answer that is too large or damaged") from None
-        except (aiohttp.ClientError, OSError) as problem:
+        except (aiohttp.ClientError, OSError) as problem:  # a bad certificate is a ValueError, too
             if self._refused is not None:
                 raise RefusedError(f"{what} is on {host!r}, {self._refused}: refused") from None
+            if (words := reason_of(problem)) is not None:
+                raise UnreachableError(f"{what} on {host!r} cannot be reached: {words}") from None
             reason = "no answer in time" if isinstance(problem, TimeoutError) else type(problem).__name__
             raise UnreachableError(f"{what} on {host!r} cannot be reached ({reason})") from None
+        except (TooLargeBody, ValueError):
+            raise RefusedError(f"{what} on {host!r} gave an answer that is too large or damaged") from None
 
     def _session(self, *, proxied: bool) -> aiohttp.ClientSession:
         if proxied not in self._sessions:
@@ -156,7 +165,7 @@ class Visit:
         """The realm of the configured server, if it is not public: that of all its addresses."""
         _, host, port = origin(self.server_url)
         where = host_realm(host)
-        if where is None and proxy_for(self.server_url) is None:
+        if where is None and self._way.proxy_for(self.server_url) is None:
             try:
                 resolver = self._resolver or aiohttp.DefaultResolver()
                 found = await resolver.resolve(host, port, socket.AF_UNSPEC)

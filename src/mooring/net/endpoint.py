@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +12,16 @@ import aiohttp
 from mooring.core.redact import Redactor
 from mooring.net import trace
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
-from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, proxy_for, whole_body
+from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, whole_body
 from mooring.net.refusal import SHOWN, challenge_in, refusal
 from mooring.net.sse import SseEvent, SseParser, TooLarge
+from mooring.net.way import Way, proxy_refusal, reason_of, system_reason
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
 
 MAX_HOPS = 5
+_SHOW = "; if it wants to see a client certificate, name yours in `tls.cert` and `tls.key`"
 
 
 class Endpoint:
@@ -37,6 +37,7 @@ class Endpoint:
         max_message: int,
         redact: Redactor,
         access: Access | None = None,
+        way: Way | None = None,
     ) -> None:
         self.url = url
         self._server = server
@@ -44,8 +45,10 @@ class Endpoint:
         self._redact = redact
         self._access = access
         self._pool = pool
-        self._proxy = proxy_for(url)
+        self._way = way or Way()
+        self._proxy = self._way.proxy_for(url)
         self._max = max_message
+        self._answered = False
 
     def at(self, location: str) -> Endpoint:
         """Another address of the same server.
@@ -61,6 +64,7 @@ class Endpoint:
             max_message=self._max,
             redact=self._redact,
             access=self._access,
+            way=self._way,
         )
 
     def _within(self, base: str, location: str, status: int | None) -> str:
@@ -128,18 +132,29 @@ class Endpoint:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         try:
-            return await self._pool.session().request(
-                method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
+            response = await self._pool.session().request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                ssl=self._way.ssl,
             )
         except aiohttp.ClientConnectorError as problem:
-            raise WireError(
-                f"{problem.host}:{problem.port} cannot be reached: {_reason(problem.os_error)}",
-                kind="refused",
-                outcome="not sent",
-                code=CONNECTION_CLOSED,
-            ) from None
+            reason = f"{problem.host}:{problem.port} cannot be reached: {system_reason(problem.os_error)}"
+            raise _unreached(reason_of(problem) or reason) from None
+        except aiohttp.ClientHttpProxyError as problem:
+            raise _unreached(proxy_refusal(problem.status)) from None
         except (aiohttp.ClientError, ConnectionError) as problem:
-            raise _broken(problem) from None
+            # TLS 1.3 tells of a certificate that is missing only after the handshake, by hanging up.
+            unknown = url.startswith("https:") and not (self._answered or self._way.identified)
+            raise _broken(problem, _SHOW if unknown else "") from None
+        self._answered = True
+        if response.status == 407 and self._proxy is not None:
+            response.close()
+            raise _unreached(proxy_refusal(407))
+        return response
 
     async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
         """The fault that the status means, without the secrets that the server may have said back."""
@@ -192,16 +207,13 @@ def message_in(data: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", message) if isinstance(message, dict) else None
 
 
-def _reason(problem: OSError) -> str:
-    """What the system says. asyncio puts words of its own in the place of "Connection refused"."""
-    if problem.errno is not None and 0 < problem.errno < 200 and not isinstance(problem, ssl.SSLError):
-        return os.strerror(problem.errno)
-    return problem.strerror or str(problem)
+def _unreached(reason: str) -> WireError:
+    return WireError(reason, kind="refused", outcome="not sent", code=CONNECTION_CLOSED)
 
 
-def _broken(problem: Exception) -> WireError:
+def _broken(problem: Exception, hint: str = "") -> WireError:
     return WireError(
-        f"the connection broke off ({problem or type(problem).__name__})",
+        f"the connection broke off ({problem or type(problem).__name__}){hint}",
         kind="closed",
         outcome="unknown",
         code=CONNECTION_CLOSED,

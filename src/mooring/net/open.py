@@ -87,6 +87,7 @@ async def _make(
         max_message=config.max_message,
         redact=redact,
         access=access,
+        way=await pool.ways.to(config, target),
     )
     return HttpChannel(config.name, endpoint) if wire == "http" else SseChannel(config.name, endpoint)
 

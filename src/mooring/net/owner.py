@@ -139,7 +139,9 @@ class Owner:
         if target.url is not None:
             from mooring.net.access import access_for  # children want no login
 
-            self.access = access_for(self.config, target, self.access, self._tell_auth)
+            way = await self._pool.ways.to(self.config, target)
+            self.redact.learn(way.secrets(target.url))
+            self.access = access_for(self.config, target, way, self.access, self._tell_auth)
         return target
 
     async def connected(self, timeout: float) -> Live:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import urllib.request
 import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from mooring.net.way import Ways
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,6 +27,7 @@ class HttpPool:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self.ways = Ways()
 
     def session(self) -> aiohttp.ClientSession:
         """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
@@ -33,7 +35,8 @@ class HttpPool:
             import aiohttp
 
             self._session = aiohttp.ClientSession(
-                # aiohttp keeps one verifying TLS context for the whole process: all servers share it.
+                # aiohttp keeps one verifying TLS context for the whole process: all servers share it, but for
+                # those that have settings of their own. A connection serves only those with the same.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -46,14 +49,6 @@ class HttpPool:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for `url` (`HTTPS_PROXY`, `NO_PROXY` …), if any."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 def origin(url: str) -> tuple[str, str, int]:
