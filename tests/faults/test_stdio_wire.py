@@ -65,10 +65,13 @@ async def test_FA09_progress_without_end_is_cut_at_the_absolute_deadline(hosting
         assert 0.6 <= result.duration < 3
 
 
-async def test_FA10_every_call_under_way_is_resolved_when_the_server_dies(hosting: Any) -> None:
-    async with hosting(lab_server(tools=["sleep", "crash", "echo"])) as host:
+async def test_FA10_every_call_under_way_is_resolved_when_the_server_dies(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(tools=["sleep", "crash", "echo"], log=str(log))) as host:
         sleeping = [asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30})) for _ in range(10)]
-        await asyncio.sleep(0)
+        await until(lambda: methods(log).count("tools/call") == 10)
         await host.call("mcp_lab_crash")
         results = await asyncio.wait_for(asyncio.gather(*sleeping), 5)
         assert {type(result.error) for result in results} == {ConnectionLost}
