@@ -29,7 +29,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def _hosting(*servers: ServerConfig, ready: bool = True, **options: Any) -> AsyncIterator[Host]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(45):
         async with Host(servers, **options) as host:
             if ready:
                 await host.ready(20)

@@ -10,7 +10,7 @@ from typing import Any
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import ApprovalAsked, CallDenied, Event
 from mooring.core.names import Style, assign
-from mooring.core.policy import Decision, OwnRules, Rules
+from mooring.core.policy import Decision, JointPolicy, OwnPolicy
 from mooring.core.types import Snapshot, Tool
 from mooring.core.values import Value
 from mooring.errors import PolicyDenied
@@ -47,7 +47,7 @@ Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
 
 
 class Gatekeeper:
-    """Applies the rules of one host as they are at the moment of a call."""
+    """Applies the policies of one host as they are at the moment of a call."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Gatekeeper:
 
     def listed(self, snapshot: Snapshot) -> Snapshot:
         """What of it may be shown: denied tools are not."""
-        rules = self._rules(snapshot.server)
+        policy = self._policy(snapshot.server)
         self._denied.pop(snapshot.server, None)
-        if snapshot.server in self._own or not rules.may_deny:
+        if snapshot.server in self._own or not policy.may_deny:
             return snapshot
-        judged = [(tool, rules.decide(tool)) for tool in snapshot.tools]
+        judged = [(tool, policy.decide(tool)) for tool in snapshot.tools]
         denied = {tool.remote_name: one.reason for tool, one in judged if one.verdict == "deny"}
         if not denied:
             return snapshot
@@ -142,21 +142,21 @@ class Gatekeeper:
         return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
 
     def _decision(self, tool: Tool) -> Decision:
-        """What the rules say; weighed once for as long as the tool and the rules are the same objects."""
+        """What the policies say; weighed once while the tool and the policies are the same objects."""
         basis = (tool, self._servers.get(tool.server), self._config().policy)
         known = self._decided.get(tool.name)
         if known is not None and all(map(is_, known[0], basis)):
             return known[1]
-        decision = self._rules(tool.server).decide(tool)
+        decision = self._policy(tool.server).decide(tool)
         self._decided[tool.name] = (basis, decision)
         return decision
 
-    def _rules(self, server: str) -> Rules:
+    def _policy(self, server: str) -> JointPolicy:
         one = self._servers.get(server)
         if one is None:  # a provider of the application
-            return Rules(host=self._config().policy, own=OwnRules())
-        own = OwnRules(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
-        return Rules(host=self._config().policy, own=own)
+            return JointPolicy(host=self._config().policy, own=OwnPolicy())
+        own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
+        return JointPolicy(host=self._config().policy, own=own)
 
 
 def _denial(reason: str) -> str:

@@ -21,7 +21,7 @@ from mooring.core.types import (
 )
 from mooring.core.untrusted import clean, fence, line, quote
 from mooring.errors import CallError, UnknownTool
-from mooring.local import Progress
+from mooring.local import AtHand, Progress
 from mooring.resources import Resources
 
 __all__ = ["BUILTIN", "Builtin"]
@@ -68,7 +68,7 @@ TOOLS = (
 BUILTIN = frozenset(tool.name for tool in TOOLS)
 
 
-class Builtin:
+class Builtin(AtHand):
     """The provider of these tools: a host shows them as soon as a server has resources."""
 
     name = OWNER
@@ -88,15 +88,6 @@ class Builtin:
             members=tuple(tool.name for tool in TOOLS),
         )
         return Snapshot(server=self.name, tools=TOOLS, groups=(group,))
-
-    async def start(self) -> None:
-        """Nothing to do."""
-
-    async def refresh(self) -> None:
-        """Nothing to do: the host says when they are shown."""
-
-    async def stop(self) -> None:
-        """Nothing to free."""
 
     async def call(
         self,

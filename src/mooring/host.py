@@ -11,32 +11,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mooring.approval import Approver, Gatekeeper
+from mooring.approval import Approver
 from mooring.auditing import Auditing
 from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, Plan, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, ToolSetAside
-from mooring.core.exposure import Exposure, always_shown, plan_exposure
-from mooring.core.known import Known
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.errors import NotTrusted, PolicyDenied
+from mooring.core.types import Result, ServerStatus, Tool
+from mooring.errors import NotTrusted
 from mooring.fleet import Fleet, RefreshReport
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.local import LocalTools, Progress, Provider
-from mooring.pins import Pins, memory_of
+from mooring.offer import Offer
+from mooring.pins import memory_of
 from mooring.prompting import Prompts
 from mooring.pulse import feel
 from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
-from mooring.shelf import Shelf
 from mooring.stream import EventStream
 from mooring.tasks import Tasks, shielded, within
 from mooring.telemetry import SessionClock
@@ -51,9 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["Host", "RefreshReport"]
 
 log = logger("mooring.host")
-
-ARRIVAL = 60.0
-"""How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
 
 
 class Host:
@@ -89,14 +84,13 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._pins = Pins(memory_of(lock, (), None), self._set_aside)
         self._fleet = Fleet(
             [self._local, *providers],
             get_secret=get_secret,
             trust=Trust(trust),
-            known=self._known,
-            publish=self.publish,
-            withdraw=self._withdraw,
+            known=lambda server: self._offer.known(server),
+            publish=lambda snapshot: self._offer.publish(snapshot),
+            withdraw=lambda name: self._offer.withdraw(name),
             emit=self.emit,
             on_auth=on_auth,
             stale=self._forget,
@@ -109,8 +103,8 @@ class Host:
             self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
         )
         self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
-        self._builtin = Builtin(self._resources)
-        self._fleet.join(self._builtin)
+        builtin = Builtin(self._resources)
+        self._fleet.join(builtin)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
         self.check_resource = self._resources.check
@@ -122,30 +116,28 @@ class Host:
             redact=self._fleet.redact,
         )
         self._rules = RuleBook()
-        self._gatekeeper = Gatekeeper(
-            own=frozenset({self._local.name, self._builtin.name}),
-            config=lambda: self.config,
-            servers=self._fleet.configs,
-            ask=on_approval,
-            emit=self.emit,
-        )
-        self.allows, self.permit = self._gatekeeper.allows, self._gatekeeper.permit
         self._on_tools_changed = on_tools_changed
-        self._shelf = Shelf(
-            own=frozenset({self._local.name, self._builtin.name}),
+        self._offer: Offer = Offer(
+            self._fleet,
+            builtin,
+            local=self._local.name,
+            memory=memory_of(lock, (), None),
             style=lambda: self.style,
             config=lambda: self.config,
-            servers=self._fleet.configs,
-            listed=self._gatekeeper.listed,
-            logins=self._fleet.logins,
+            ask=on_approval,
+            emit=self.emit,
             awaited=lambda: bool(self._streams) or self._on_tools_changed is not None,
             announce=self._announce,
         )
+        self._shelf = self._offer.shelf
+        self.allows, self.permit = self._offer.gatekeeper.allows, self._offer.gatekeeper.permit
+        self.publish, self.withheld = self._offer.publish, self._offer.withheld
+        self.exposure, self.arrival = self._offer.exposure, self._offer.arrival
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
         self._sessions = Sessions(
-            self, self._fleet, self._shelf.offered, lambda one, two: self._pins.deviations(one, two)
+            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.deviations(one, two)
         )
         self._shared = Session(self)
         self._clock = SessionClock()
@@ -168,7 +160,7 @@ class Host:
         host = cls(load(files, cwd=here), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
-        host._pins = Pins(memory_of(host._lock, found, here or Path.cwd()), host._set_aside)
+        host._offer.remember(memory_of(host._lock, found, here or Path.cwd()))
         host._reload = partial(load, files, cwd=here, strict=True)
         return host
 
@@ -210,7 +202,7 @@ class Host:
         """End every server and everything they started. Idempotent; never raises for a server."""
         self._closed = True
         await self._fleet.stop()
-        self._pins.close()
+        self._offer.pins.close()
         await self.keeper.close()
         await self._auditing.close()
         for stream in list(self._streams):
@@ -330,8 +322,7 @@ class Host:
             UnknownServer: one of `servers` is not there.
         """
         reports = await self._fleet.refresh(servers)
-        own = (self._local.name, self._builtin.name)
-        return {name: report for name, report in reports.items() if name not in own}
+        return {name: report for name, report in reports.items() if name not in self._offer.own}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
         """Connect one more server and show its tools: all of it or nothing.
@@ -395,11 +386,6 @@ class Host:
         """What holds for the calls of a server."""
         return self._rules.rules(server, self.config, self._fleet.configs.get(server))
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """A provider offers something else now; what is not what was approved is set aside."""
-        self._shelf.put(self._pins.judge(snapshot))
-        self._offer_reading()
-
     async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         """The outcome of a tool that is no plain call: see `Tool.verb`."""
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
@@ -428,48 +414,10 @@ class Host:
         """The servers that are not started because nobody approved the file that names them."""
         return self._fleet.held
 
-    def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
-        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
-        whys = (self._pins.explain, self._gatekeeper.explain, self._fleet.withheld)
-        return next((why for ask in whys if (why := ask(tool, self.style)) is not None), None)
-
-    def exposure(self) -> Exposure:
-        """What a new session shows its model: everything, or discovery and what is always loaded."""
-        globs = {name: server.always for name, server in self._fleet.configs.items() if server.always}
-        always = always_shown(self.catalog, globs)
-        return plan_exposure(self.catalog, self.config.discovery, self.config.discovery_budget, always)
-
-    async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
-        with within(ARRIVAL if timeout is None else timeout):
-            while tool not in self.catalog.tools and await self._fleet.next_arrival(tool, self.style):
-                pass
-
     # --- inside ---------------------------------------------------------------------------------
-
-    def _known(self, server: ServerConfig) -> Known | None:
-        """What a server offered the last time: the catalog has it before the server runs."""
-        known = self._pins.known(server)
-        if known is not None:
-            self._shelf.expect(server.name, known)
-            self._offer_reading()
-        return known
-
-    def _withdraw(self, name: str) -> None:
-        self._shelf.drop(name)
-        self._offer_reading()
 
     def _forget(self, server: str, uri: str | None) -> None:
         self._resources.forget(server, uri)
-
-    def _offer_reading(self) -> None:
-        """Show the tools that read resources while there are any."""
-        if self._builtin.shown != self._shelf.has_resources:
-            self._builtin.shown = self._shelf.has_resources
-            self._shelf.put(self._builtin.snapshot)
-
-    def _set_aside(self, tool: str) -> None:
-        self.emit(ToolSetAside(tool=tool))
 
     def _running(self) -> None:
         if self._tasks is None or self._closed:

@@ -59,7 +59,20 @@ class Provider(Protocol):
         ...
 
 
-class LocalTools:
+class AtHand:
+    """Base of providers whose tools are simply there: their snapshot is made whenever it is looked at."""
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def refresh(self) -> None:
+        """Nothing to do."""
+
+    async def stop(self) -> None:
+        """Nothing to free."""
+
+
+class LocalTools(AtHand):
     """Plain typed functions as tools. They keep their names and win every name clash.
 
         tools = LocalTools(add, fetch_order, title="Orders", description="What our shop knows")
@@ -124,15 +137,6 @@ class LocalTools:
             members=tuple(self._tools),
         )
         return Snapshot(server=self.name, tools=tuple(self._tools.values()), groups=(group,))
-
-    async def start(self) -> None:
-        """Nothing to do: functions are there."""
-
-    async def refresh(self) -> None:
-        """Nothing to do: the snapshot is always made anew."""
-
-    async def stop(self) -> None:
-        """Nothing to free."""
 
     async def call(
         self,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mooring.config import FoundFile
     from mooring.config.pincache import Recollection
     from mooring.core.changes import Change
-    from mooring.core.lock import Policy
+    from mooring.core.lock import Pinning
 
 log = logger("mooring.pins")
 
@@ -73,7 +73,7 @@ class Pins:
         self._pins: dict[str, Pin | None] = {}
         self._recollections: dict[str, Recollection] = {}
         """Pins that are in the cache and that nobody has wanted to see yet."""
-        self._policies: dict[str, Policy] = {}
+        self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
         self._cached: set[str] = set()
         """Servers that no lock speaks of."""
@@ -85,7 +85,7 @@ class Pins:
         name = server.name
         self._fingerprints[name] = fingerprint(server)
         lock = self._lock_of(server)
-        self._policies[name] = server.pins or ("block" if lock is not None else "warn")
+        self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
@@ -149,22 +149,22 @@ class Pins:
         # The catalog is there before any server is judged: what judging needs is imported then.
         from mooring.core.lock import decide, pin_of
 
-        pin, policy, mark = self._pins[name], self._policies[name], self._fingerprints[name]
-        verdict = decide(pin, snapshot, policy, fingerprint=mark)
-        for warning in verdict.warnings:
+        pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
+        admission = decide(pin, snapshot, pinning, fingerprint=mark)
+        for warning in admission.warnings:
             log.warning("%s", warning)
-        if verdict.set_aside != self._aside.get(name, {}):
-            for tool in verdict.set_aside:
+        if admission.set_aside != self._aside.get(name, {}):
+            for tool in admission.set_aside:
                 self._withhold(f"{name}/{tool}")
-        self._aside[name] = verdict.set_aside
-        if name in self._cached and self._memory.cache and (pin is None or verdict.drift):
+        self._aside[name] = admission.set_aside
+        if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
             from mooring.config.pincache import remember
 
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()
-        return verdict.visible
+        return admission.visible
 
     def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
         """The tools that one connection to a server describes otherwise than `shown`, which models have
@@ -173,11 +173,11 @@ class Pins:
             return {}
         from mooring.core.lock import decide, pin_of
 
-        policy = self._policies.get(snapshot.server, "warn")
-        verdict = decide(pin_of(shown, ""), snapshot, policy)
-        for warning in verdict.warnings:
+        pinning = self._pinning.get(snapshot.server, "warn")
+        admission = decide(pin_of(shown, ""), snapshot, pinning)
+        for warning in admission.warnings:
             log.warning("%s", warning)
-        return verdict.set_aside
+        return admission.set_aside
 
     def close(self) -> None:
         """Until what is to be remembered is written."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mooring import clock
 from mooring.core.cache import Cache
 from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig
@@ -96,13 +96,13 @@ class Resources:
 
     async def _read(self, uri: str, server: str | None, timeout: float | None) -> Contents:
         self._check_form(uri, server or "")
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else clock.monotonic() + timeout
         key = (server or await self._owner_of(uri, timeout), uri)
         await self.check(key)
         while True:
-            if (kept := self._cache.get(key, time.monotonic())) is not None:
+            if (kept := self._cache.get(key, clock.monotonic())) is not None:
                 return kept
-            left = None if end is None else max(end - time.monotonic(), 0.0)
+            left = None if end is None else max(end - clock.monotonic(), 0.0)
             flight = self._flights.get(key)
             if flight is None:
                 return await self._fly(key, left)
@@ -186,7 +186,7 @@ class Resources:
         size = sum(len(block.text or block.data or "") for block in contents.blocks)
         if settings.enabled and ttl > 0 and size <= LARGEST_KEPT:
             self._cache.most = settings.max_entries
-            self._cache.put(key, contents, time.monotonic() + ttl)
+            self._cache.put(key, contents, clock.monotonic() + ttl)
 
     # --- whose it is, and whether it may be read ---------------------------------------------------
 

@@ -16,7 +16,7 @@ import yaml
 from mooring import ConfigError
 from mooring.agents import EventBus, FunctionTool, McpBridgeExtension
 from mooring.testing import FakeServer
-from tests.lab.stdio import COMMAND
+from tests.lab.stdio import COMMAND, methods
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -128,8 +128,9 @@ async def test_a_call_goes_to_its_server_and_comes_back_as_text(search: FakeServ
         assert search.calls("search") == [{"query": "ropes"}]
 
 
-async def test_stop_ends_everything_and_what_is_under_way() -> None:
-    async with started(manifest(files(tools=["sleep", "pid"]))) as extension:
+async def test_stop_ends_everything_and_what_is_under_way(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with started(manifest(files(tools=["sleep", "pid"], log=str(log)))) as extension:
         pid = int(await named(extension, "mcp_filesystem_pid").on_invoke_tool(None, ""))
         sleep = named(extension, "mcp_filesystem_sleep")
         said: list[str] = []
@@ -140,7 +141,7 @@ async def test_stop_ends_everything_and_what_is_under_way() -> None:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call)
-                await anyio.sleep(0.1)
+                await until(lambda: methods(log).count("tools/call") == 2)
                 await extension.stop()
         assert said[0].startswith("Error: ")
         assert extension.get_tools() == []
@@ -262,8 +263,17 @@ async def test_chosen_resources_are_context_marked_as_data(search: FakeServer) -
     search.resource("docs://style", "Write plainly.", name="style")
     async with started(manifest(web(search)), resources=["docs://style", "docs://none"]) as extension:
         text = await extension.get_context()
-        assert text == '<untrusted from="web_search docs://style">\nWrite plainly.\n</untrusted>'
+        assert text.endswith('<untrusted from="web_search" uri="docs://style">\nWrite plainly.\n</untrusted>')
     assert await extension.get_context() == ""
+
+
+async def test_what_may_not_be_read_is_no_context(
+    search: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    search.resource("file:///etc/secret", "Do not read.", name="secret")
+    async with started(manifest(web(search)), resources=["file:///etc/secret"]) as extension:
+        assert await extension.get_context() == ""
+    assert "'file:///etc/secret' could not be read" in caplog.text
 
 
 async def test_without_the_agents_sdk_tools_have_its_shape(search: FakeServer) -> None:

@@ -24,7 +24,7 @@ def names(host: Host) -> set[str]:
 async def log_in(host: Host, server: str = "web") -> Login:
     login = await host.login(server)
     assert (await browse(login.url))[0] == 200
-    await login.done(10)
+    await login.done(20)
     return login
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.lab.stdio import COMMAND, methods, wire_log
+from tests.lab.wait import until_true
 
 
 @pytest.fixture
@@ -44,12 +45,9 @@ def servers_of(process: subprocess.Popen[str]) -> set[psutil.Process]:
 
 def started_servers(process: subprocess.Popen[str], count: int) -> set[psutil.Process]:
     """The servers, as soon as there are so many."""
-    deadline = time.monotonic() + 20
-    while len(found := servers_of(process)) < count:
-        assert process.poll() is None
-        assert time.monotonic() < deadline, f"{count} servers were expected"
-        time.sleep(0.02)  # nothing tells that a server was started
-    return found
+    until_true(lambda: process.poll() is not None or len(servers_of(process)) >= count, 20)
+    assert process.poll() is None
+    return servers_of(process)
 
 
 def alive(servers: set[psutil.Process]) -> list[psutil.Process]:
@@ -129,10 +127,7 @@ def test_ctrl_c_during_a_call_cancels_it_at_the_server_and_says_so(started, conf
     script = json.dumps({"tools": ["sleep"], "log": str(log)})
     file = config({"lab": {"command": COMMAND[0], "args": [*COMMAND[1:], script]}})
     with started("call", "mcp_lab_sleep", "--args", '{"seconds": 60}', "--config", file) as process:
-        deadline = time.monotonic() + 20
-        while "tools/call" not in methods(log):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)  # the file tells nobody that it has grown
+        until_true(lambda: "tools/call" in methods(log), 20)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 130

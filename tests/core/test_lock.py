@@ -97,7 +97,7 @@ def test_block_shows_nothing_that_was_not_approved(approved: Snapshot, offer: Sn
     assert {*names(verdict.visible), *verdict.set_aside} == set(names(offer))
 
 
-def test_a_rug_pull_is_set_aside_piece_by_piece() -> None:
+def test_TH02_a_rug_pull_is_set_aside_piece_by_piece() -> None:
     verdict = decide(PIN, RUG_PULL, "block", fingerprint=PRINT)
     assert names(verdict.visible) == []
     assert {name: change.kind for name, change in verdict.set_aside.items()} == {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring import ConfigError, HostConfig, Policy, ServerConfig, Tool
-from mooring.core.policy import OwnRules, Rules, Verdict
+from mooring.core.policy import JointPolicy, OwnPolicy, Verdict
 
 ORDER = ("allow", "ask", "deny")
 
@@ -19,7 +19,7 @@ def tool(name: str = "delete_repo", server: str = "github", **hints: Any) -> Too
 
 
 def verdict(one: Tool, host: Policy | None = None, **own: Any) -> Verdict:
-    return Rules(host=host or Policy(), own=OwnRules(**own)).decide(one).verdict
+    return JointPolicy(host=host or Policy(), own=OwnPolicy(**own)).decide(one).verdict
 
 
 def test_without_rules_everything_is_allowed() -> None:

@@ -12,25 +12,26 @@ import pytest
 from mooring import demo
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+README = ROOT / "README.md"
 PAGES = [path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")] if path.name != "LICENSE"]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, page: Path) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def write_config(folder: Path) -> None:
-    """The `mcp.json` that the README talks about, around the bundled servers."""
+EXAMPLES = [
+    pytest.param(source, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, source in enumerate(blocks("python", page), 1)
+]
+
+
+@pytest.mark.parametrize("source", EXAMPLES)
+def test_a_python_example_runs_as_it_stands_and_prints_what_it_says(source: str, tmp_path: Path) -> None:
     command, *args = demo.command("notes")
-    (folder / "mcp.json").write_text(
-        json.dumps({"mcpServers": {"notes": {"command": command, "args": args}}})
-    )
-
-
-@pytest.mark.parametrize("source", blocks("python"), ids=lambda source: source.strip().splitlines()[-1][:40])
-def test_a_python_example_of_the_readme_runs_as_it_stands(source: str, tmp_path: Path) -> None:
-    write_config(tmp_path)
+    servers = {"mcpServers": {"notes": {"command": command, "args": args}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(servers))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],
         cwd=tmp_path,
@@ -40,12 +41,13 @@ def test_a_python_example_of_the_readme_runs_as_it_stands(source: str, tmp_path:
     )
     assert done.returncode == 0, done.stderr
     expected = re.findall(r"# prints: (.*)", source)
+    assert expected or not done.stdout
     assert [line for line in expected if line not in done.stdout] == []
 
 
 def test_the_readme_names_only_make_targets_that_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    named = set(re.findall(r"make ([a-z-]+)", "".join(blocks("sh"))))
+    named = set(re.findall(r"make ([a-z-]+)", "".join(blocks("sh", README))))
     assert named
     assert {target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
 
@@ -59,13 +61,6 @@ def test_the_command_line_page_is_what_the_commands_say() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize(
-    "source", re.findall(r"```python\n(.*?)```", (ROOT / "docs/security.md").read_text(), re.DOTALL)
-)
-def test_a_python_example_of_the_security_page_runs_as_it_stands(source: str, tmp_path: Path) -> None:
-    test_a_python_example_of_the_readme_runs_as_it_stands(source, tmp_path)
 
 
 def test_the_recorded_session_is_what_the_commands_print() -> None:

@@ -1,24 +1,9 @@
-"""The example in docs/results.md runs as it stands."""
+"""The settings in docs/results.md are those that there are."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text()
-
-
-def test_the_example_prints_what_it_says(tmp_path: Path) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == re.findall(r"# prints: (.*)", source)
 
 
 def test_the_settings_on_the_page_can_be_loaded(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from mooring import CallTimeout, CircuitOpen, ConnectionLost, Host, ServerConfig, ServerError
 from mooring.core.breaker import Breaker
 from tests.lab.http import HttpLab
-from tests.lab.stdio import COMMAND, lab_server
+from tests.lab.stdio import COMMAND, lab_server, methods
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -104,11 +104,12 @@ async def test_FA81_a_probe_whose_caller_goes_away_makes_room_for_the_next(
         assert _state(host) == "closed"
 
 
-async def test_FA10_a_crash_with_many_calls_under_way_is_one_failure(hosting: Any) -> None:
-    async with hosting(lab_server(tools=["sleep", "pid", "echo"])) as host:
+async def test_FA10_a_crash_with_many_calls_under_way_is_one_failure(tmp_path: Path, hosting: Any) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(tools=["sleep", "pid", "echo"], log=str(log))) as host:
         pid = int((await host.call("mcp_lab_pid")).text)
         calls = [asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30})) for _ in range(20)]
-        await asyncio.sleep(0.1)
+        await until(lambda: methods(log).count("tools/call") == 21)
         os.kill(pid, signal.SIGKILL)
         results = await asyncio.gather(*calls)
         assert {type(result.error) for result in results} == {ConnectionLost}

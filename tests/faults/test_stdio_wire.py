@@ -65,10 +65,13 @@ async def test_FA09_progress_without_end_is_cut_at_the_absolute_deadline(hosting
         assert 0.6 <= result.duration < 3
 
 
-async def test_FA10_every_call_under_way_is_resolved_when_the_server_dies(hosting: Any) -> None:
-    async with hosting(lab_server(tools=["sleep", "crash", "echo"])) as host:
+async def test_FA10_every_call_under_way_is_resolved_when_the_server_dies(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(tools=["sleep", "crash", "echo"], log=str(log))) as host:
         sleeping = [asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": 30})) for _ in range(10)]
-        await asyncio.sleep(0)
+        await until(lambda: methods(log).count("tools/call") == 10)
         await host.call("mcp_lab_crash")
         results = await asyncio.wait_for(asyncio.gather(*sleeping), 5)
         assert {type(result.error) for result in results} == {ConnectionLost}
@@ -233,6 +236,45 @@ async def test_FA18_numbers_beyond_reason_are_no_numbers(hosting: Any) -> None:
     async with hosting(server) as host:
         assert host.status()[0].state == "connected"
         assert (await host.call("mcp_lab_say", cue(progress))).text == "said"
+
+
+async def test_TH30_progress_and_cancellations_of_requests_that_are_not_its_own_touch_nobody(
+    hosting: Any,
+) -> None:
+    heard: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    def notice(method: bytes, params: bytes) -> bytes:
+        return b'{"jsonrpc":"2.0","method":"notifications/' + method + b'","params":{' + params + b"}}\n"
+
+    foreign = b"".join(
+        notice(b"progress", b'"progressToken":' + token + b',"progress":13')
+        + notice(b"cancelled", b'"requestId":' + token)
+        for token in (
+            b"-1",
+            b"99999",
+            b'"x"',
+            b"null",
+            b"true",
+            b"1.5",
+            b"{}",
+            b"[]",
+            b'"' + b"9" * 400 + b'"',
+        )
+    )
+    own = notice(b"progress", b'"progressToken":@ID@,"progress":7')
+    # A notice that cancels a request of ours is not the server's to send: it has to answer.
+    wrong = notice(b"cancelled", b'"requestId":@ID@')
+    async with hosting(lab_server(tools=["say", "sleep"]), lab_server("other", tools=["sleep"])) as host:
+        beside = asyncio.ensure_future(
+            host.call("mcp_other_sleep", {"seconds": 0.3}, on_progress=on_progress)
+        )
+        result = await host.call("mcp_lab_say", cue(foreign + wrong + own), on_progress=on_progress)
+        assert result.text == "said"
+        assert not (await beside).is_error
+        assert heard == [7]
 
 
 async def test_FA19_an_output_that_is_closed_is_a_death_and_the_process_is_ended(

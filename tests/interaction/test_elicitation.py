@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from mooring import Answer, CallTimeout, Elicitation, ServerError, SyncHost
+from mooring.testing import VirtualClock
 from tests.lab.libraries import PLACES, library_at, library_server
 from tests.lab.stdio import wire_log
 
@@ -156,13 +157,15 @@ async def test_an_answer_that_does_not_fit_the_form_is_never_sent(
 
 
 async def test_the_time_the_user_thinks_is_not_the_servers_silence(hosting: Any) -> None:
-    """The call may be silent for 0.3 s; the user takes three times as long."""
+    """The call may be silent for 3 s; the user takes three times as long."""
+    clock = VirtualClock()
 
     async def on_elicit(question: Elicitation) -> Answer:
-        await anyio.sleep(0.9)
+        for _ in range(9):
+            await clock.advance(1)
         return question.accept({"name": "Ana"})
 
-    settings = {"idle_timeout": 0.3, "call_timeout": 20}
+    settings = {"idle_timeout": 3, "call_timeout": 20}
     for era in ("legacy", "modern"):
         async with hosting(library_server(era=era, settings=settings), on_elicit=on_elicit) as host:
             assert not (await host.call("mcp_lib_ask", {"params": NAME})).is_error

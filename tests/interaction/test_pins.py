@@ -80,7 +80,7 @@ async def test_nothing_is_remembered_with_the_lock_switched_off(project: Project
         assert list(host.catalog.tools) == []
 
 
-async def test_a_changed_new_or_renamed_tool_is_set_aside_and_the_rest_stays(project: Project) -> None:
+async def test_TH02_a_changed_new_or_renamed_tool_is_set_aside_and_the_rest_stays(project: Project) -> None:
     project.write([_tool("sum"), _tool("mail"), _tool("old_name", "Unique words")])
     await project.write_lock()
     project.write(

@@ -19,6 +19,7 @@ from mooring import (
     UnknownResource,
     UnknownServer,
 )
+from mooring.testing import VirtualClock
 from tests.lab.libraries import PLACES, HttpLibrary, library_at, library_server
 from tests.lab.stdio import lab_server, methods, wire_log
 from tests.lab.wait import until
@@ -132,6 +133,16 @@ async def test_a_servers_own_hint_says_how_long_a_reading_is_kept(
         for _ in range(3):
             await host.read("memo:///1")
         assert await reads(host) == requests
+
+
+async def test_a_reading_is_kept_by_the_clock_of_the_loop(hosting: Any) -> None:
+    clock = VirtualClock()
+    async with hosting(library_server(era="modern", resources=MEMOS, ttl=10_000)) as host:
+        for seconds in (8, 8):
+            await host.read("memo:///1")
+            await clock.advance(seconds)
+        await host.read("memo:///1")
+        assert await reads(host) == 2
 
 
 async def test_a_cache_that_is_off_asks_every_time() -> None:

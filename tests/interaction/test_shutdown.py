@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -17,24 +14,14 @@ import pytest
 
 from mooring import Host
 from tests.lab.http import HttpLab
-from tests.lab.stdio import lab_server, methods, wire_log
+from tests.lab.program import processes, program, running
+from tests.lab.stdio import lab_server, methods
 from tests.lab.wait import until, until_true
 
 pytestmark = pytest.mark.anyio
 
 STUBBORN: dict[str, Any] = {"ignore_sigterm": True, "ignore_eof": True, "spawn_grandchild": True}
 QUICK = {"settings": {"shutdown_grace": 0.1}}
-
-
-def _processes(log: Path) -> list[int]:
-    return [entry[key] for entry in wire_log(log) for key in ("started", "grandchild") if key in entry]
-
-
-def _running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -51,17 +38,17 @@ async def test_FA22_a_child_that_ignores_everything_is_ended_with_its_grandchild
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), **STUBBORN, **QUICK)]) as host:
         await host.ready(10)
-        pids = _processes(log)
+        pids = processes(log)
         assert len(pids) == 2
-        assert all(_running(pid) for pid in pids)
-    assert not any(_running(pid) for pid in pids)
+        assert all(running(pid) for pid in pids)
+    assert not any(running(pid) for pid in pids)
 
 
 async def test_FA23_grandchildren_of_a_child_that_ends_politely_are_ended_too(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
         await host.ready(10)
-    assert not any(_running(pid) for pid in _processes(log))
+    assert not any(running(pid) for pid in processes(log))
 
 
 async def test_an_exception_in_the_body_comes_out_as_it_is_and_ends_everything(tmp_path: Path) -> None:
@@ -70,7 +57,7 @@ async def test_an_exception_in_the_body_comes_out_as_it_is_and_ends_everything(t
         async with Host([lab_server(log=str(log), spawn_grandchild=True)]) as host:
             await host.ready(10)
             _ = 1 / 0
-    assert not any(_running(pid) for pid in _processes(log))
+    assert not any(running(pid) for pid in processes(log))
 
 
 async def test_a_cancelled_body_ends_everything(tmp_path: Path) -> None:
@@ -81,7 +68,7 @@ async def test_a_cancelled_body_ends_everything(tmp_path: Path) -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    assert not any(_running(pid) for pid in _processes(log))
+    assert not any(running(pid) for pid in processes(log))
 
 
 async def test_closing_cancels_calls_in_flight_on_the_wire_and_answers_their_callers(tmp_path: Path) -> None:
@@ -110,7 +97,7 @@ async def test_FA22_many_stubborn_servers_are_ended_side_by_side(tmp_path: Path)
         started = time.monotonic()
     # One after the other they would need 8 × 1.6 s.
     assert time.monotonic() - started < 8
-    assert not any(_running(pid) for log in logs for pid in _processes(log))
+    assert not any(running(pid) for log in logs for pid in processes(log))
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -120,68 +107,41 @@ async def test_FA25_starting_and_stopping_two_hundred_children_leaves_nothing() 
             assert await host.ready(20)
 
 
-PROGRAM = """
-import asyncio, sys
-sys.path.insert(0, {root!r})
-from mooring import Host
-from tests.lab.stdio import lab_server
-
-async def main():
-    async with Host([lab_server(log={log!r}, **{script!r})]) as host:
-        await host.ready(10)
-        print("ready", flush=True)
-        {body}
-
-asyncio.run(main())
-"""
-
-
-def _program(log: Path, body: str, **script: Any) -> subprocess.Popen[str]:
-    root = str(Path(__file__).parents[2])
-    code = textwrap.dedent(PROGRAM).format(root=root, log=str(log), script=script, body=body)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    return process
+def _program(log: Path, body: str) -> subprocess.Popen[str]:
+    return program(body, f"lab_server(log={str(log)!r}, **{STUBBORN | QUICK!r})")
 
 
 def test_FA75_ctrl_c_ends_a_stubborn_child_and_its_grandchildren(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process = _program(log, "await asyncio.sleep(60)", **STUBBORN, **QUICK)
-    pids = _processes(log)
+    process = _program(log, "await asyncio.sleep(60)")
+    pids = processes(log)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
     assert "loop is closed" not in errors
-    assert not any(_running(pid) for pid in pids)
+    assert not any(running(pid) for pid in pids)
 
 
 def test_FA75_an_interpreter_that_exits_without_closing_ends_its_children(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process = _program(log, "sys.exit(0)", **STUBBORN, **QUICK)
+    process = _program(log, "sys.exit(0)")
     process.communicate(timeout=20)
-    assert not any(_running(pid) for pid in _processes(log))
+    assert not any(running(pid) for pid in processes(log))
 
 
 def test_FA26_a_host_killed_with_9_leaves_no_server_and_no_grandchild(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process = _program(log, "await asyncio.sleep(60)", **STUBBORN, **QUICK)
-    pids = _processes(log)
+    process = _program(log, "await asyncio.sleep(60)")
+    pids = processes(log)
     process.kill()
     process.communicate(timeout=10)
-    until_true(lambda: not any(_running(pid) for pid in pids))
+    until_true(lambda: not any(running(pid) for pid in pids))
 
 
 async def test_FA24_a_grandchild_in_a_session_of_its_own_is_found_and_ended(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Host([lab_server(log=str(log), spawn_grandchild="own session")]) as host:
         await host.ready(10)
-        pids = _processes(log)
+        pids = processes(log)
         assert len(pids) == 2
-    assert not any(_running(pid) for pid in pids)
+    assert not any(running(pid) for pid in pids)

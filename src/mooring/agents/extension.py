@@ -9,25 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from mooring.agents.bus import EventBus
 from mooring.config import from_document
 from mooring.config.documents import read_document
 from mooring.config.logs import logger
+from mooring.context import ContextProvider
 from mooring.core.config import HostConfig
 from mooring.core.types import Result, Tool
-from mooring.core.untrusted import fence
 from mooring.errors import MooringError
 from mooring.host import Host
-from mooring.net.connection import Connection
 
 log = logger("mooring.agents")
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
 Invoke = Callable[[Any, str], Awaitable[str]]
-CONTEXT_LIMIT = 20_000
-"""Characters of resources that an agent is given before a turn."""
 
 
 class ExtensionContext(Protocol):
@@ -132,17 +129,12 @@ class McpBridgeExtension:
         """What the chosen resources say now, marked as data; what cannot be read is left out."""
         if self._host is None:
             return ""
-        parts: list[str] = []
-        owners = {resource.uri: resource.server for resource in self._host.catalog.resources}
-        for uri in self._resources:
-            provider = self._host.provider(owners[uri]) if uri in owners else None
-            if isinstance(provider, Connection):
-                try:
-                    raw = await provider.ask("resources/read", {"uri": uri}, about=uri, timeout=10)
-                    parts.append(fence(_text(raw), f"{provider.name} {uri}", CONTEXT_LIMIT))
-                except MooringError as problem:
-                    log.warning("resource %r could not be read: %s", uri, problem)
-        return "\n\n".join(parts)
+        context = await ContextProvider(self._host, self._resources).fetch()
+        for uri, problem in context.failed.items():
+            log.warning("resource %r could not be read: %s", uri, problem)
+        for uri in context.left_out:
+            log.warning("resource %r is left out: it does not fit into `context.budget`, or has no text", uri)
+        return context.text
 
     # --- tools ----------------------------------------------------------------------------------
 
@@ -189,10 +181,3 @@ def _maker() -> Callable[[Tool, Invoke], Any]:
         )
 
     return make
-
-
-def _text(raw: Mapping[str, Any]) -> str:
-    contents: Any = raw.get("contents")
-    found = cast("list[Any]", contents) if isinstance(contents, list) else []
-    texts = [cast("Mapping[str, Any]", one).get("text") for one in found if isinstance(one, Mapping)]
-    return "\n".join(text for text in texts if isinstance(text, str))

@@ -25,11 +25,11 @@ from mooring.core.types import EMPTY, Prompt, ResourceTemplate, ServerInfo, Snap
 from mooring.errors import UnknownTool
 
 __all__ = [
+    "Admission",
     "Drift",
     "Lock",
     "Pin",
-    "Policy",
-    "Verdict",
+    "Pinning",
     "approve",
     "as_reported",
     "build",
@@ -38,7 +38,7 @@ __all__ = [
     "pin_of",
 ]
 
-Policy = Literal["block", "warn", "off"]
+Pinning = Literal["block", "warn", "off"]
 
 E = TypeVar("E", Tool, ResourceTemplate, Prompt)
 
@@ -59,7 +59,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Admission:
     """What may be shown of a snapshot."""
 
     visible: Snapshot
@@ -152,8 +152,8 @@ def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -
 
 
 def decide(
-    known: Pin | None, snapshot: Snapshot, policy: Policy, *, fingerprint: str | None = None
-) -> Verdict:
+    known: Pin | None, snapshot: Snapshot, pinning: Pinning, *, fingerprint: str | None = None
+) -> Admission:
     """Return what may be shown of what a server reports.
 
     `off` shows all. `warn` shows all and says what changed. `block` shows what was approved and is
@@ -163,21 +163,21 @@ def decide(
 
     What is the same is shown to the letter of the pin, so that a model's prompt stays the same bytes.
     """
-    if policy == "off" or (known is None and policy == "warn"):
-        return Verdict(visible=snapshot, drift=Drift(server=snapshot.server))
+    if pinning == "off" or (known is None and pinning == "warn"):
+        return Admission(visible=snapshot, drift=Drift(server=snapshot.server))
     if known is None:
         known, fingerprint = Pin(fingerprint="", snapshot=Snapshot(server=snapshot.server)), None
     drift = compare(known, snapshot, fingerprint=fingerprint)
     warnings = warnings_of(drift.changes)
     seen = _to_the_letter(known.snapshot, snapshot, drift)
-    if policy == "warn":
-        return Verdict(visible=seen, drift=drift, warnings=warnings)
+    if pinning == "warn":
+        return Admission(visible=seen, drift=drift, warnings=warnings)
     launch = next((change for change in drift.changes if change.kind == "launch"), None)
     tools, tools_aside = _approved(seen.tools, drift.of("tool"), launch)
     templates, templates_aside = _approved(seen.templates, drift.of("template"), launch)
     prompts, prompts_aside = _approved(seen.prompts, drift.of("prompt"), launch)
     said = known.snapshot.info
-    return Verdict(
+    return Admission(
         visible=replace(
             seen,
             info=replace(seen.info, name=said.name, title=said.title, description=said.description),

@@ -15,7 +15,7 @@ from mooring.core.settings import Settings, one_of, setting
 from mooring.core.types import Tool
 from mooring.core.values import Value
 
-__all__ = ["Decision", "OwnRules", "Policy", "Rules", "Verdict"]
+__all__ = ["Decision", "JointPolicy", "OwnPolicy", "Policy", "Verdict"]
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -50,7 +50,7 @@ class Decision(Value):
     """Which rule says so: words of the configuration, none of the server."""
 
 
-class OwnRules(Value):
+class OwnPolicy(Value):
     """What the entry of one server says."""
 
     policy: Policy = Policy()
@@ -59,11 +59,11 @@ class OwnRules(Value):
     trust_hints: bool = False
 
 
-class Rules(Value):
+class JointPolicy(Value):
     """What the host says and what a server's entry says, which can only make it stricter."""
 
     host: Policy
-    own: OwnRules
+    own: OwnPolicy
 
     def decide(self, tool: Tool) -> Decision:
         """Whether the tool is called, and which rule says so."""

@@ -22,9 +22,7 @@ DIRECT = "none"
 """In the place of a proxy: none, whatever the environment or the host's own settings say."""
 PATHS = ("ca", "cert", "key")
 """Fields of `tls` that name files."""
-_VERIFY = re.compile(
-    r"(?:ssl|tls)?_?(?:no_?|skip_?)?(?:verify|insecure|reject_?unauthorized).*", re.IGNORECASE
-)
+_VERIFY = r"(?i)(?:ssl|tls)?_?(?:no_?|skip_?)?(?:verify|insecure|reject_?unauthorized).*"
 _WAY_TO_PRIVATE = "certificates are always verified; name the authority that signed it in 'ca'"
 
 
@@ -55,7 +53,7 @@ def read_tls(value: object) -> Mapping[str, str]:
         raise ValueError(f"must be a mapping of 'ca', 'cert', 'key' and 'key_password', not {kind(value)}")
     given = {str(name): item for name, item in cast("Mapping[object, Any]", value).items()}
     for name in given:
-        if _VERIFY.fullmatch(name):
+        if re.fullmatch(_VERIFY, name):
             raise ValueError(f"{name[:40]!r} is not offered: {_WAY_TO_PRIVATE}")
     read = TlsSettings(**given)
     return MappingProxyType({name: text for name in given if (text := getattr(read, name)) is not None})

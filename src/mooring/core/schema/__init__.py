@@ -42,7 +42,7 @@ from typing import cast
 
 from mooring.core.schema.algebra import merge
 from mooring.core.schema.back import Plan, undo
-from mooring.core.schema.dialects import RULES, Dialect, Rules
+from mooring.core.schema.dialects import SUBSETS, Dialect, Subset
 from mooring.core.schema.limits import SetAside, check
 from mooring.core.schema.notes import Notes
 from mooring.core.schema.read import Reader
@@ -86,10 +86,10 @@ def compile(schema: Mapping[str, Json], dialect: Dialect) -> Compiled:  # noqa: 
     retries = _REACHES[:-1] if check(raw) else ()
     for reach in retries:
         try:
-            return _compile(raw, RULES[dialect], reach)
+            return _compile(raw, SUBSETS[dialect], reach)
         except SetAside:
             continue
-    return _compile(raw, RULES[dialect], _REACHES[-1])
+    return _compile(raw, SUBSETS[dialect], _REACHES[-1])
 
 
 def compile_tools(tools: Iterable[Tool], dialect: Dialect) -> tuple[dict[str, Compiled], dict[str, str]]:
@@ -104,16 +104,16 @@ def compile_tools(tools: Iterable[Tool], dialect: Dialect) -> tuple[dict[str, Co
     return compiled, aside
 
 
-def _compile(raw: dict[str, Json], rules: Rules, reach: int) -> Compiled:
+def _compile(raw: dict[str, Json], subset: Subset, reach: int) -> Compiled:
     notes = Notes()
     shape = Reader(raw, notes, reach).read(raw)
-    root, wrapped = _root(shape, rules, notes)
+    root, wrapped = _root(shape, subset, notes)
     text = {name: value for name, value in shape.text.items() if name in ("title", "description")}
-    written = Writer(rules, notes).root(root, text, raw)
+    written = Writer(subset, notes).root(root, text, raw)
     return Compiled(schema=written.schema, notes=notes.all(), plan=written.plan, wrapped=wrapped)
 
 
-def _root(shape: Shape, rules: Rules, notes: Notes) -> tuple[Alt, bool]:
+def _root(shape: Shape, subset: Subset, notes: Notes) -> tuple[Alt, bool]:
     """The object that holds the arguments, and whether it was put around what the server declares."""
     if not shape.alts:
         raise SetAside("its schema allows no arguments at all")
@@ -123,7 +123,7 @@ def _root(shape: Shape, rules: Rules, notes: Notes) -> tuple[Alt, bool]:
     root = merge(objects) if len(objects) > 1 else objects[0] if objects else None
     if shape.open:
         root = Alt(kind="object", extra=OPEN)
-    if root is not None and (root.fields or rules.maps or not root.stated or root.extra is None):
+    if root is not None and (root.fields or subset.maps or not root.stated or root.extra is None):
         return root, False
     notes.add((), f"declares no members; what it allows is given as {_WRAPPER!r}")
     inner = replace(shape, text={}) if root is None else Shape(alts=(root,))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from mooring.core.schema.limits import DEPTH
 
-__all__ = ["RULES", "Dialect", "Rules"]
+__all__ = ["SUBSETS", "Dialect", "Subset"]
 
 Dialect = Literal["openai", "openai-strict", "anthropic", "gemini", "plain"]
 
@@ -17,7 +17,7 @@ _LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Subset:
     """The subset of JSON Schema that one dialect takes."""
 
     facets: frozenset[str]
@@ -84,7 +84,7 @@ _STRICT_FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 )
 
-_LOOSE = Rules(
+_LOOSE = Subset(
     facets=_ALL,
     formats=None,
     annotations=frozenset(("default", "examples")),
@@ -94,9 +94,9 @@ _LOOSE = Rules(
     maps=True,
 )
 
-RULES: Mapping[Dialect, Rules] = {
+SUBSETS: Mapping[Dialect, Subset] = {
     "openai": _LOOSE,
-    "openai-strict": Rules(
+    "openai-strict": Subset(
         facets=_BOUNDS | _EXCLUSIVE | _ITEMS | {"format"},
         formats={"string": _STRICT_FORMATS},
         annotations=frozenset(),
@@ -107,7 +107,7 @@ RULES: Mapping[Dialect, Rules] = {
         strict=True,
         levels=10,
     ),
-    "anthropic": Rules(
+    "anthropic": Subset(
         facets=_ALL,
         formats=None,
         annotations=frozenset(("default", "examples")),
@@ -117,7 +117,7 @@ RULES: Mapping[Dialect, Rules] = {
         maps=True,
         foreign=re.compile(r"[^a-zA-Z0-9_.-]"),
     ),
-    "gemini": Rules(
+    "gemini": Subset(
         facets=_BOUNDS | _LENGTHS | _ITEMS | _PROPERTIES | {"format"},
         formats={
             "string": frozenset(("date-time",)),
@@ -135,7 +135,7 @@ RULES: Mapping[Dialect, Rules] = {
         foreign=re.compile(r"[^a-zA-Z0-9_]"),
         letter_first=True,
     ),
-    "plain": Rules(
+    "plain": Subset(
         facets=_BOUNDS | _ITEMS,
         formats={},
         annotations=frozenset(),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mooring.core.schema.algebra import blend, merge
 from mooring.core.schema.back import Branches, Field, Items, Labels, Members, Plan, Text
 from mooring.core.schema.describe import described, shared, told
-from mooring.core.schema.dialects import Rules
+from mooring.core.schema.dialects import Subset
 from mooring.core.schema.limits import SUBSCHEMAS, Budget, SetAside
 from mooring.core.schema.notes import Notes, Path
 from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape
@@ -48,8 +48,8 @@ class _Branch:
 class Writer:
     """Writes one schema."""
 
-    def __init__(self, rules: Rules, notes: Notes) -> None:
-        self._rules = rules
+    def __init__(self, subset: Subset, notes: Notes) -> None:
+        self._subset = subset
         self._notes = notes
         self._budget = Budget(2 * SUBSCHEMAS)
         self._values = 0
@@ -71,15 +71,15 @@ class Writer:
             SetAside: the schema is larger than the dialect takes.
         """
         self._budget.spend(level)
-        if shape.open and self._rules.anything:
+        if shape.open and self._subset.anything:
             schema = self._described({}, shape.text, hints)
             return Written(schema=shared(schema, shape.raw), null=True)
         alts = [alt for alt in shape.alts if alt.kind != "null"]
         null = len(alts) < len(shape.alts)
-        if not alts and self._rules.unions and self._rules.null != "nullable":
+        if not alts and self._subset.unions and self._subset.null != "nullable":
             schema = self._described({"type": "null"}, shape.text, hints)
             return Written(schema=shared(schema, shape.raw), null=True)
-        if shape.mixed and not self._rules.anything:
+        if shape.mixed and not self._subset.anything:
             alts = blend(alts)
         branches = self._branches(alts, null, at, level)
         # JSON text says null by itself, so that a null beside it can only mean that nothing is given.
@@ -100,10 +100,10 @@ class Writer:
             as_text += [alt for alt in alts if alt.kind == "string"]
         textual = set(as_text)
         rest = [alt for alt in alts if alt not in textual]
-        together = bool(labelled) or not self._rules.unions
+        together = bool(labelled) or not self._subset.unions
         fixed = [alt for alt in rest if together and alt.values is not None]
         native = [alt for alt in rest if not together or alt.values is None]
-        if not self._rules.unions and len(native) + bool(as_text) + bool(fixed) > 1:
+        if not self._subset.unions and len(native) + bool(as_text) + bool(fixed) > 1:
             self._notes.add(at, "is a union, told more loosely")
             one = _as_one(alts)
             native, fixed, as_text = ([], [], alts) if one is None else ([one], [], [])
@@ -118,15 +118,15 @@ class Writer:
         """Whether fixed values must be told by name."""
         if alt.values is None:
             return False
-        return alt.kind in ("object", "array") or (self._rules.labels and alt.kind != "string")
+        return alt.kind in ("object", "array") or (self._subset.labels and alt.kind != "string")
 
     def _native(self, alt: Alt, level: int) -> bool:
         """Whether the dialect has a schema for this; otherwise it is written as JSON text."""
-        if alt.kind == "any" or (alt.kind in ("object", "array") and level >= self._rules.levels):
+        if alt.kind == "any" or (alt.kind in ("object", "array") and level >= self._subset.levels):
             return False
         if alt.kind != "object" or alt.fields or alt.values is not None:
             return True
-        return self._rules.maps if alt.extra is not None else self._rules.empty
+        return self._subset.maps if alt.extra is not None else self._subset.empty
 
     def _text(self, alts: Sequence[Alt], null: bool, at: Path) -> _Branch:
         """JSON as text, for what the dialect cannot say."""
@@ -162,9 +162,9 @@ class Writer:
     def _facets(self, schema: dict[str, Json], alt: Alt) -> tuple[str, ...]:
         """Put the keywords that the dialect takes into the schema; return the others in words."""
         hints: list[str] = []
-        formats = self._rules.formats
+        formats = self._subset.formats
         for name, value in alt.facets.items():
-            known = name in self._rules.facets
+            known = name in self._subset.facets
             if name == "format" and known and formats is not None:
                 known = value in formats.get(alt.kind, ())
             if known:
@@ -179,7 +179,7 @@ class Writer:
         kinds = {alt.kind for alt in alts}
         by_name = len(kinds) > 1 or any(self._labelled(alt) for alt in alts)
         labels = _labels(values)
-        if self._rules.strict and not self._affordable(labels):
+        if self._subset.strict and not self._affordable(labels):
             self._notes.add(at, "has more fixed values than the provider takes; they are not listed")
             if by_name:
                 return self._text(alts, False, at)
@@ -204,13 +204,13 @@ class Writer:
         return True
 
     def _object(self, alt: Alt, at: Path, level: int) -> _Branch:
-        rules = self._rules
+        subset = self._subset
         properties: dict[str, Json] = {}
         fields: dict[str, Field] = {}
-        names = rules.rename(alt.fields)
+        names = subset.rename(alt.fields)
         for name, shape in alt.fields.items():
             sent = names[name]
-            absent = rules.strict and name not in alt.required
+            absent = subset.strict and name not in alt.required
             hints = (f"the server calls it {name[:80]!r}",) if sent != name else ()
             member = self.shape(shape, (*at, name), level + 1, absent=absent, hints=hints)
             properties[sent] = member.schema
@@ -218,29 +218,29 @@ class Writer:
             if sent != name or member.plan or drop_null:
                 fields[sent] = Field(name=name, plan=member.plan, drop_null=drop_null)
         schema: dict[str, Json] = {"type": "object", "properties": properties}
-        required = [sent for name, sent in names.items() if rules.strict or name in alt.required]
-        if required or rules.strict:
+        required = [sent for name, sent in names.items() if subset.strict or name in alt.required]
+        if required or subset.strict:
             schema["required"] = required
         extra = self._extra(schema, alt, at, level)
         self._measure(names)
-        options = alt.options if rules.strict else ()
+        options = alt.options if subset.strict else ()
         plan = Members(fields=fields, extra=extra, options=options) if fields or extra or options else None
         return _Branch(schema=schema, alts=(alt,), plan=plan, hints=self._facets(schema, alt))
 
     def _extra(self, schema: dict[str, Json], alt: Alt, at: Path, level: int) -> Plan | None:
-        rules = self._rules
-        if rules.strict:
+        subset = self._subset
+        if subset.strict:
             schema["additionalProperties"] = False
-        if not rules.maps or not (rules.anything or not alt.fields):
+        if not subset.maps or not (subset.anything or not alt.fields):
             if alt.extra is not None and alt.stated:
                 self._notes.add(at, "may have members that are not declared; the model cannot give them")
             return None
         if alt.extra is None:
-            if alt.stated and rules.anything:
+            if alt.stated and subset.anything:
                 schema["additionalProperties"] = False
             return None
-        if alt.extra.open or not rules.anything:
-            if alt.stated or not rules.anything:
+        if alt.extra.open or not subset.anything:
+            if alt.stated or not subset.anything:
                 schema["additionalProperties"] = True
             return None
         extra = self.shape(alt.extra, (*at, "*"), level + 1)
@@ -249,7 +249,7 @@ class Writer:
 
     def _measure(self, names: Mapping[str, str]) -> None:
         self._characters += sum(map(len, names.values()))
-        if self._rules.strict and self._characters > _STRICT_TEXT:
+        if self._subset.strict and self._characters > _STRICT_TEXT:
             raise SetAside(f"its names and values have more than {_STRICT_TEXT:,} characters")
 
     def _assembled(
@@ -265,7 +265,7 @@ class Writer:
         for branch in branches:
             (own, *_) = branch.alts
             parts.append(shared(self._described(branch.schema, own.text, branch.hints), own.raw))
-        if self._rules.lone_union:
+        if self._subset.lone_union:
             text = {
                 **shape.text,
                 "description": told(shape.text.get("description"), parts[0].get("description")),
@@ -279,16 +279,16 @@ class Writer:
     def _described(
         self, schema: dict[str, Json], text: Mapping[str, Json], hints: tuple[str, ...]
     ) -> dict[str, Json]:
-        return described(schema, text, hints, self._rules.annotations)
+        return described(schema, text, hints, self._subset.annotations)
 
     def _null_apart(self, schema: dict[str, Json]) -> bool:
         """Whether null needs a branch of its own."""
-        if self._rules.null == "type":
-            return self._rules.unions and schema["type"] in ("object", "array")
-        return self._rules.null == "anyOf"
+        if self._subset.null == "type":
+            return self._subset.unions and schema["type"] in ("object", "array")
+        return self._subset.null == "anyOf"
 
     def _null_within(self, schema: dict[str, Json]) -> dict[str, Json]:
-        if self._rules.null == "nullable":
+        if self._subset.null == "nullable":
             return {"nullable": True}
         both: dict[str, Json] = {"type": [schema["type"], "null"]}
         return {**both, "enum": [*schema["enum"], None]} if "enum" in schema else both

@@ -1,0 +1,108 @@
+"""What may be shown of all that providers report: held against the pins and the policies, then merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mooring.approval import Approver, Gatekeeper
+from mooring.builtin import Builtin
+from mooring.core.catalog import Diff
+from mooring.core.config import HostConfig, ServerConfig, Style
+from mooring.core.events import Event, ToolSetAside
+from mooring.core.exposure import Exposure, always_shown, plan_exposure
+from mooring.core.known import Known
+from mooring.core.types import Snapshot
+from mooring.errors import NotTrusted, PolicyDenied
+from mooring.fleet import Fleet
+from mooring.pins import Memory, Pins
+from mooring.shelf import Shelf
+from mooring.tasks import within
+
+ARRIVAL = 60.0
+"""How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
+
+
+class Offer:
+    """The way of a snapshot into the catalog of one host, and why a tool did not get there."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        builtin: Builtin,
+        *,
+        local: str,
+        memory: Memory,
+        style: Callable[[], Style],
+        config: Callable[[], HostConfig],
+        ask: Approver | None,
+        emit: Callable[[Event], None],
+        awaited: Callable[[], bool],
+        announce: Callable[[Diff], None],
+    ) -> None:
+        self.own = frozenset({local, builtin.name})
+        """The providers of the application's own functions and of mooring's."""
+        self._fleet, self._builtin = fleet, builtin
+        self._style, self._config, self._emit = style, config, emit
+        self.remember(memory)
+        self.gatekeeper = Gatekeeper(own=self.own, config=config, servers=fleet.configs, ask=ask, emit=emit)
+        self.shelf = Shelf(
+            own=self.own,
+            style=style,
+            config=config,
+            servers=fleet.configs,
+            listed=self.gatekeeper.listed,
+            logins=fleet.logins,
+            awaited=awaited,
+            announce=announce,
+        )
+
+    def remember(self, memory: Memory) -> None:
+        """From now on this is what was approved."""
+        self.pins = Pins(memory, lambda tool: self._emit(ToolSetAside(tool=tool)))
+
+    # --- in and out -----------------------------------------------------------------------------
+
+    def known(self, server: ServerConfig) -> Known | None:
+        """What a server offered the last time: the catalog has it before the server runs."""
+        known = self.pins.known(server)
+        if known is not None:
+            self.shelf.expect(server.name, known)
+            self._offer_reading()
+        return known
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """A provider offers something else now; what is not what was approved is set aside."""
+        self.shelf.put(self.pins.judge(snapshot))
+        self._offer_reading()
+
+    def withdraw(self, name: str) -> None:
+        """A provider is gone."""
+        self.shelf.drop(name)
+        self._offer_reading()
+
+    def _offer_reading(self) -> None:
+        """Show the tools that read resources while there are any."""
+        if self._builtin.shown != self.shelf.has_resources:
+            self._builtin.shown = self.shelf.has_resources
+            self.shelf.put(self._builtin.snapshot)
+
+    # --- for sessions ---------------------------------------------------------------------------
+
+    def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
+        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
+        whys = (self.pins.explain, self.gatekeeper.explain, self._fleet.withheld)
+        return next((why for ask in whys if (why := ask(tool, self._style())) is not None), None)
+
+    def exposure(self) -> Exposure:
+        """What a new session shows its model: everything, or discovery and what is always loaded."""
+        catalog, config = self.shelf.catalog, self._config()
+        globs = {name: server.always for name, server in self._fleet.configs.items() if server.always}
+        always = always_shown(catalog, globs)
+        return plan_exposure(catalog, config.discovery, config.discovery_budget, always)
+
+    async def arrival(self, tool: str, timeout: float | None) -> None:
+        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
+        with within(ARRIVAL if timeout is None else timeout):
+            while tool not in self.shelf.catalog.tools:
+                if not await self._fleet.next_arrival(tool, self._style()):
+                    return
