@@ -20,8 +20,8 @@ def prepare(folder: str) -> None:
 
     from mooring import Host
     from mooring.config.lockfile import write
-    from mooring.core.config import fingerprint
     from mooring.core.lock import build
+    from mooring.core.plan import fingerprint
 
     file = Path(folder) / "mooring.json"
     entries = {server.pop("name"): {**server, "start": "lazy"} for server in json.load(sys.stdin)}

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard, logger
-from mooring.core.config import HostConfig, Plan, ServerConfig, Style, Target, plan, reached
+from mooring.core.config import HostConfig, ServerConfig, Style, Target
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
+from mooring.core.plan import Plan, plan, reached
 from mooring.core.redact import Redactor
 from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.core.values import Value

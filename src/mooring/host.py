@@ -17,8 +17,9 @@ from mooring.builtin import Builtin
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
-from mooring.core.config import HostConfig, Plan, ServerConfig, Style
+from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
+from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Tool

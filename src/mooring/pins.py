@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from mooring.config.lockfile import lock_path, read, speaks_of
 from mooring.config.logs import logger
-from mooring.core.config import ServerConfig, fingerprint
+from mooring.core.config import ServerConfig
 from mooring.core.known import Known
 from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
 from mooring.core.pin import Lock, Pin
+from mooring.core.plan import fingerprint
 from mooring.core.types import Snapshot
 from mooring.errors import ToolChanged
 

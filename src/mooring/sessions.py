@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mooring import clock
 from mooring.config.logs import logger
-from mooring.core.config import HostConfig, ServerConfig, plan
+from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import SessionEnded
 from mooring.core.known import Known
 from mooring.core.near import nearest
+from mooring.core.plan import plan
 from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot
 from mooring.errors import ConfigError, MooringError, ToolChanged, UnknownServer
 from mooring.fleet import Fleet

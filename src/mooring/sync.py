@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mooring.core.catalog import Catalog
-from mooring.core.config import HostConfig, Plan, ServerConfig
+from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import Event
+from mooring.core.plan import Plan
 from mooring.core.search import Hit
 from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
 from mooring.fleet import RefreshReport

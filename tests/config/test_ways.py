@@ -11,7 +11,7 @@ import pytest
 from mooring import HostConfig, ServerConfig
 from mooring.config import load
 from mooring.config.secrets import default_lookup, resolve
-from mooring.core.config import fingerprint, reached
+from mooring.core.plan import fingerprint, reached
 from mooring.core.trust import describe, mark
 
 URL = "https://mcp.example.org/mcp"

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.config import (
-    ConfigWarning,
-    HostConfig,
-    ServerConfig,
-    Source,
-    Target,
-    fingerprint,
-    plan,
-)
+from mooring.core.config import ConfigWarning, HostConfig, ServerConfig, Source, Target
+from mooring.core.plan import fingerprint, plan
 from mooring.core.problems import InvalidEntryError
 from mooring.core.rules import Rules, rules_for
 from mooring.errors import ConfigError

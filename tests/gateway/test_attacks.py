@@ -54,7 +54,7 @@ LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
 @pytest.mark.parametrize(
     "header", [{"Host": "evil.example.com"}, {"Origin": "http://evil.example.com"}, {"Origin": "null"}]
 )
-async def test_a_page_that_rebinds_its_name_to_us_is_refused_on_every_route(
+async def test_TH14_a_page_that_rebinds_its_name_to_us_is_refused_on_every_route(
     serving: Any, path: str, header: dict[str, str]
 ) -> None:
     async with serving() as here, here.http.get(here.base + path, headers=header) as response:
@@ -71,7 +71,7 @@ async def test_a_local_page_may_come_in_and_is_told_so(serving: Any) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-async def test_a_door_that_others_can_reach_does_not_open_without_a_token(host: str) -> None:
+async def test_TH14_a_door_that_others_can_reach_does_not_open_without_a_token(host: str) -> None:
     async with Host(HostConfig()) as here:
         with pytest.raises(ConfigError, match="nobody would be asked for a token"):
             async with serve_http(here, host):
@@ -103,7 +103,7 @@ async def test_a_good_token_comes_in_and_says_who_it_is(serving: Any) -> None:
         assert [c.principal.name for c in here.serving.gateway.registry] == ["token:ana"]
 
 
-async def test_a_session_of_somebody_else_is_not_found(serving: Any) -> None:
+async def test_TH06_a_session_of_somebody_else_is_not_found(serving: Any) -> None:
     async with serving(lab_server(), gateway=TOKENS) as here:
         ana, bob = await here.caller(modern=False, token=ANA), await here.caller(modern=False, token=BOB)
         bob.session = ana.session
@@ -127,7 +127,7 @@ async def test_a_session_id_that_the_client_chose_is_never_taken(serving: Any) -
         assert (await client.ask("tools/list")).status == 404
 
 
-async def test_a_thousand_guessed_sessions_hit_none(serving: Any) -> None:
+async def test_TH06_a_thousand_guessed_sessions_hit_none(serving: Any) -> None:
     import secrets
 
     async with serving(lab_server()) as here:

@@ -100,7 +100,7 @@ async def test_what_the_gateway_does_not_know_passes_through_unchanged(serving: 
 
 
 @ERAS
-async def test_the_metadata_of_a_client_reaches_the_server_but_its_token_and_era_do_not(
+async def test_TH05_the_metadata_of_a_client_reaches_the_server_but_its_token_and_era_do_not(
     serving: Any, modern: bool
 ) -> None:
     async with serving(lab_server(era="legacy", tools=["meta"])) as here:

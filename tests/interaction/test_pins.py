@@ -10,8 +10,8 @@ import pytest
 
 from mooring import Host, ToolChanged, ToolSetAside
 from mooring.config.lockfile import write
-from mooring.core.config import fingerprint
 from mooring.core.lock import build
+from mooring.core.plan import fingerprint
 from tests.lab.stdio import COMMAND, starts
 from tests.lab.wait import until
 

@@ -39,8 +39,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
     from mooring.cli.progress import plural
     from mooring.config.lockfile import read, write
-    from mooring.core.config import fingerprint
     from mooring.core.lock import approve
+    from mooring.core.plan import fingerprint
 
     file = lock_file(options)
     lock = read(file)

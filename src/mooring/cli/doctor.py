@@ -175,8 +175,8 @@ def _correct(file: str | None) -> str | None:
 def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.locking import compared
     from mooring.cli.progress import plural
-    from mooring.core.config import fingerprint
     from mooring.core.diagnosis import diagnose, unpinned_package
+    from mooring.core.plan import fingerprint
     from mooring.core.trust import forbidden
 
     server = next(one for one in host.config.servers if one.name == name)

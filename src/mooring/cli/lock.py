@@ -92,8 +92,8 @@ def _fresh(
     host: Host, previous: Lock | None, reviews: list[Review], guests: set[str], *, whole: bool
 ) -> Lock:
     """The lock of what was reached now. Of servers that were not asked for, what it said stays."""
-    from mooring.core.config import fingerprint
     from mooring.core.lock import build
+    from mooring.core.plan import fingerprint
 
     marks = {server.name: fingerprint(server) for server in host.config.servers if server.name not in guests}
     if not whole and previous is not None:

@@ -18,8 +18,8 @@ from mooring.config import found_files
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.changes import Change
 from mooring.core.changetext import describe
-from mooring.core.config import fingerprint
 from mooring.core.lock import Lock, Pin, compare
+from mooring.core.plan import fingerprint
 from mooring.core.text import clean, clean_line
 from mooring.core.types import Snapshot
 from mooring.errors import ConfigError

@@ -12,9 +12,10 @@ from functools import partial
 from mooring.config import default_lookup
 from mooring.config.logs import logger
 from mooring.core.audit import AuditSettings
-from mooring.core.config import HostConfig, ServerConfig, Source, reached
+from mooring.core.config import HostConfig, ServerConfig, Source
 from mooring.core.expand import expand
 from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.core.plan import reached
 from mooring.errors import ConfigError
 from mooring.gateway.checks import is_loopback
 from mooring.gateway.door import Door

@@ -1,0 +1,84 @@
+"""What distinguishes one way of running or reaching a server from another: fingerprints, and the steps
+from one configuration to the next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from mooring.core import checks
+from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.values import Value
+
+__all__ = ["Plan", "fingerprint", "plan", "reached"]
+
+_SAFE = ("transport", "command", "args", "cwd", "inherit_env")
+_SHAPE = ("env", "headers", "auth")
+
+
+def fingerprint(server: ServerConfig) -> str:
+    """A hash of what decides what is run or reached: it may be stored and shown.
+
+    Literal values of `env`, `headers`, `auth` and of the URL's query are left out, since a short
+    secret could be found again by hashing guesses; their names and the references in them are in.
+    `command`, `args` and the rest of the URL are in as written: they *are* what is run or reached,
+    and any process may see them anyway. So two servers that differ only in a literal value share a
+    fingerprint: to notice such an edit, compare the values themselves, as `plan` does.
+    """
+    launch: dict[str, Any] = {name: getattr(server, name) for name in _SAFE}
+    launch |= {name: checks.reference_names(getattr(server, name)) for name in _SHAPE}
+    if server.url is not None:
+        parts = urlsplit(server.url)
+        query = [
+            (name, checks.reference_names(value))
+            for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        ]
+        launch["url"] = [parts._replace(query="", fragment="").geturl(), query]
+    return hashlib.sha256(json.dumps(launch, sort_keys=True).encode()).hexdigest()
+
+
+class Plan(Value):
+    """What turns the running servers into the wanted ones. Entries are the new ones; `stop` holds names."""
+
+    start: tuple[ServerConfig, ...] = ()
+    stop: tuple[str, ...] = ()
+    restart: tuple[ServerConfig, ...] = ()
+    """The connection itself is another one."""
+    keep: tuple[ServerConfig, ...] = ()
+    """The connection stays; what governs its use (filters, time-outs) may have changed."""
+
+
+def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
+    """The server with the host's own `tls` and `proxy` where it has none."""
+    if server.url is None or (host.tls is None and host.proxy is None):
+        return server
+    from mooring.core.egress import host_realm  # few hosts have such settings
+
+    here = host_realm(urlsplit(server.url).hostname or "") == "loopback"
+    default = None if here else host.proxy  # a proxy's loopback is not ours
+    tls = host.tls if server.tls is None else server.tls
+    return replace(server, tls=tls, proxy=server.proxy or default)
+
+
+_CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message")
+
+
+def plan(old: HostConfig, new: HostConfig) -> Plan:
+    """The steps from the active servers of `old` to those of `new`; only what changed reconnects."""
+    before = {server.name: server for server in old.active}
+    after = {server.name: server for server in new.active}
+    both = [(before[name], server) for name, server in after.items() if name in before]
+
+    def same(one: ServerConfig, two: ServerConfig) -> bool:
+        one, two = reached(one, old), reached(two, new)
+        return all(getattr(one, name) == getattr(two, name) for name in _CONNECTION)
+
+    return Plan(
+        start=tuple(server for name, server in after.items() if name not in before),
+        stop=tuple(name for name in before if name not in after),
+        restart=tuple(two for one, two in both if not same(one, two)),
+        keep=tuple(two for one, two in both if same(one, two)),
+    )
