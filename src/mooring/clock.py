@@ -9,9 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 
+_turned = False
+
+
+def turned() -> None:
+    """A loop's clock is no longer the system's. Until then the system's is asked, which is much quicker."""
+    global _turned
+    _turned = True
+
 
 def monotonic() -> float:
     """Seconds on the loop's clock; outside a loop, on the system's monotonic one, which it follows."""
+    if not _turned:
+        return time.monotonic()
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

@@ -227,7 +227,16 @@ class Session:
             result = await self._run(tool, arguments, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
-        return await self._kept(tool, arguments, result, budget)
+        keeper = self._shore.keeper
+        if keeper.recording:
+            await keeper.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
+        if tool is None:
+            return result
+        rules = self._shore.rules(tool.server)
+        most = rules.budget if budget is None else budget
+        if plain(result, most) and (tool.output_schema is None or rules.output_schema == "off"):
+            return result
+        return await keeper.keep(tool, result, session=self.id, budget=most, conformance=rules.output_schema)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
@@ -247,19 +256,6 @@ class Session:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
         most = self._shore.rules(OWNER).budget if budget is None else budget
         return await self._shore.keeper.read(given, session=self.id, budget=most)
-
-    async def _kept(self, tool: Tool | None, arguments: Any, result: Result, budget: int | None) -> Result:
-        """The result as a model is shown it; as it came, it is recorded where that is wanted."""
-        keeper = self._shore.keeper
-        if keeper.recording:
-            await keeper.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
-        if tool is None:
-            return result
-        rules = self._shore.rules(tool.server)
-        most = rules.budget if budget is None else budget
-        if plain(result, most) and (tool.output_schema is None or rules.output_schema == "off"):
-            return result
-        return await keeper.keep(tool, result, session=self.id, budget=most, conformance=rules.output_schema)
 
     async def _route(self, name: str, timeout: float | None) -> Tool:
         """The tool of this name, once it is there."""
@@ -336,33 +332,24 @@ class Session:
         try:
             if tool.verb != "call":
                 return await self._shore.act(tool, given, timeout)
-            return await self._told(tool, given, timeout, on_progress, meta)
+            started, provider = time.monotonic(), self._shore.provider(tool.server, self)
+            while True:
+                try:
+                    return await provider.call(
+                        tool.remote_name,
+                        given,
+                        timeout=_left(started, timeout),
+                        on_progress=on_progress,
+                        meta=meta,
+                    )
+                except CallError as problem:
+                    if problem.outcome != "not sent":
+                        raise
+                    old, provider = provider, self._shore.provider(tool.server, self)
+                    if provider is old:  # no other has taken its place before anything was sent
+                        raise
         except (TypeError, ValueError) as unfit:
             raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
-
-    async def _told(
-        self,
-        tool: Tool,
-        given: Mapping[str, Any],
-        timeout: float | None,
-        on_progress: Progress | None,
-        meta: Mapping[str, Any],
-    ) -> Result:
-        """What the tool's server answers, or the one that took its place before anything was sent."""
-        started = time.monotonic()
-        provider = self._shore.provider(tool.server, self)
-        while True:
-            left = None if timeout is None else _left(started, timeout)
-            try:
-                return await provider.call(
-                    tool.remote_name, given, timeout=left, on_progress=on_progress, meta=meta
-                )
-            except CallError as problem:
-                if problem.outcome != "not sent":
-                    raise
-                old, provider = provider, self._shore.provider(tool.server, self)
-                if provider is old:
-                    raise
 
 
 def _left(started: float, timeout: float | None) -> float | None:

@@ -69,7 +69,18 @@ class Carrier:
             if self._gate.limited:
                 await self._turn(about, end - started)
             try:
-                result = await self._sent(method, params, end, idle, on_progress, meta, again)
+                live = self.owner.live or await self.live(end)
+                left = max(end - clock.monotonic(), 0.0)
+                try:
+                    result = await live.ask(
+                        method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta
+                    )
+                except WireError as fault:
+                    if not await self._repeatable(fault, live, left, again):
+                        raise
+                    live = self.owner.live or await self.live(end)
+                    left = max(end - clock.monotonic(), 0.0)
+                    result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
                 self.owner.restarts.forgive()
                 told = True
@@ -83,7 +94,7 @@ class Carrier:
                 self._gate.leave()
         finally:
             self._under_way -= 1
-            if not self._under_way:
+            if not self._under_way and not self._idle.is_set():
                 self._idle.set()
             if probe and not told:
                 self._breaker.abandoned()
@@ -110,33 +121,34 @@ class Carrier:
             fault.news, self._known = problem is not self._known, problem
             raise fault from problem
 
-    async def _sent(
+    async def _repeatable(self, fault: WireError, live: Live, left: float | None, again: bool) -> bool:
+        """Whether a request surely was not acted on, or may be acted on twice, and there is time (None: that
+        was the last try). If not, all that is known of the end of its wire is added to the fault."""
+        if fault.kind in ("session", "refused", "auth") and fault.status != 403:
+            live.channel.die(str(fault))  # connecting anew tells what it is now
+        if left is not None and await self._worth_repeating(fault, again, left):
+            return True
+        if live.channel.death is not None:
+            fault.news, live.mourned = not live.mourned, True
+            fault.obituary = await live.channel.obituary()
+        return False
+
+    async def _last(
         self,
+        live: Live,
         method: str,
         params: dict[str, Any],
-        end: float,
+        left: float,
         idle: float | None,
         on_progress: Progress | None,
         meta: Mapping[str, Any],
-        again: bool,
     ) -> dict[str, Any]:
-        """Sent again once, and only when it surely was not acted on, or may be acted on twice."""
-        for last in (False, True):
-            live = self.owner.live or await self.live(end)
-            left = end - clock.monotonic()
-            try:
-                return await live.ask(
-                    method, params, timeout=max(left, 0.0), idle=idle, on_progress=on_progress, meta=meta
-                )
-            except WireError as fault:
-                if fault.kind in ("session", "refused", "auth") and fault.status != 403:
-                    live.channel.die(str(fault))  # connecting anew tells what it is now
-                if last or not await self._worth_repeating(fault, again, left):
-                    if live.channel.death is not None:
-                        fault.news, live.mourned = not live.mourned, True
-                        fault.obituary = await live.channel.obituary()
-                    raise
-        raise AssertionError("unreachable")
+        """The result of the second try, after which there is none."""
+        try:
+            return await live.ask(method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta)
+        except WireError as fault:
+            await self._repeatable(fault, live, None, again=False)
+            raise
 
     def _admitted(self, about: str, now: float) -> bool:
         """Let the request pass the breaker; whether it goes as its probe.

@@ -228,17 +228,15 @@ class Connection:
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
         if live is not None and tool in live.deferred:
             params["task"] = {}
-        options: dict[str, Any] = {
-            "idle": idle,
-            # A token always goes along: a server that reports progress must not be cut off as silent.
-            "on_progress": on_progress or _unheard,
-            "meta": meta,
-            "again": bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent),
-        }
-        raw = await self._carrier.ask("tools/call", params, tool, started + limit, **options)
+        again = bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent)
+        # A token always goes along: a server that reports progress must not be cut off as silent.
+        tell, end = on_progress or _unheard, started + limit
+        raw = await self._carrier.ask(
+            "tools/call", params, tool, end, idle=idle, on_progress=tell, meta=meta, again=again
+        )
         if not whole(raw):
-            exchange = Exchange(self._carrier, tool, started + limit)
-            raw = await exchange.finish(raw, "tools/call", params, options)
+            options = {"idle": idle, "on_progress": tell, "meta": meta, "again": again}
+            raw = await Exchange(self._carrier, tool, end).finish(raw, "tools/call", params, options)
         return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
     async def ping(self, timeout: float | None = None) -> float:

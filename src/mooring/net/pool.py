@@ -64,7 +64,10 @@ async def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding in ("identity", ""):
-        async for chunk in response.content.iter_any():
+        async for (
+            chunk,
+            _,
+        ) in response.content.iter_chunks():  # as they came: joined once, by whoever wants that
             yield chunk
         return
     if encoding not in ("gzip", "deflate"):

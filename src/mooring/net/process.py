@@ -33,6 +33,7 @@ OVERLAP = 4_096
 """Bytes kept before the end of a line that has none, so that no secret in it is cut before it is known."""
 TERM_WAIT = 1.5
 KILL_WAIT = 1.0
+PIPE = 65_536
 READER_GONE = 5
 """Milliseconds, since it blocks everything."""
 
@@ -219,6 +220,9 @@ class Child(asyncio.SubprocessProtocol):
         assert self._transport is not None
         if (pipe := self._transport.get_pipe_transport(1)) is not None:
             pipe.set_protocol(_Stdout(self, pipe.get_protocol()))
+            if hasattr(pipe, "max_size"):
+                # A pipe holds no more; for the 256 KiB that asyncio asks for, memory is mapped at every read.
+                pipe.max_size = PIPE  # pyright: ignore[reportAttributeAccessIssue]
 
     def _stdin(self) -> asyncio.WriteTransport | None:
         pipe = self._transport.get_pipe_transport(0) if self._transport else None

@@ -19,6 +19,8 @@ KEPT_NOISE = 3
 SHOWN = 200
 BACKLOG = 4
 """So many times the largest message may wait for a child that does not read: then it counts as dead."""
+BATCH = 16
+"""Messages that leave in one write: with more, the server would be idle while we work, and we while it does."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
@@ -62,6 +64,8 @@ class StdioChannel(DuplexChannel):
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(body)
+        if len(self._outbox) >= BATCH:
+            self._flush()
 
     def outcome(self, waiter: Waiter) -> Outcome:
         # A request of which the child never read a byte was not acted on: it may be sent again.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from mooring import clock
+
 TURNS = 25
 """Rounds of the loop given to whatever has become due, and to what that starts."""
 
@@ -27,6 +29,7 @@ class VirtualClock:
         self._system = loop.time
         self._ahead = 0.0
         vars(loop)["time"] = self.time
+        clock.turned()
 
     def time(self) -> float:
         """The loop's clock."""
