@@ -20,7 +20,7 @@ SHOWN = 200
 BACKLOG = 4
 """So many times the largest message may wait for a child that does not read: then it counts as dead."""
 BATCH = 16
-"""Messages that leave in one write: with more, the server would be idle while we work, and we while it does."""
+"""Messages that leave in one write: with more, the server would idle while we work, and we while it does."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
