@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from mooring.core.names import Style, assign
 from mooring.core.pin import Lock, Pin
 from mooring.core.plan import fingerprint
 from mooring.core.types import Snapshot
+from mooring.core.values import Value
 from mooring.errors import ToolChanged
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 log = logger("mooring.pins")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Value):
     """Where pins come from."""
 
     lock: Lock | None = None

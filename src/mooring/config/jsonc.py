@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import cast
 
 from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
 
@@ -22,7 +23,38 @@ def parse(text: str) -> object:
     Raises:
         BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
     """
-    return Reader(text).document()
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return Reader(text).document()  # it reads comments, and says where something is wrong
+    return value if _flat(value) else Reader(text).document()
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError
+
+
+def _flat(value: object) -> bool:
+    """Whether it nests no deeper than it may."""
+    level: list[object] = [value]
+    for _ in range(DEPTH_LIMIT):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += cast("dict[str, object]", one).values()
+            elif isinstance(one, list):
+                inner += cast("list[object]", one)
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 class Reader:

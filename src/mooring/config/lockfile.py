@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.config.files import replace_file
+from mooring.config.verified import is_verified, note_verified
 from mooring.core.locktext import LockError, parse, render
 from mooring.core.pin import Lock
 
@@ -74,13 +75,17 @@ def read(path: Path) -> Lock | None:
         return None
     except OSError as error:
         raise LockError(f"cannot be read: {error.strerror or error}", file=file) from None
+    verified = is_verified(raw)
     try:
-        return parse(raw.decode("utf-8-sig"))
+        lock = parse(raw.decode("utf-8-sig"), verified=verified)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise LockError("is damaged: not UTF-8 text", file=file, place=f"line {line}") from None
     except LockError as error:
         raise type(error)(error.problem, file=file, place=error.place) from None
+    if not verified:
+        note_verified(raw)
+    return lock
 
 
 def write(path: Path, lock: Lock, *, force: bool = False) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from mooring.config.files import replace_file
 from mooring.config.lockfile import read_bytes
 from mooring.config.logs import logger
+from mooring.config.verified import cache_home
 from mooring.core.locktext import FORMAT, LockError, parse, render
 from mooring.core.pin import Lock, Pin
 
@@ -64,16 +65,9 @@ class Recollection:
 
 def cache_path(server: str, fingerprint: str) -> Path:
     """Return where the pin of a server without a lock is kept for this user."""
-    home = os.environ.get("MOORING_HOME")
-    if home:
-        base = Path(home) / "cache"
-    else:
-        import platformdirs
-
-        base = platformdirs.user_cache_path("mooring", appauthor=False)
     readable = re.sub(r"[^a-z0-9]+", "-", server.lower())[:40].strip("-")
     unique = sha256(f"{server}\0{fingerprint}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return base / "servers" / f"{readable}-{unique}.lock"
+    return cache_home() / "servers" / f"{readable}-{unique}.lock"
 
 
 def remember(pin: Pin) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalog", "Diff", "diff", "same"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Catalog:
+class Catalog(Value):
     """Everything that is on offer at one instant. Never changes: a refresh makes another one."""
 
     tools: Mapping[str, Tool] = field(default_factory=lambda: EMPTY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -140,26 +140,24 @@ class ConfigWarning(Value):
         return ": ".join(part for part in (self.file, place, self.message) if part)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value):
     """Where an entry was written. All sources are equal, so that moving an entry changes nothing else."""
 
     file: str | None = field(default=None, compare=False)
     scope: Scope = field(default="python", compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Value):
     """What to run or reach, with the secrets filled in: made for one connection attempt, then dropped."""
 
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=_nothing)
     cwd: str | None = None
     url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    tls: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=_nothing)
+    auth: Mapping[str, Any] = field(default_factory=_nothing)
+    tls: Mapping[str, str] = field(default_factory=_nothing)
     proxy: str | None = None
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""

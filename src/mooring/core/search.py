@@ -9,7 +9,7 @@ that work in it. Ties go by name: the same catalog gives the same answer, howeve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from heapq import nlargest
 from typing import Protocol
@@ -18,6 +18,7 @@ from mooring.core.catalog import Catalog
 from mooring.core.documents import FULL, group_fields, tool_fields, weigh
 from mooring.core.inverted import UNIT, Inverted
 from mooring.core.types import Group, Tool
+from mooring.core.values import Value
 from mooring.core.words import query_weights, terms_of
 
 __all__ = ["Hit", "Index", "Ranker"]
@@ -42,8 +43,7 @@ class Ranker(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Value):
     """A tool that was found, and how well it fits."""
 
     name: str

@@ -17,6 +17,8 @@ __all__ = ["Value"]
 class Value:
     """Base of frozen dataclasses: `replace` and `fields` work as for any other."""
 
+    _compared: ClassVar[tuple[str, ...] | None] = None
+    """What equality goes by, where that is not everything."""
     _defaults: ClassVar[Mapping[str, Any]]
     _names: ClassVar[frozenset[str]]
 
@@ -24,6 +26,8 @@ class Value:
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
         known = fields(cast("Any", cls))
         cls._names = frozenset(f.name for f in known)
+        if not all(f.compare for f in known):
+            cls._compared = tuple(f.name for f in known if f.compare)
         # A default is made once and shared by all: it must be as immutable as the value.
         cls._defaults = {f.name: f.default for f in known if f.default is not MISSING} | {
             f.name: f.default_factory() for f in known if f.default_factory is not MISSING
@@ -48,11 +52,14 @@ class Value:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
-        return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented
+        if type(other) is not type(self):
+            return NotImplemented
+        mine, theirs, names = self.__dict__, other.__dict__, self._compared
+        return mine == theirs if names is None else all(mine[name] == theirs[name] for name in names)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.__dict__[f.name] for f in fields(cast("Any", self))))
+        return hash(tuple(self.__dict__[f.name] for f in fields(cast("Any", self)) if f.compare))
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in fields(cast("Any", self)))
+        inside = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in fields(cast("Any", self)) if f.repr)
         return f"{type(self).__name__}({inside})"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 CHUNK = 64 * 1024
+BUFFER = 256 * 1024
+"""Bytes of a body that are read ahead: with a quarter of it, aiohttp's own, large answers come in fits."""
 KEEP_ALIVE = 4.0
 """Under the 5 s after which common servers close an idle connection: a request sent into a closing
 connection is lost without anyone knowing whether it was read."""
@@ -42,6 +44,7 @@ class HttpPool:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=("User-Agent",),
+                read_bufsize=BUFFER,
             )
         return self._session
 
