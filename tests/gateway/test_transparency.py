@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
@@ -128,3 +130,19 @@ async def test_no_other_revision_has_batches(serving: Any) -> None:
     async with serving(lab_server()) as here:
         status, answer = await batch(await begun(here, "2025-11-25"), [request(1, "ping")])
         assert (status, answer["error"]["code"]) == (400, -32600)
+
+
+@ERAS
+async def test_a_clients_own_trace_goes_on_though_the_gateway_records_spans(
+    serving: Any, modern: bool
+) -> None:
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        trace.set_tracer_provider(TracerProvider())
+    async with HttpLab() as lab, serving(lab.config()) as here:
+        client = await here.caller(modern=modern)
+        asked = {"name": "echo", "arguments": {"text": "x"}}
+        await client.ask("tools/call", {**asked, "_meta": {"traceparent": "00-1"}})
+        await client.ask("tools/call", asked)
+        first, second = [m["params"]["_meta"] for m in lab.messages if m.get("method") == "tools/call"]
+        assert first["traceparent"] == "00-1"
+        assert second["traceparent"] not in ("", "00-1")  # of a client without one, the gateway's own

@@ -19,6 +19,8 @@ from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Channel
 from mooring.net.wire import Raw
 
+TRACE = ("traceparent", "tracestate", "baggage")
+
 
 @dataclass(slots=True)
 class Live:
@@ -65,7 +67,9 @@ class Live:
         """
         if (passage := PASSAGE.get()) is not None:
             params = {**passage.params, **params}
-            meta = {**passage.meta, **(meta or EMPTY)}
+            # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
+            traced = {key: passage.meta[key] for key in TRACE if key in passage.meta}
+            meta = {**passage.meta, **(meta or EMPTY), **traced}
         peer = self.peer
         if meta or peer.meta:
             params = {**params, "_meta": {**(meta or EMPTY), **peer.meta}}
