@@ -10,15 +10,13 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that `bench` 
 
 from bench.entries import Entry, Unavailable, install
 from bench.fixtures.start import http_servers, stdio_servers
+from bench.listening import free_port, listening
 
 RESULTS = Path(__file__).with_name("results") / "gateways.json"
 SOURCE = str(Path(__file__).resolve().parents[1] / "src")
@@ -48,35 +47,16 @@ asyncio.run(main())
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def running(command: list[str], port: int, **environment: str) -> AbstractContextManager[None]:
+    return listening(command, lambda: _takes_connections(port), environment)
 
 
-@contextmanager
-def running(command: list[str], port: int, **environment: str) -> Generator[None]:
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
-    )
+def _takes_connections(port: int) -> bool:
     try:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(f"{command[0]} does not listen") from None
-                time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 class Front:

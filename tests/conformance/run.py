@@ -13,18 +13,18 @@ import argparse
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from bench.listening import free_port, listening
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -70,30 +70,10 @@ def conformance(*words: str, cwd: str, env: dict[str, str] | None = None) -> tup
     return done.returncode == 0 and "FAILURE" not in said, said
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextmanager
-def running(command: list[str], port: int, path: str) -> Iterator[None]:
+def running(command: list[str], port: int, path: str) -> AbstractContextManager[None]:
     """A process that listens, until the block ends."""
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
-    try:
-        end = time.monotonic() + 40
-        while not _answers(port, path):
-            assert process.poll() is None, f"{command} ended with {process.returncode}"
-            assert time.monotonic() < end, f"{command} does not listen"
-            time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    environment = {"PYTHONPATH": str(ROOT / "src")}
+    return listening(command, lambda: _answers(port, path), environment, quiet=False)
 
 
 def _answers(port: int, path: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mooring.config import jsonc
-from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
+from mooring.config.syntax import BadSyntaxError, too_deep
 from mooring.errors import ConfigError
 
 __all__ = ["SIZE_LIMIT", "parse_document", "read_document", "read_text"]
@@ -97,7 +97,8 @@ def _toml(text: str) -> object:
         raise _toml_problem(text, str(error)) from None
     except RecursionError:
         raise BadSyntaxError("is nested too deeply") from None
-    _check_depth(data)
+    if too_deep(data):
+        raise BadSyntaxError("is nested too deeply")
     return data
 
 
@@ -127,21 +128,6 @@ def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
     before = (n for n in range(start, again - 1) if said(lines[n]) == key)
     first = next(before, None)
     return key.rpartition(".")[2], None if first is None else first + 1
-
-
-def _check_depth(data: object) -> None:
-    level = [data]
-    for _ in range(DEPTH_LIMIT):
-        deeper: list[object] = []
-        for value in level:
-            if isinstance(value, dict):
-                deeper += cast("dict[str, object]", value).values()
-            elif isinstance(value, list):
-                deeper += cast("list[object]", value)
-        if not deeper:
-            return
-        level = deeper
-    raise BadSyntaxError("is nested too deeply")
 
 
 _PARSERS: dict[str, Callable[[str], object]] = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import cast
 
-from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
+from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError, too_deep
 
 __all__ = ["BLANK", "Reader", "parse"]
 
@@ -27,7 +26,7 @@ def parse(text: str) -> object:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return Reader(text).document()  # it reads comments, and says where something is wrong
-    return value if _flat(value) else Reader(text).document()
+    return Reader(text).document() if too_deep(value) else value
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -39,22 +38,6 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse(constant: str) -> object:
     raise ValueError
-
-
-def _flat(value: object) -> bool:
-    """Whether it nests no deeper than it may."""
-    level: list[object] = [value]
-    for _ in range(DEPTH_LIMIT):
-        inner: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += cast("dict[str, object]", one).values()
-            elif isinstance(one, list):
-                inner += cast("list[object]", one)
-        if not inner:
-            return True
-        level = inner
-    return False
 
 
 class Reader:

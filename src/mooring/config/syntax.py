@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from mooring.core.checks import shown
 
-__all__ = ["DEPTH_LIMIT", "BadSyntaxError"]
+__all__ = ["DEPTH_LIMIT", "BadSyntaxError", "too_deep"]
 
 DEPTH_LIMIT = 64
 
@@ -23,3 +25,19 @@ class BadSyntaxError(ValueError):
     def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
         """The same key stands twice in one mapping."""
         return cls(f"{shown(key)} stands twice, on line {first} and on line {again}; keep one", line=again)
+
+
+def too_deep(data: object) -> bool:
+    """Whether it nests deeper than a configuration may."""
+    level = [data]
+    for _ in range(DEPTH_LIMIT):
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += cast("dict[str, object]", value).values()
+            elif isinstance(value, list):
+                deeper += cast("list[object]", value)
+        if not deeper:
+            return False
+        level = deeper
+    return True

@@ -76,11 +76,15 @@ def check_command(command: str, *, has_args: bool) -> None:
 
 def check_url_text(url: str) -> str:
     """`url` itself, when it can be one we reach; references in it stand for any text."""
-    text = expand(url, lambda _: "1")
-    if url.startswith("${") and references(url):
-        text = "http://" + text  # the scheme comes with the reference and is checked when connecting
-    check_url(text)
+    check_url(sample_url(url))
     return url
+
+
+def sample_url(url: str) -> str:
+    """An address such as `url` may become, once its references are filled in."""
+    text = expand(url, lambda _: "1")
+    # The scheme comes with a reference at the start, and is checked when connecting.
+    return "http://" + text if url.startswith("${") and references(url) else text
 
 
 def check_url(text: str) -> None:

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from mooring.core.checks import sample_url
 from mooring.core.durations import kind
-from mooring.core.expand import expand, references
 from mooring.core.settings import Settings, optional, setting, some_text
 
 __all__ = ["DIRECT", "PATHS", "TlsSettings", "check_proxy", "read_proxy", "read_tls"]
@@ -69,10 +69,7 @@ def read_proxy(value: object) -> str:
         return DIRECT
     if not isinstance(value, str):
         raise ValueError(f"must be the address of a proxy, or 'none', not {kind(value)}")
-    text = expand(value, lambda _: "1")
-    if value.startswith("${") and references(value):
-        text = "http://" + text  # the scheme comes with the reference and is checked when connecting
-    check_proxy(text)
+    check_proxy(sample_url(value))
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import anyio
 from aiohttp import web
@@ -50,6 +50,16 @@ SESSION = "Mcp-Session-Id"
 PRIMED = "2025-11-25"
 
 
+class Errand(NamedTuple):
+    """A request, who sent it, and what of the catalog it concerns."""
+
+    request: web.BaseRequest
+    view: View
+    principal: Principal
+    more: Mapping[str, str]
+    """Headers that go with every answer."""
+
+
 class Endpoint:
     """The methods of `/mcp` and of each `/mcp/<profile>`."""
 
@@ -59,35 +69,34 @@ class Endpoint:
     async def serve(
         self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
+        errand = Errand(request, view, principal, more)
         if request.method == "POST":
-            return await self._post(request, view, principal, more)
+            return await self._post(errand)
         if request.method == "GET":
-            return await self._get(request, view, principal, more)
+            return await self._get(errand)
         if request.method == "DELETE":
-            return await self._delete(request, view, principal)
+            return await self._delete(errand)
         raise Denied(405, "this endpoint takes POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
 
     # --- requests -------------------------------------------------------------------------------
 
-    async def _post(
-        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def _post(self, errand: Errand) -> web.StreamResponse:
         request_id: object = None
         try:
-            decoded = _decoded(await self.body(request))
+            decoded = _decoded(await self.body(errand.request))
             if isinstance(decoded, list):
-                return await self._batch(request, cast("list[object]", decoded), view, principal, more)
+                return await self._batch(errand, cast("list[object]", decoded))
             message = fields(decoded)
             request_id = message.get("id")
             if not message or message.get("jsonrpc") != "2.0":
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
-            version = request.headers.get("MCP-Protocol-Version")
+            version = errand.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
-                return await self._modern(request, message, view, principal, more)
-            return await self._legacy(request, message, view, principal, more)
+                return await self._modern(errand, message)
+            return await self._legacy(errand, message)
         except Refusal as refusal:
             key = cast("RequestId", request_id) if is_id(request_id) else None
-            return json_response(error_body(key, refusal), refusal.status, more)
+            return json_response(error_body(key, refusal), refusal.status, errand.more)
 
     async def body(self, request: web.BaseRequest) -> bytes:
         """The whole body, within its limits of size and time.
@@ -120,38 +129,23 @@ class Endpoint:
             ) from None
         return b"".join(parts)
 
-    async def _modern(
-        self,
-        request: web.BaseRequest,
-        message: dict[str, Any],
-        view: View,
-        principal: Principal,
-        more: Mapping[str, str],
-    ) -> web.StreamResponse:
+    async def _modern(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
         if "id" not in message:
             return web.Response(status=202)  # the 2026 era has no notices from clients over HTTP
         if not is_id(message["id"]):
             raise Refusal(INVALID_REQUEST, "the id of a request is a text or a whole number")
-        check_agreement(request.headers, message)
+        check_agreement(errand.request.headers, message)
         meta = modern_stamp(message)
-        client = self._gateway.registry.passing(
-            view, principal, "modern", meta["io.modelcontextprotocol/protocolVersion"], meta[CAPABILITIES]
-        )
+        version, able = meta["io.modelcontextprotocol/protocolVersion"], meta[CAPABILITIES]
+        client = self._gateway.registry.passing(errand.view, errand.principal, "modern", version, able)
         if message["method"] == "subscriptions/listen":
-            return await self._listen(request, client, message, more)
-        return await self._answered(request, client, message, more)
+            return await self._listen(errand, client, message)
+        return await self._answered(errand, client, message)
 
-    async def _legacy(
-        self,
-        request: web.BaseRequest,
-        message: dict[str, Any],
-        view: View,
-        principal: Principal,
-        more: Mapping[str, str],
-    ) -> web.StreamResponse:
+    async def _legacy(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
         if message.get("method") == "initialize":
-            return await self._initialize(request, message, view, principal, more)
-        client = self._session(request, view, principal)
+            return await self._initialize(errand, message)
+        client = self._session(errand)
         if "method" not in message:
             client.answered(message)
             return web.Response(status=202)
@@ -161,33 +155,19 @@ class Endpoint:
             return web.Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
             raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
-        return await self._answered(request, client, message, more)
+        return await self._answered(errand, client, message)
 
-    async def _batch(
-        self,
-        request: web.BaseRequest,
-        messages: list[object],
-        view: View,
-        principal: Principal,
-        more: Mapping[str, str],
-    ) -> web.StreamResponse:
-        client = self._session(request, view, principal)
+    async def _batch(self, errand: Errand, messages: list[object]) -> web.StreamResponse:
+        client = self._session(errand)
 
         async def answer(message: dict[str, Any]) -> bytes | None:
             body, _ = await self._result(client, message, batch.Plain())
             return body
 
         body = await batch.answered(client, messages, answer)
-        return web.Response(status=202) if body is None else json_response(body, 200, more)
+        return web.Response(status=202) if body is None else json_response(body, 200, errand.more)
 
-    async def _initialize(
-        self,
-        request: web.BaseRequest,
-        message: dict[str, Any],
-        view: View,
-        principal: Principal,
-        more: Mapping[str, str],
-    ) -> web.StreamResponse:
+    async def _initialize(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
         params = fields(message.get("params"))
         if not is_id(message.get("id")) or "protocolVersion" not in params:
             raise Refusal(INVALID_REQUEST, "a handshake has an id and a 'protocolVersion'")
@@ -195,16 +175,17 @@ class Endpoint:
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
         if gateway.stateless:
-            client = gateway.registry.passing(view, principal, "legacy", version, {})
-            return await self._answered(request, client, message, more)
+            client = gateway.registry.passing(errand.view, errand.principal, "legacy", version, {})
+            return await self._answered(errand, client, message)
         try:
-            client = gateway.registry.open(view, principal, version, abilities)
+            client = gateway.registry.open(errand.view, errand.principal, version, abilities)
         except Full as full:
             raise Denied(503, str(full), {"Retry-After": "30"}) from None
-        return await self._answered(request, client, message, {**more, SESSION: client.id})
+        known = errand._replace(more={**errand.more, SESSION: client.id})
+        return await self._answered(known, client, message)
 
-    def _session(self, request: web.BaseRequest, view: View, principal: Principal) -> Client:
-        gateway = self._gateway
+    def _session(self, errand: Errand) -> Client:
+        gateway, (request, view, principal, _) = self._gateway, errand
         key = request.headers.get(SESSION)
         if gateway.stateless:
             return gateway.registry.passing(view, principal, "legacy", handshake_version(None), {})
@@ -215,11 +196,16 @@ class Endpoint:
             raise Refusal(-32001, "Session not found", status=404)
         return client
 
-    async def _answered(
-        self, request: web.BaseRequest, client: Client, message: dict[str, Any], more: Mapping[str, str]
-    ) -> web.StreamResponse:
+    def _known(self, errand: Errand) -> Client:
+        """The same, where there is no message to answer."""
+        try:
+            return self._session(errand)
+        except Refusal as refusal:
+            raise Denied(refusal.status, str(refusal)) from None
+
+    async def _answered(self, errand: Errand, client: Client, message: dict[str, Any]) -> web.StreamResponse:
         """Have the desk answer; going away cancels what is done for the request."""
-        exchange = HttpExchange(request, more)
+        exchange = HttpExchange(errand.request, errand.more)
         try:
             body, status = await self._result(client, message, exchange)
         except asyncio.CancelledError:
@@ -251,26 +237,21 @@ class Endpoint:
 
     # --- streams --------------------------------------------------------------------------------
 
-    async def _listen(
-        self, request: web.BaseRequest, client: Client, message: dict[str, Any], more: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def _listen(self, errand: Errand, client: Client, message: dict[str, Any]) -> web.StreamResponse:
         """A subscription: the answer is a stream that lasts until either side ends it."""
+        request = errand.request
         box = Outbox(on_lost=lambda: abort(request))
-        stream = stream_response(more)
+        stream = stream_response(errand.more)
         async with self._gateway.hub.listening(client, message, box):
             await pour(request, stream, box, pulse=PULSE)
         return stream
 
-    async def _get(
-        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def _get(self, errand: Errand) -> web.StreamResponse:
         """The standing stream of a session; a new one takes the place of the old."""
+        request = errand.request
         if self._gateway.stateless or SESSION not in request.headers:
             raise Denied(405, "there is no stream here without a session", {"Allow": "POST"})
-        try:
-            client = self._session(request, view, principal)
-        except Refusal as refusal:
-            raise Denied(refusal.status, str(refusal)) from None
+        client = self._known(errand)
         if client.standing is not None:
             client.standing.close()
         box = client.standing = Outbox(on_lost=lambda: abort(request))
@@ -281,7 +262,7 @@ class Endpoint:
         first = client.told - len(missed) + 1
         # Says where the stream begins, to clients that know what an event without data means.
         prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMED else b""
-        stream = stream_response(more)
+        stream = stream_response(errand.more)
         try:
             await pour(request, stream, box, pulse=PULSE, frame=numbered(first), prime=prime)
         finally:
@@ -289,14 +270,10 @@ class Endpoint:
             client.used = time.monotonic()
         return stream
 
-    async def _delete(self, request: web.BaseRequest, view: View, principal: Principal) -> web.StreamResponse:
-        if SESSION not in request.headers:
+    async def _delete(self, errand: Errand) -> web.StreamResponse:
+        if SESSION not in errand.request.headers:
             raise Denied(405, "there is nothing to delete without a session", {"Allow": "POST"})
-        try:
-            client = self._session(request, view, principal)
-        except Refusal as refusal:
-            raise Denied(refusal.status, str(refusal)) from None
-        await self._gateway.registry.end(client)
+        await self._gateway.registry.end(self._known(errand))
         return web.Response(status=200)
 
 
