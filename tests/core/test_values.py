@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
-from typing import Any
+from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from typing import Any, cast
 
 import pytest
 
@@ -100,3 +100,37 @@ def test_a_section_is_given_as_itself_or_as_a_mapping_and_its_problems_have_thei
         "'count' must be at most 9; 'inner.on' must be true or false; "
         "'inner.onn' is not a known field; did you mean 'on'?"
     )
+
+
+class Tagged(Value):
+    """A value with a remark that does not count."""
+
+    name: str
+    remark: str = field(default="", compare=False, repr=False)
+
+
+class Dated(Tagged):
+    """One with a field more."""
+
+    year: int = 0
+
+
+def test_what_does_not_count_does_not_count_in_values_derived_from_it() -> None:
+    assert Dated(name="a", remark="x") == Dated(name="a", remark="y") != Dated(name="a", year=1)
+    assert hash(Dated(name="a", remark="x")) == hash(Dated(name="a"))
+    assert repr(Dated(name="a", remark="x")) == "Dated(name='a', year=0)"
+
+
+def test_the_fields_of_a_value_are_those_of_a_dataclass() -> None:
+    assert is_dataclass(Dated)
+    assert [one.name for one in fields(cast("Any", Dated))] == ["name", "remark", "year"]
+    assert [one.name for one in fields(cast("Any", Tagged(name="a")))] == ["name", "remark"]
+    assert replace(Dated(name="a"), year=3) == Dated(name="a", year=3)
+
+
+def test_a_value_that_holds_its_fields_is_like_any_other() -> None:
+    point = Point.holding({"x": 1, "y": 2})
+    assert point == Point(x=1, y=2)
+    assert replace(point, y=3) == Point(x=1, y=3)
+    with pytest.raises(FrozenInstanceError):
+        cast("Any", point).x = 2

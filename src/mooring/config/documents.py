@@ -5,12 +5,12 @@ Every failure is a `ConfigError` that names file, line and remedy, and repeats n
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from mooring.config import jsonc
 from mooring.config.syntax import BadSyntaxError, too_deep
 from mooring.errors import ConfigError
 
@@ -82,6 +82,29 @@ def read_text(path: Path) -> str:
         raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, place=f"line {line}") from None
 
 
+def _json(text: str) -> object:
+    try:
+        data = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        data = None
+    if data is not None and not too_deep(data):
+        return data
+    from mooring.config import jsonc  # it reads comments, and says where something is wrong
+
+    return jsonc.parse(text)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError
+
+
 def _yaml(text: str) -> object:
     from mooring.config import yamldoc  # its library is slow to import, and few files need it
 
@@ -131,8 +154,8 @@ def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
 
 
 _PARSERS: dict[str, Callable[[str], object]] = {
-    ".json": jsonc.parse,
-    ".jsonc": jsonc.parse,
+    ".json": _json,
+    ".jsonc": _json,
     ".toml": _toml,
     ".yaml": _yaml,
     ".yml": _yaml,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mooring.core.config import ServerConfig
@@ -75,16 +74,16 @@ _UNSUPPORTED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A server entry under the names of `ServerConfig`, not yet validated."""
 
-    fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    written: dict[str, str] = field(default_factory=dict[str, str])
-    """How the file spells each field."""
-    problems: list[Problem] = field(default_factory=list[Problem])
-    notes: list[Problem] = field(default_factory=list[Problem])
-    """What was ignored."""
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.written: dict[str, str] = {}
+        """How the file spells each field."""
+        self.problems: list[Problem] = []
+        self.notes: list[Problem] = []
+        """What was ignored."""
 
     def put(self, key: str, name: str, value: object) -> None:
         if name == "headers" and isinstance(value, Mapping) and isinstance(self.fields.get(name), Mapping):

@@ -11,7 +11,6 @@ context_servers: {name: {…}}       Zed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mooring.config.fields import canonical
@@ -41,18 +40,18 @@ SHAPES = (
 _TOP = frozenset(path[0] for path in SHAPES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What one file says, before any of it is validated."""
 
-    servers: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
-    doubtful: set[str] = field(default_factory=set[str])
-    """Settings from the top of another program's file: the name may mean something else there."""
-    problems: list[tuple[str | None, Problem]] = field(default_factory=list[tuple[str | None, Problem]])
-    """Each with the server it concerns."""
-    notes: list[Problem] = field(default_factory=list[Problem])
+    def __init__(self) -> None:
+        self.servers: dict[str, Mapping[str, Any]] = {}
+        self.settings: dict[str, Any] = {}
+        """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
+        self.doubtful: set[str] = set()
+        """Settings from the top of another program's file: the name may mean something else there."""
+        self.problems: list[tuple[str | None, Problem]] = []
+        """Each with the server it concerns."""
+        self.notes: list[Problem] = []
 
     def wrong(self, message: str, *, server: str | None = None, place: str | None = None) -> None:
         self.problems.append((server, Problem(field=place, message=message)))

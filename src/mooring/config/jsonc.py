@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError, too_deep
+from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
 
 __all__ = ["BLANK", "Reader", "parse"]
 
@@ -22,22 +22,7 @@ def parse(text: str) -> object:
     Raises:
         BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
     """
-    try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return Reader(text).document()  # it reads comments, and says where something is wrong
-    return Reader(text).document() if too_deep(value) else value
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError
+    return Reader(text).document()
 
 
 class Reader:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -21,6 +21,7 @@ from mooring.core.expand import unknown
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
+from mooring.core.values import Value
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
@@ -33,8 +34,9 @@ _GUARDED = frozenset(("policy", "audit", "gateway"))
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFile:
+class FoundFile(Value):
+    """A configuration file, and on whose behalf it speaks."""
+
     path: Path
     scope: Scope
 

@@ -18,11 +18,12 @@ from mooring.config.files import replace_file
 from mooring.config.lockfile import read_bytes
 from mooring.config.logs import logger
 from mooring.config.verified import cache_home
-from mooring.core.locktext import FORMAT, LockError, parse, render
-from mooring.core.pin import Lock, Pin
+from mooring.core import pinrows
+from mooring.core.pin import Pin
 
 __all__ = ["Recollection", "cache_path", "recall", "remember"]
 
+_FORMAT = 2
 _KEPT = 512
 """Servers that the cache remembers; the longest unused go first."""
 
@@ -53,14 +54,14 @@ class Recollection:
     def pin(self) -> Pin | None:
         """The pin; None when this mooring cannot read it."""
         try:
-            return parse(self._body.decode(), compact=True).servers.get(self._server)
-        except (LockError, UnicodeDecodeError) as error:
+            return pinrows.read(self._body)
+        except ValueError as error:
             _log.debug("The cache of server %r is ignored: %s", self._server, error)
             return None
 
     def says(self, pin: Pin) -> bool:
         """Whether it holds this very pin, to the letter; told without reading its definitions."""
-        return self._body == _body(pin)
+        return self._body == pinrows.write(pin)
 
 
 def cache_path(server: str, fingerprint: str) -> Path:
@@ -75,7 +76,7 @@ def remember(pin: Pin) -> None:
     path = cache_path(pin.server, pin.fingerprint)
     known = pin.snapshot
     about = _About(
-        FORMAT,
+        _FORMAT,
         pin.server,
         pin.fingerprint,
         known.info.protocol,
@@ -86,7 +87,7 @@ def remember(pin: Pin) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
-        sealed = json.dumps(about).encode() + b"\n" + _body(pin)
+        sealed = json.dumps(about).encode() + b"\n" + pinrows.write(pin)
         replace_file(path, _seal(sealed) + b"\n" + sealed, mode=0o600)
         _forget_oldest(path.parent)
     except OSError as error:
@@ -105,7 +106,7 @@ def recall(server: str, fingerprint: str) -> Recollection | None:
         return None
     first, _, body = sealed.partition(b"\n")
     about = _about(first) if seal == _seal(sealed) else None
-    if about is None or about[:3] != (FORMAT, server, fingerprint):
+    if about is None or about[:3] != (_FORMAT, server, fingerprint):
         return None
     with suppress(OSError):
         os.utime(path)
@@ -122,10 +123,6 @@ def _about(line: bytes) -> _About | None:
     except (ValueError, TypeError):
         pass
     return None
-
-
-def _body(pin: Pin) -> bytes:
-    return render(Lock(servers={pin.server: pin}), compact=True).encode("utf-8", "replace")
 
 
 def _seal(sealed: bytes) -> bytes:

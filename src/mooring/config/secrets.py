@@ -7,7 +7,6 @@ a value: it names server, field and reference.
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -177,6 +176,8 @@ def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> st
             f"{name} is run for the user's own file, or one named with --config, and not for a file that was "
             "merely found nor for entries made in Python; use ${VAR} or ${file:…} here"
         )
+    import shlex
+
     try:
         done = subprocess.run(
             shlex.split(reference.name),

@@ -40,22 +40,14 @@ class NewerLockError(LockError):
     """A lock was written by a newer mooring."""
 
 
-def render(lock: Lock, *, compact: bool = False) -> str:
-    """Return the text of a lock: the same for the same lock, whatever made it.
-
-    Args:
-        lock: What to write.
-        compact: On one line and without hashes, for a file that nobody reads nor edits: it takes a tenth
-            of the time, to write and to parse.
-    """
-    entry = _definition if compact else _hashed
-    servers = [_server(name, lock.servers[name], entry) for name in sorted(lock.servers)]
-    document = {"about": _ABOUT, "version": FORMAT, "servers": servers}
-    return (_dense(document) if compact else _layout(document)) + "\n"
+def render(lock: Lock) -> str:
+    """Return the text of a lock: the same for the same lock, whatever made it."""
+    servers = [_server(name, lock.servers[name]) for name in sorted(lock.servers)]
+    return _layout({"about": _ABOUT, "version": FORMAT, "servers": servers}) + "\n"
 
 
-def parse(text: str, *, compact: bool = False, verified: bool = False) -> Lock:
-    """Return the lock that a text stands for; `compact` as it was rendered.
+def parse(text: str, *, verified: bool = False) -> Lock:
+    """Return the lock that a text stands for.
 
     `verified`: the hashes in this very text were checked before, which takes most of the time.
 
@@ -74,7 +66,7 @@ def parse(text: str, *, compact: bool = False, verified: bool = False) -> Lock:
     fields = cast("dict[str, Any]", document)
     _check_version(fields.get("version"))
     try:
-        pins = _pins(fields.get("servers"), hashed=not (compact or verified))
+        pins = _pins(fields.get("servers"), hashed=not verified)
     except _Damage as damage:
         raise damage.error(text) from None
     return Lock(servers=MappingProxyType(pins))
@@ -83,7 +75,7 @@ def parse(text: str, *, compact: bool = False, verified: bool = False) -> Lock:
 # --- writing
 
 
-def _server(name: str, pin: Pin, shown: Callable[[Entry], dict[str, Json]]) -> dict[str, Json]:
+def _server(name: str, pin: Pin) -> dict[str, Json]:
     snapshot, info = pin.snapshot, pin.snapshot.info
     fields: dict[str, Json] = {
         "server": name,
@@ -95,25 +87,22 @@ def _server(name: str, pin: Pin, shown: Callable[[Entry], dict[str, Json]]) -> d
         "description": _lines(info.description),
         "capabilities": list(info.capabilities),
         "instructions": _lines(snapshot.instructions),
-        "tools": [shown(tool) for tool in snapshot.tools],
-        "templates": [shown(template) for template in snapshot.templates],
-        "prompts": [shown(prompt) for prompt in snapshot.prompts],
+        "tools": [_entry(tool) for tool in snapshot.tools],
+        "templates": [_entry(template) for template in snapshot.templates],
+        "prompts": [_entry(prompt) for prompt in snapshot.prompts],
     }
     return {field: value for field, value in fields.items() if value is not None and value != []}
 
 
-def _hashed(entry: Entry) -> dict[str, Json]:
-    fields = _definition(entry)
-    key = next(iter(fields))
-    return {key: fields[key], "hash": digest(definition(entry)), **fields}
-
-
-def _definition(entry: Entry) -> dict[str, Json]:
-    return {
+def _entry(entry: Entry) -> dict[str, Json]:
+    counted = definition(entry)
+    key = next(iter(counted))
+    fields = {
         field: _lines(value) if field in _TEXTS else value
-        for field, value in definition(entry).items()
+        for field, value in counted.items()
         if value is not None and not (field in _EMPTY and value == _EMPTY[field])
     }
+    return {key: counted[key], "hash": digest(counted), **fields}
 
 
 _EMPTY: Mapping[str, Json] = {"description": "", "annotations": {}, "arguments": ()}
@@ -125,15 +114,6 @@ def _lines(text: str | None) -> Json:
 
 
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False, default=dict).encode
-
-
-def _dense(value: Json) -> str:
-    from pydantic_core import to_json  # ten times as quick, for the price of an import
-
-    try:
-        return to_json(value).decode()
-    except ValueError:  # half a character
-        return _ONE_LINE(value)
 
 
 _OUTER = 5

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 __all__ = ["look_alikes", "skeleton"]
 
@@ -16,13 +16,20 @@ _ALIKE = str.maketrans(
 _JOINT = r"[\W_]+"
 
 
+@lru_cache(1024)
 def skeleton(name: str) -> str:
     """A form that is the same for names which look the same: without case, accents, width and punctuation."""
-    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    bare = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    bare = name.lower() if name.isascii() else _bare(name)
     return (
         re.sub(_JOINT, "_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
     )
+
+
+def _bare(name: str) -> str:
+    from unicodedata import combining, normalize
+
+    plain = normalize("NFKD", normalize("NFKC", name).casefold())
+    return "".join(letter for letter in plain if not combining(letter))
 
 
 def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -191,20 +191,8 @@ def _localised(part: Part, routes: _Routes, old: Catalog) -> Part:
 
 
 def _local(tool: Tool, name: str, server: str, lead: str, known: Tool | None) -> Tool:
-    # Spelled out: `dataclasses.replace` takes twice as long, and there may be 10,000.
-    local = Tool(
-        name=name,
-        server=server,
-        remote_name=tool.remote_name,
-        title=tool.title,
-        description=lead + _presentable(tool.description),
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
-        annotations=tool.annotations,
-        meta=tool.meta,
-        extra=tool.extra,
-        verb=tool.verb,
-    )
+    described = lead + _presentable(tool.description)
+    local = Tool.holding({**vars(tool), "name": name, "server": server, "description": described})
     return known if known is not None and same(known, local) else local
 
 

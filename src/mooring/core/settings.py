@@ -7,7 +7,7 @@ rest of opening a host.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, Field, field
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from mooring.core.durations import kind, number
@@ -49,11 +49,12 @@ def setting(read: Read[T], *, default: T = _NOT_GIVEN, default_factory: Callable
 class Settings(Value):
     """Base of values that read their fields with `setting`."""
 
-    _reads: ClassVar[Mapping[str, Read[Any]]]
+    _reads: ClassVar[Mapping[str, Read[Any]]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._reads = {f.name: f.metadata["read"] for f in fields(cast("Any", cls))}
+        own = {name: one.metadata["read"] for name, one in vars(cls).items() if isinstance(one, Field)}
+        cls._reads = {**cls._reads, **own}
 
     def __init__(self, **given: object) -> None:
         values, problems = self._read(self._completed(given))

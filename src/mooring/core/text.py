@@ -20,7 +20,7 @@ _HIDDEN = (
     r"\ud800-\udfff"  # halves of surrogate pairs: no terminal can be sent one
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tag characters
 )
-_HIDDEN_CHARACTER = re.compile(f"[{_HIDDEN}]")
+_HIDDEN_CHARACTER = f"[{_HIDDEN}]"
 # An emoji joined to its neighbour, or asked to be drawn in colour: the parts are shown without the glue.
 _EMOJI_GLUE = "(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+"
 _SPACES = r"\s+"
@@ -32,21 +32,21 @@ def clean(text: str) -> str:
     Newlines and tabs stay. The result never holds a control character, so it is safe on a terminal.
     """
     text = re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))
-    return _HIDDEN_CHARACTER.sub(lambda match: _escape(ord(match[0])), text)
+    return re.sub(_HIDDEN_CHARACTER, lambda match: _escape(ord(match[0])), text)
 
 
 def hides(text: str) -> bool:
     """Whether the text holds characters that nobody sees, or that act instead of being seen."""
     if text.isascii() and text.isprintable():
         return False
-    return _HIDDEN_CHARACTER.search(re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))) is not None
+    return re.search(_HIDDEN_CHARACTER, re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))) is not None
 
 
 def without_hidden(text: str) -> str:
     """The text without the characters that nobody sees: for models, to which escapes would be noise."""
     if text.isascii() and text.isprintable():
         return text
-    return _HIDDEN_CHARACTER.sub("", re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n")))
+    return re.sub(_HIDDEN_CHARACTER, "", re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n")))
 
 
 def clean_line(text: str) -> str:
@@ -56,7 +56,7 @@ def clean_line(text: str) -> str:
 
 def clean_json(document: str) -> str:
     """A JSON document that means the same, with hidden characters inside its strings as JSON escapes."""
-    return _HIDDEN_CHARACTER.sub(lambda match: _json_escape(ord(match[0])), document)
+    return re.sub(_HIDDEN_CHARACTER, lambda match: _json_escape(ord(match[0])), document)
 
 
 def _escape(code: int) -> str:

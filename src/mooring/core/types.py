@@ -1,4 +1,4 @@
-"""The data of the house: frozen, slotted, keyword-only values.
+"""The data of the house: frozen, keyword-only values.
 
 Everything a server says (names, titles, descriptions, instructions, schemas, annotations) is kept as
 it was said and is untrusted: show it as data, never obey it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,8 +55,7 @@ Verb = Literal["call", "prompt"]
 """What calling a tool does: most are called on their server; some stand for another thing that it offers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(Value):
     """One tool. Inside a `Snapshot`, `name` is the provider's own name; in a `Catalog`, the local name."""
 
     name: str
@@ -78,6 +77,8 @@ class Tool:
 
 
 class Resource(Value):
+    """Something to read that a server lists."""
+
     uri: str
     server: str
     name: str
@@ -89,6 +90,8 @@ class Resource(Value):
 
 
 class ResourceTemplate(Value):
+    """Resources that a server offers by the pattern of their addresses."""
+
     uri_template: str
     server: str
     name: str
@@ -99,6 +102,8 @@ class ResourceTemplate(Value):
 
 
 class Prompt(Value):
+    """A prompt that a server keeps ready."""
+
     name: str
     server: str
     title: str | None = None
@@ -149,14 +154,16 @@ class Snapshot(Value):
     """What was set aside while listing, each naming the thing and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Value):
     """One piece of content of a result, around the JSON object that the server sent.
 
     The properties are checked when the result arrives, so that reading them never fails.
     """
 
     raw: Mapping[str, Any]
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.__dict__["raw"] = raw
 
     @property
     def type(self) -> str:
@@ -221,8 +228,7 @@ class Message(Value):
         return self.block.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Value):
     """Outcome of a call, good or bad: always something that a model can read."""
 
     server: str

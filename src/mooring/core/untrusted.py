@@ -7,13 +7,13 @@ flooding (length) and from passing as ours (a fence that it cannot close).
 from __future__ import annotations
 
 import re
-import unicodedata
 
 __all__ = ["clean", "fence", "line", "quote"]
 
 _UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
 # Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
 _BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_BREAKS = dict.fromkeys(map(ord, "\r\u2028\u2029\x0b\x0c\x85"), "\n")
 _SPACE = r"[^\S\n]+"
 _GAP = r"\n\s*\n\s*"
 _MARK = r"(?i)<\s*/?\s*untrusted"
@@ -23,7 +23,7 @@ def clean(text: str, limit: int) -> str:
     """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
     text = text[: 4 * limit]
     if not (text.isascii() and text.isprintable()):
-        text = "".join(_visible(letter) for letter in re.sub(_BLANK, "", text))
+        text = _visible(re.sub(_BLANK, "", text))
     text = re.sub(_GAP, "\n\n", re.sub(_SPACE, " ", text)).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
@@ -48,9 +48,7 @@ def quote(text: str, server: str, **about: str) -> str:
     For what was asked for and is to be read as it is written, such as a file. `about` goes into the mark.
     """
     if not (text.isascii() and text.isprintable()):
-        text = "".join(
-            letter if letter == "\t" else _visible(letter) for letter in text.replace("\r\n", "\n")
-        )
+        text = _visible(text.replace("\r\n", "\n"), tab="\t")
     given = {"from": server, **about}
     marks = "".join(f' {word}="{_attribute(value)}"' for word, value in given.items())
     return f"<untrusted{marks}>\n{re.sub(_MARK, _defused, text)}\n</untrusted>"
@@ -64,7 +62,9 @@ def _defused(mark: re.Match[str]) -> str:
     return mark[0].replace("<", "‹")
 
 
-def _visible(letter: str) -> str:
-    if letter in "\n\t\r\u2028\u2029\x0b\x0c\x85":
-        return "\n" if letter != "\t" else " "
-    return "" if unicodedata.category(letter) in _UNSEEN else letter
+def _visible(text: str, tab: str = " ") -> str:
+    from unicodedata import category  # most texts are plain
+
+    lines = text.translate(_BREAKS)
+    kept = (letter for letter in lines if letter in "\n\t" or category(letter) not in _UNSEEN)
+    return "".join(kept).replace("\t", tab)

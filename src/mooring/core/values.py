@@ -7,10 +7,18 @@ all the rest of importing it. Classes of which there are many, but few objects, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
-from typing import Any, ClassVar, Never, cast, dataclass_transform
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from typing import Any, ClassVar, Never, Self, cast, dataclass_transform
 
 __all__ = ["Value"]
+
+
+class _Fields:
+    """Makes a dataclass of a value's class when somebody asks for its fields: few are ever asked."""
+
+    def __get__(self, value: object, cls: type) -> Mapping[str, Any]:
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+        return cls.__dict__["__dataclass_fields__"]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -19,19 +27,28 @@ class Value:
 
     _compared: ClassVar[tuple[str, ...] | None] = None
     """What equality goes by, where that is not everything."""
-    _defaults: ClassVar[Mapping[str, Any]]
-    _names: ClassVar[frozenset[str]]
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _names: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-        known = fields(cast("Any", cls))
-        cls._names = frozenset(f.name for f in known)
-        if not all(f.compare for f in known):
-            cls._compared = tuple(f.name for f in known if f.compare)
+        own = [name for name, kind in cls.__annotations__.items() if not str(kind).startswith("ClassVar")]
         # A default is made once and shared by all: it must be as immutable as the value.
-        cls._defaults = {f.name: f.default for f in known if f.default is not MISSING} | {
-            f.name: f.default_factory() for f in known if f.default_factory is not MISSING
-        }
+        defaults, apart = dict(cls._defaults), set[str]()
+        for name in own:
+            default: Any = cls.__dict__.get(name, MISSING)
+            if isinstance(default, Field):
+                given = cast("Field[Any]", default)
+                if not given.compare:
+                    apart.add(name)
+                make = given.default_factory
+                default = given.default if make is MISSING else make()
+            if default is not MISSING:
+                defaults[name] = default
+        names = [*(cls._names if cls._compared is None else cls._compared), *own]
+        if apart or cls._compared is not None:
+            cls._compared = tuple(name for name in names if name not in apart)
+        cls._defaults, cls._names = defaults, cls._names.union(own)
+        cls.__dataclass_fields__ = cast("Any", _Fields())
 
     def __init__(self, **given: Any) -> None:
         values = {**self._defaults, **given}
@@ -39,6 +56,16 @@ class Value:
             wrong = ", ".join(map(repr, sorted(values.keys() ^ self._names)))
             raise TypeError(f"{type(self).__name__} is given, or lacks, {wrong}")
         self.__dict__.update(values)
+
+    @classmethod
+    def holding(cls, fields: dict[str, Any]) -> Self:
+        """A value around this very dictionary, which has all fields and is nobody else's.
+
+        For where there are thousands: it takes a quarter of the time.
+        """
+        new = object.__new__(cls)
+        object.__setattr__(new, "__dict__", fields)
+        return new
 
     @classmethod
     def field_names(cls) -> frozenset[str]:

@@ -7,7 +7,6 @@ for the same thing. None is about a particular set of tools.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from itertools import pairwise
 
@@ -162,8 +161,10 @@ def _words(run: str) -> list[str]:
     if not run.isascii():
         if _unspaced_start().match(run):
             return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-        folded = unicodedata.normalize("NFKD", run.casefold())
-        return ["".join(letter for letter in folded if not unicodedata.combining(letter)) or run]
+        from unicodedata import combining, normalize  # many hosts never see such a text
+
+        folded = normalize("NFKD", run.casefold())
+        return ["".join(letter for letter in folded if not combining(letter)) or run]
     if run.isdigit():
         return []  # a number in a query is an argument, not a purpose
     whole = run.lower()

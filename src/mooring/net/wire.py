@@ -63,18 +63,20 @@ def tool(server: str, raw: Raw) -> Tool:
     elif not isinstance(schema, dict):
         raise Invalid("its inputSchema is no object")
     output = raw.get("outputSchema")
-    return Tool(
-        name=name,
-        server=server,
-        remote_name=name,
-        title=_title(raw),
-        description=_text(raw, "description"),
-        input_schema=cast("dict[str, Any]", schema),
-        output_schema=cast("dict[str, Any]", output) if isinstance(output, dict) else None,
-        annotations=_optional_mapping(raw, "annotations"),
-        meta=_optional_mapping(raw, "_meta"),
-        extra=_rest(raw, _TOOL),
-    )
+    fields: dict[str, Any] = {
+        "name": name,
+        "server": server,
+        "remote_name": name,
+        "title": _title(raw),
+        "description": _text(raw, "description"),
+        "input_schema": schema,
+        "output_schema": output if isinstance(output, dict) else None,
+        "annotations": _optional_mapping(raw, "annotations"),
+        "meta": _optional_mapping(raw, "_meta"),
+        "extra": _rest(raw, _TOOL),
+        "verb": "call",
+    }
+    return Tool.holding(fields)
 
 
 def resource(server: str, raw: Raw) -> Resource:

@@ -1,0 +1,109 @@
+"""A pin as rows of JSON on one line, and back: for a cache, which nobody reads nor reviews.
+
+Writing takes a tenth of the time that the text of a lock takes, and the same pin gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mooring.core.pin import Pin
+from mooring.core.types import EMPTY, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
+
+__all__ = ["read", "write"]
+
+
+def write(pin: Pin) -> bytes:
+    """Return the bytes that stand for a pin; two pins with the same bytes are the same."""
+    from pydantic_core import to_json  # ten times as quick as json, for the price of an import
+
+    known, info = pin.snapshot, pin.snapshot.info
+    rows = (
+        (known.server, pin.fingerprint, known.instructions),
+        (info.name, info.title, info.version, info.description, info.protocol, list(info.capabilities)),
+        [
+            (one.remote_name, one.title, one.description, one.input_schema, one.output_schema, _kept(one))
+            for one in known.tools
+        ],
+        [(one.uri_template, one.name, one.title, one.description, one.mime_type) for one in known.templates],
+        [(one.name, one.title, one.description, one.arguments) for one in known.prompts],
+    )
+    try:
+        return to_json(rows)
+    except ValueError:  # half a character, which only an escape can stand for
+        return json.dumps(rows, default=dict).encode()
+
+
+def _kept(tool: Tool) -> Any:
+    return tool.annotations or None
+
+
+def read(rows: bytes) -> Pin:
+    """Return the pin that was written.
+
+    Raises:
+        ValueError: nothing that `write` wrote.
+    """
+    try:
+        (server, fingerprint, instructions), about, tools, templates, prompts = json.loads(rows)
+        name, title, version, description, protocol, capabilities = about
+        info = ServerInfo(
+            name=name,
+            title=title,
+            version=version,
+            description=description,
+            protocol=protocol,
+            capabilities={one: {} for one in capabilities},
+        )
+        snapshot = Snapshot(
+            server=server,
+            info=info,
+            instructions=instructions,
+            tools=tuple(_tool(server, *row) for row in tools),
+            templates=tuple(_template(server, *row) for row in templates),
+            prompts=tuple(_prompt(server, *row) for row in prompts),
+        )
+    except (TypeError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+    return Pin(fingerprint=fingerprint, snapshot=snapshot)
+
+
+def _tool(
+    server: str,
+    name: str,
+    title: str | None,
+    description: str,
+    schema: dict[str, Any],
+    output: dict[str, Any] | None,
+    annotations: dict[str, Any] | None,
+) -> Tool:
+    return Tool(
+        name=name,
+        server=server,
+        remote_name=name,
+        title=title,
+        description=description,
+        input_schema=schema,
+        output_schema=output,
+        annotations=annotations or EMPTY,
+    )
+
+
+def _template(
+    server: str, uri: str, name: str, title: str | None, description: str, mime_type: str | None
+) -> ResourceTemplate:
+    return ResourceTemplate(
+        uri_template=uri,
+        server=server,
+        name=name,
+        title=title,
+        description=description,
+        mime_type=mime_type,
+    )
+
+
+def _prompt(
+    server: str, name: str, title: str | None, description: str, arguments: list[dict[str, Any]]
+) -> Prompt:
+    return Prompt(name=name, server=server, title=title, description=description, arguments=tuple(arguments))
