@@ -188,10 +188,10 @@ def test_an_updated_index_does_not_read_unchanged_tools_again(monkeypatch: pytes
     import mooring.core.search as module
 
     read: list[str] = []
-    original = module.tool_fields
+    original = module.tool_texts
     catalog = merge([FILES, OFFICE])
     searched = index(catalog)
-    monkeypatch.setattr(module, "tool_fields", lambda found: read.append(found.name) or original(found))
+    monkeypatch.setattr(module, "tool_texts", lambda found: read.append(found.name) or original(found))
     searched.updated(merge([FILES, OFFICE, CITY], previous=catalog))
     assert read == ["mcp_town_current"]
 

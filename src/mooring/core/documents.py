@@ -10,7 +10,10 @@ from typing import Any, NamedTuple, cast
 from mooring.core.types import EMPTY, Group, Tool
 from mooring.core.words import runs, terms_of
 
-__all__ = ["FULL", "Field", "group_fields", "tool_fields", "weigh"]
+__all__ = ["FULL", "GROUP", "TOOL", "Field", "Texts", "group_texts", "tool_texts", "weigh"]
+
+Texts = tuple[list[str], ...]
+"""The words of each field."""
 
 FULL = 255
 """The weight of a term that a document is all about. Whole numbers: sums do not depend on their order."""
@@ -30,19 +33,34 @@ _WEIGHTS = bytes(int(FULL * total / (total + _SATURATION * _STEP)) or 1 for tota
 
 
 class Field(NamedTuple):
-    """Words of one kind. The weight is that of a field of the usual length; longer ones thin out."""
+    """A kind of text. The weight is that of one of the usual length; longer ones thin out."""
 
     name: str
     weight: float
     usual: int
-    words: list[str]
 
 
-def weigh(fields: list[Field]) -> dict[str, int]:
+TOOL = (
+    Field("name", 3.6, 3),
+    Field("title", 1.5, 3),
+    Field("description", 1.0, 15),
+    Field("details", 0.5, 40),
+    Field("parameters", 0.8, 5),
+    Field("parameter descriptions", 0.5, 25),
+)
+GROUP = (
+    Field("server", 1.7, 2),
+    Field("server title", 1.0, 3),
+    Field("server description", 1.0, 25),
+    Field("server instructions", 0.5, 60),
+)
+
+
+def weigh(fields: tuple[Field, ...], texts: Texts) -> dict[str, int]:
     """Return the weight of each term, from 1 to `FULL`: what the fields say of it, added and saturated."""
     sums: dict[str, int] = {}
     known = sums.get
-    for _, weight, usual, words in fields:
+    for (_, weight, usual), words in zip(fields, texts, strict=True):
         if words:
             share = int(_STEP * weight / (0.7 + 0.3 * len(words) / usual))
             for term in chain.from_iterable(map(terms_of, words)):
@@ -50,30 +68,29 @@ def weigh(fields: list[Field]) -> dict[str, int]:
     return {term: _WEIGHTS[total] if total < _MOST else _WEIGHTS[-1] for term, total in sums.items()}
 
 
-def tool_fields(tool: Tool) -> list[Field]:
-    """Return the texts of a tool, the most telling first."""
+def tool_texts(tool: Tool) -> Texts:
+    """Return the words of a tool, by the fields of `TOOL`."""
     description = runs(tool.description[:_LONGEST_TEXT])
     names, texts = _parameters(tool.input_schema)
-    return [
-        Field("name", 3.6, 3, runs(tool.remote_name[:_LONGEST_NAME])),
-        Field("title", 1.5, 3, runs((tool.title or "")[:_LONGEST_NAME])),
-        Field("description", 1.0, 15, description[:_LEAD_WORDS]),
-        Field("details", 0.5, 40, description[_LEAD_WORDS:]),
-        Field("parameters", 0.8, 5, runs(" ".join(names))),
-        Field("parameter descriptions", 0.5, 25, runs(" ".join(texts)[:_LONGEST_TEXT])),
-    ]
+    return (
+        runs(tool.remote_name[:_LONGEST_NAME]),
+        runs(tool.title[:_LONGEST_NAME]) if tool.title else [],
+        description[:_LEAD_WORDS],
+        description[_LEAD_WORDS:],
+        runs(" ".join(names)),
+        runs(" ".join(texts)[:_LONGEST_TEXT]),
+    )
 
 
-def group_fields(group: Group) -> list[Field]:
-    """Return the texts of a group."""
+def group_texts(group: Group) -> Texts:
+    """Return the words of a group, by the fields of `GROUP`."""
     name = runs(group.id[:_LONGEST_NAME].removeprefix("mcp:"))
-    title = [word for word in runs(group.title[:_LONGEST_NAME]) if word not in name]
-    return [
-        Field("server", 1.7, 2, name),
-        Field("server title", 1.0, 3, title),
-        Field("server description", 1.0, 25, runs(group.description[:_LONGEST_TEXT])),
-        Field("server instructions", 0.5, 60, runs((group.instructions or "")[:_LONGEST_TEXT])),
-    ]
+    return (
+        name,
+        [word for word in runs(group.title[:_LONGEST_NAME]) if word not in name],
+        runs(group.description[:_LONGEST_TEXT]),
+        runs((group.instructions or "")[:_LONGEST_TEXT]),
+    )
 
 
 def _parameters(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -87,7 +104,11 @@ def _parameters(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 return names, texts
             names.append(str(name)[:_LONGEST_NAME])
             parameter = _mapping(value)
-            texts += _said(parameter)
+            description: Any = parameter.get("description")
+            if isinstance(description, str):
+                texts.append(description[:_LONGEST_TEXT])
+            if "enum" in parameter:
+                texts += _choices(parameter["enum"])
             if "properties" in parameter:
                 pending.append(parameter)
             if "items" in parameter:
@@ -95,14 +116,9 @@ def _parameters(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return names, texts
 
 
-def _said(parameter: Mapping[str, Any]) -> list[str]:
-    description: Any = parameter.get("description")
-    said = [description[:_LONGEST_TEXT]] if isinstance(description, str) else []
-    choices: Any = parameter.get("enum")
-    if isinstance(choices, list):
-        for choice in cast("list[Any]", choices)[:_MOST_CHOICES]:
-            said += [choice[:_LONGEST_NAME]] if isinstance(choice, str) else []
-    return said
+def _choices(value: Any) -> list[str]:
+    choices = cast("list[Any]", value)[:_MOST_CHOICES] if isinstance(value, list) else []
+    return [choice[:_LONGEST_NAME] for choice in choices if isinstance(choice, str)]
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -103,11 +103,12 @@ class Inverted:
     def _append(self, document: Mapping[str, int], postings: dict[str, Postings]) -> None:
         number = len(self._terms)
         for term, weight in document.items():
-            entry = postings.get(term)
-            if entry is None:
-                entry = postings[term] = (array("I"), bytearray())
-            entry[0].append(number)
-            entry[1].append(weight)
+            if term in postings:
+                numbers, weights = postings[term]
+            else:
+                numbers, weights = postings[term] = (array("I"), bytearray())
+            numbers.append(number)
+            weights.append(weight)
         self._terms.append(tuple(document))
 
     def _spread(self, term: str) -> int:

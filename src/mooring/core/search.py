@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Protocol
 
 from mooring.core.catalog import Catalog
-from mooring.core.documents import FULL, group_fields, tool_fields, weigh
+from mooring.core.documents import FULL, GROUP, TOOL, group_texts, tool_texts, weigh
 from mooring.core.inverted import UNIT, Inverted
 from mooring.core.types import Group, Tool
 from mooring.core.values import Value
@@ -56,10 +56,12 @@ class Hit(Value):
     @property
     def why(self) -> tuple[str, ...]:
         """The words that matched, by field, such as `name: read, file`. Worked out when asked for."""
-        fields = tool_fields(self.tool) + (group_fields(self.group) if self.group else [])
+        fields, texts = TOOL, tool_texts(self.tool)
+        if self.group:
+            fields, texts = fields + GROUP, texts + group_texts(self.group)
         said: list[str] = []
-        for one in fields:
-            words = dict.fromkeys(word for word in one.words if not self.terms.isdisjoint(terms_of(word)))
+        for one, text in zip(fields, texts, strict=True):
+            words = dict.fromkeys(word for word in text if not self.terms.isdisjoint(terms_of(word)))
             if words:
                 said.append(f"{one.name}: {', '.join(list(words)[:8])}")
         return tuple(said)
@@ -76,13 +78,13 @@ class Index:
         self._tools = tools
         """By number; a tool that is gone keeps its place."""
         self._words = words
-        self._group_words = Inverted(weigh(group_fields(group)) for group in self._groups)
+        self._group_words = Inverted(weigh(GROUP, group_texts(group)) for group in self._groups)
 
     @classmethod
     def build(cls, tools: Mapping[str, Tool], groups: Iterable[Group] = ()) -> Index:
         """Return the index of these tools, by local name, and their groups."""
         listed = list(tools.values())
-        return cls(tools, groups, listed, Inverted(weigh(tool_fields(tool)) for tool in listed))
+        return cls(tools, groups, listed, Inverted(weigh(TOOL, tool_texts(tool)) for tool in listed))
 
     def updated(self, catalog: Catalog) -> Index:
         """Return the index of another catalog. Tools that are the very same objects are not read again."""
@@ -91,7 +93,7 @@ class Index:
             return Index.build(wanted, catalog.groups)
         removed = [self._numbers[name] for name, tool in known.items() if wanted.get(name) is not tool]
         added = [tool for name, tool in wanted.items() if known.get(name) is not tool]
-        words = self._words.changed(removed, (weigh(tool_fields(tool)) for tool in added))
+        words = self._words.changed(removed, (weigh(TOOL, tool_texts(tool)) for tool in added))
         return Index(wanted, catalog.groups, self._tools + added, words)
 
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:

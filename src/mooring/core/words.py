@@ -18,7 +18,8 @@ __all__ = ["query_weights", "runs", "stem", "terms_of"]
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
-_ASCII_RUN = re.compile(r"[A-Za-z0-9]+")
+_BLANKED = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(128)
+"""Of each ASCII character: itself if it is part of a word, else a blank."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PATH = r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b"
 
@@ -66,8 +67,10 @@ def _unspaced_start() -> re.Pattern[str]:
 
 def runs(text: str) -> list[str]:
     """Return the words of a text as they are written, each of one kind of script."""
-    # The narrower expression takes a third of the time, and most texts are plain ASCII.
-    return (_ASCII_RUN if text.isascii() else _run()).findall(text)
+    # Most texts are plain ASCII, and an expression takes three times as long.
+    if text.isascii():
+        return text.encode().translate(_BLANKED).decode().split()
+    return _run().findall(text)
 
 
 class _Terms(dict[str, tuple[str, ...]]):
