@@ -320,10 +320,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         cycles=5,
     ),
     Connect(id="connect-http", title="Connect 30 HTTP servers", transport="http", servers=30, cycles=5),
-    Catalog(id="catalog", title="List 10 × 1,000 tools", servers=10, tools=1000, cycles=3),
+    Catalog(id="catalog", title="List 10 × 1,000 tools", servers=10, tools=1000, cycles=7),
     ColdStart(id="cold-start", title="From nothing to the first tool list", cycles=3),
     Instant(
-        id="instant", title="30 servers that need 2 s to start: all tools", servers=30, delay=2.0, cycles=3
+        id="instant", title="30 servers that need 2 s to start: all tools", servers=30, delay=2.0, cycles=7
     ),
     Search(id="search", title="Search 10,000 tools", queries=100, cycles=3),
     Start(id="import", title="Import what connecting needs", cycles=3),

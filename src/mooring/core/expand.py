@@ -116,6 +116,8 @@ def escape(text: str) -> str:
 
 
 def _parse(text: str) -> list[str | Reference | _Unknown]:
+    if "${" not in text:  # most are plain
+        return [text]
     parts: list[str | Reference | _Unknown] = []
     at = 0
     for token in re.finditer(_TOKEN, text):

@@ -274,16 +274,20 @@ def _tool(raw: _Raw, server: str) -> Tool:
         raise _Damage("has no valid schema")
     if not isinstance(annotations, Mapping):
         raise _Damage("'annotations' must be an object")
-    return Tool(
-        name=raw["name"],
-        server=server,
-        remote_name=raw["name"],
-        title=_text(raw, "title"),
-        description=_text(raw, "description") or "",
-        input_schema=cast("_Raw", schema),
-        output_schema=cast("_Raw | None", output),
-        annotations=cast("_Raw", annotations),
-    )
+    fields: _Raw = {
+        "name": raw["name"],
+        "server": server,
+        "remote_name": raw["name"],
+        "title": _text(raw, "title"),
+        "description": _text(raw, "description") or "",
+        "input_schema": schema,
+        "output_schema": output,
+        "annotations": annotations,
+        "meta": EMPTY,
+        "extra": EMPTY,
+        "verb": "call",
+    }
+    return Tool.holding(fields)
 
 
 def _template(raw: _Raw, server: str) -> ResourceTemplate:

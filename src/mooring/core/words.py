@@ -38,20 +38,18 @@ _JOINED = 0.75
 _FILE_NAME = 0.5
 _IMPLIED_FILE = 0.9
 
-# Suffix, how many letters must stay, what takes its place.
-_SUFFIXES: tuple[tuple[str, int, str], ...] = (
-    *((ending, 3, "") for ending in ("ations", "ation", "ators", "ator", "ating", "ated", "ates", "ate")),
-    *((ending, 3, "") for ending in ("itions", "ition")),
-    *((ending, 3, "s") for ending in ("sions", "sion")),
-    *((ending, 3, "") for ending in ("ions", "ion")),
-    *((ending, 4, "") for ending in ("ments", "ment")),
-    *((ending, 3, "") for ending in ("ingly", "ings", "ing", "edly")),
-    *((ending, 2, "i") for ending in ("ies", "ied")),
-    ("ed", 3, ""),
-    *((ending, 2, ending[:-2]) for ending in ("sses", "xes", "ches", "shes")),
-    *((ending, 3, "") for ending in ("es", "s", "e")),
-)
-_ENDINGS = tuple(suffix for suffix, _, _ in _SUFFIXES)
+# Suffix, how many letters must stay, what takes its place. Of several that fit, the longest is cut off.
+_SUFFIXES: dict[str, tuple[int, str]] = {
+    **dict.fromkeys(("ations", "ation", "ators", "ator", "ating", "ated", "ates", "ate"), (3, "")),
+    **dict.fromkeys(("itions", "ition", "ions", "ion"), (3, "")),
+    **dict.fromkeys(("sions", "sion"), (3, "s")),
+    **dict.fromkeys(("ments", "ment"), (4, "")),
+    **dict.fromkeys(("ingly", "ings", "ing", "edly", "ed", "es", "s", "e"), (3, "")),
+    **dict.fromkeys(("ies", "ied"), (2, "i")),
+    **{ending: (2, ending[:-2]) for ending in ("sses", "xes", "ches", "shes")},
+}
+_LONGEST_FIRST = range(-max(map(len, _SUFFIXES)), 0)
+_LAST = frozenset(ending[-1] for ending in _SUFFIXES)
 
 
 @cache
@@ -97,10 +95,11 @@ def stem(word: str) -> str:
     """Return a lower-case English word without its inflection, near enough for matching."""
     if len(word) < 4 or not word.isascii() or word.endswith(("ss", "us", "is")) or word == "news":
         return word
-    if word.endswith(_ENDINGS):  # most are not, and one question is cheaper than thirty
-        for suffix, least, instead in _SUFFIXES:
-            if word.endswith(suffix) and len(word) - len(suffix) >= least:
-                word = word[: -len(suffix)] + instead
+    if word[-1] in _LAST:
+        for start in _LONGEST_FIRST:
+            rule = _SUFFIXES.get(word[start:])
+            if rule is not None and len(word) + start >= rule[0]:
+                word = word[:start] + rule[1]
                 break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
         return word[:-1]  # stopped, stopp, stop
@@ -183,8 +182,9 @@ def _class_table() -> dict[str, tuple[str, ...]]:
     table: dict[str, dict[str, None]] = {}
     for kind, text in (("v", VERBS), ("n", NOUNS)):
         for number, line in enumerate(text.strip().splitlines()):
+            name = f"={kind}{number}"
             for word in line.split():
-                table.setdefault(stem(word), {})[f"={kind}{number}"] = None
+                table.setdefault(stem(word), {})[name] = None
     return {word: tuple(names) for word, names in table.items()}
 
 

@@ -309,4 +309,4 @@ def _optional_mapping(raw: Raw, key: str) -> Raw:
 
 
 def _rest(raw: Raw, known: set[str]) -> Raw:
-    return {key: value for key, value in raw.items() if key not in known} if raw.keys() - known else EMPTY
+    return EMPTY if raw.keys() <= known else {key: value for key, value in raw.items() if key not in known}
