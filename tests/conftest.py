@@ -10,8 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mooring import Host, ServerConfig
+
+# In a fresh clone, hypothesis reads the whole source while it makes its first inputs: slow is no failure.
+settings.register_profile("mooring", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mooring")
 
 
 @pytest.fixture

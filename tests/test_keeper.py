@@ -62,7 +62,7 @@ def keepers(tmp_path_factory: pytest.TempPathFactory) -> list[Keeper]:
     return [made(tmp_path_factory.mktemp("home")), made()]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     raws=st.lists(BLOCK, max_size=12)
     | st.lists(st.just({"type": "text", "text": "é"}), min_size=65, max_size=300),
@@ -86,7 +86,7 @@ def test_what_is_shown_is_never_above_the_budget_and_all_of_it_can_be_read(
     assert read(keeper, out.handle, 5_000) == "\n".join(whole)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     raw=st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=9)), kind=st.text(min_size=1)
 )

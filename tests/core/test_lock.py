@@ -295,7 +295,7 @@ class Server(RuleBasedStateMachine):
 
 
 TestServer = Server.TestCase
-TestServer.settings = settings(max_examples=30, stateful_step_count=12, deadline=None)
+TestServer.settings = settings(max_examples=30, stateful_step_count=12)
 
 
 def test_reading_a_lock_loads_neither_pydantic_nor_the_sdk() -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.reading import READ, Request, Unreadable, chosen, cut, found, request
@@ -30,7 +30,6 @@ def pieces(whole: str, limit: int | None, budget: int) -> list[str]:
     return read
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1, max_size=3000), st.none() | st.integers(1, 500), st.integers(1, 90))
 def test_pieces_make_up_the_whole_and_each_is_within_the_budget(
     whole: str, limit: int | None, budget: int
@@ -46,7 +45,6 @@ def test_a_piece_ends_with_a_line_where_the_limit_is_ours() -> None:
     assert all(piece.endswith("\n") for piece in pieces(whole, None, 40))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="abA\n", max_size=200), st.text(alphabet="ab", min_size=1, max_size=3), st.booleans())
 def test_a_search_finds_every_line_that_holds_the_text(whole: str, needle: str, ignore: bool) -> None:
     wanted = Request(handle="h", grep=needle, ignore_case=ignore)
@@ -126,7 +124,6 @@ def test_a_path_into_what_is_not_json_is_refused(text: str) -> None:
         chosen(text, "a")
 
 
-@settings(deadline=None)
 @given(JSON, st.text(max_size=20))
 def test_no_path_into_any_json_ends_in_anything_but_a_part_or_a_refusal(value: Any, path: str) -> None:
     with suppress(Unreadable):

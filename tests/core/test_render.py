@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.render import MOST_BLOCKS, arranged, as_text, fit, inlined, plain, preview, split, within
@@ -32,7 +32,6 @@ def large(seed: str, budget: int) -> str:
     return seed * (8 * budget // len(seed) + 8)
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(100, 400))
 def test_a_preview_is_never_above_the_budget_and_holds_the_notice_whole(seed: str, budget: int) -> None:
     whole = large(seed, budget)
@@ -41,7 +40,6 @@ def test_a_preview_is_never_above_the_budget_and_holds_the_notice_whole(seed: st
     assert REST in shown
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(100, 400))
 def test_a_preview_begins_as_the_whole_begins_and_ends_as_it_ends(seed: str, budget: int) -> None:
     whole = large(seed, budget)
@@ -70,7 +68,6 @@ def test_a_preview_is_never_cut_inside_base64() -> None:
     assert shown.endswith(']\n", "size": 30000}')
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(0, 50))
 def test_the_longest_start_that_fits_is_found(value: str, budget: int) -> None:
     count = fit(value, budget)
@@ -78,7 +75,6 @@ def test_the_longest_start_that_fits_is_found(value: str, budget: int) -> None:
     assert count == len(value) or estimate(value[: count + 1]) > budget
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=5), st.integers(1, 60))
 def test_what_is_plain_is_text_within_the_budget(texts: list[str], budget: int) -> None:
     result = Result(server="s", tool="t", blocks=tuple(map(text, texts)))
@@ -99,7 +95,6 @@ def test_what_is_more_than_a_few_texts_is_not_plain(result: Result) -> None:
     assert not plain(result, 25_000)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS.map(text) | TEXTS.map(link), max_size=8), st.integers(100, 400))
 def test_a_split_loses_no_block_and_counts_what_stands_beside_the_text(
     blocks: list[Block], budget: int

@@ -14,7 +14,6 @@ from tests.lab.schemas import EXAMPLES, Model, as_meant, json_values, schemas_wi
 
 many = settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -103,7 +103,7 @@ paths = st.lists(
 
 
 @given(paths)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_passes_is_inside_by_its_letters_and_by_its_links(parts: list[str]) -> None:
     root = "/srv/files"
     uri = f"file://{root}/" + "/".join(quote(part, safe="") for part in parts)
@@ -114,7 +114,7 @@ def test_whatever_passes_is_inside_by_its_letters_and_by_its_links(parts: list[s
 
 
 @given(st.text(max_size=60).map(lambda text: f"file:///srv/files/{text}"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_at_all_is_refused_or_inside(uri: str) -> None:
     if allowed(uri, "/srv/files"):
         assert os.path.realpath(local_path(uri)).startswith("/srv/files")

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.store.artifacts import Artifacts
@@ -54,7 +54,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(value=ANYTHING)
 def test_whatever_is_recorded_the_file_is_valid_json(tmp_path_factory: Any, value: Any) -> None:
     made = Artifacts(tmp_path_factory.getbasetemp() / "artifacts", same)

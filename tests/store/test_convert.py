@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.types import Block
@@ -88,7 +88,6 @@ def test_TH22_of_200_hostile_names_none_is_part_of_a_path(tmp_path: Path) -> Non
     assert {file.parent for file in files} == {tmp_path / "home" / "mcp-blobs"}
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=100))
 def test_TH23_a_line_of_ours_holds_nothing_hidden(uri: str, mime: str) -> None:
     (line,) = texts(Converter(None).blocks([blob(uri, mime)]))
@@ -145,7 +144,6 @@ def test_TH09_links_and_unknown_blocks_are_passed_on_untouched(raw: dict[str, An
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_base64_is_decoded_as_it_was_encoded(data: bytes) -> None:
     assert decoded(base64.b64encode(data).decode()) == data

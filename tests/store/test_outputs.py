@@ -30,7 +30,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[Outputs]:
     return [Outputs(tmp_path_factory.mktemp("home")), Outputs(None)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(text=TEXTS, offset=st.integers(0, 400_000), count=st.integers(0, 200_000))
 def test_any_part_is_what_was_kept(both: list[Outputs], text: str, offset: int, count: int) -> None:
     for made in both:
