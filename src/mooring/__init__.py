@@ -70,7 +70,7 @@ _HOMES = {
     "Login": "net.login",
     "Provider": "local",
     "Host": "host",
-    "RefreshReport": "fleet",
+    "RefreshReport": "muster",
     "TurnContext": "context",
     "ContextProvider": "context",
     "PromptList": "prompting",
@@ -141,10 +141,10 @@ if TYPE_CHECKING:
     from mooring.errors import UnknownResource as UnknownResource
     from mooring.errors import UnknownServer as UnknownServer
     from mooring.errors import UnknownTool as UnknownTool
-    from mooring.fleet import RefreshReport as RefreshReport
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
+    from mooring.muster import RefreshReport as RefreshReport
     from mooring.net.login import Login as Login
     from mooring.prompting import PromptList as PromptList
     from mooring.resources import ResourceList as ResourceList

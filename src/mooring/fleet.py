@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from mooring.config import GetSecret, default_lookup
-from mooring.config.logs import guard, logger
-from mooring.core.config import HostConfig, ServerConfig, Style, Target
+from mooring.config.logs import logger
+from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
 from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
-from mooring.core.plan import Plan, plan, reached
-from mooring.core.redact import Redactor
+from mooring.core.plan import Plan, plan
 from mooring.core.types import ServerStatus, Snapshot, Tool
-from mooring.core.values import Value
-from mooring.errors import ConfigError, MooringError, NotTrusted, UnknownServer
-from mooring.identity import OwnHeaders, speaking_as
+from mooring.errors import ConfigError, NotTrusted, UnknownServer
+from mooring.identity import OwnHeaders
+from mooring.launching import Launcher
 from mooring.local import Provider
 from mooring.tasks import Tasks, shielded, side_by_side
 from mooring.trust import Trust
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
-    from mooring.net.login import OnAuth
-    from mooring.net.passage import Relay
-    from mooring.net.pool import HttpPool
-    from mooring.net.questions import OnElicit, Questions
 
 log = logger("mooring.host")
-
-
-class RefreshReport(Value):
-    """How the refresh of one server went."""
-
-    ok: bool
-    tools: int = 0
-    error: str | None = None
 
 
 class Fleet:
@@ -52,18 +36,14 @@ class Fleet:
         self,
         providers: Iterable[Provider],
         *,
-        get_secret: GetSecret | None,
+        launcher: Launcher,
         trust: Trust,
         known: Callable[[ServerConfig], Known | None],
         publish: Callable[[Snapshot], None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
-        on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],
-        on_elicit: OnElicit | None,
-        relay: Relay | None = None,
     ) -> None:
-        self._on_auth = on_auth
         self.connections: dict[str, Connection] = {}
         self.configs: dict[str, ServerConfig] = {}
         """Every server, connected or asleep."""
@@ -79,20 +59,14 @@ class Fleet:
             self.join(provider)
         self.held: dict[str, NotTrusted] = {}
         """Servers that must not be started, and why."""
-        self.redact = Redactor()
-        guard(self.redact)
+        self._launcher = launcher
         self._trust = trust
-        self._get_secret = get_secret
         self._known = known
-        self._publish = publish
+        self.publish = publish
         self._withdraw = withdraw
         self._emit = emit
         self._stale = stale
-        self._on_elicit, self._relay = on_elicit, relay
-        self._questions: Questions | None = None
-        self._pool: HttpPool | None = None
         self._tasks: Tasks | None = None
-        self._config = HostConfig()
         self._applying = asyncio.Lock()
 
     def join(self, provider: Provider) -> None:
@@ -108,9 +82,9 @@ class Fleet:
 
     async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
-        self._tasks, self._config = tasks, config
+        self._tasks, self._launcher.config = tasks, config
         for provider in self.providers.values():
-            self._publish(provider.snapshot)
+            self.publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
         self.held = await self._trust.held(config.active)
         active = {server.name for server in config.active} - self.held.keys()
@@ -130,8 +104,7 @@ class Fleet:
                 *(self._stop_provider(provider) for provider in self.providers.values()),
             ]
         )
-        if self._pool is not None:
-            await self._pool.close()
+        await self._launcher.close()
 
     # --- change ---------------------------------------------------------------------------------
 
@@ -158,9 +131,9 @@ class Fleet:
             with shielded():
                 await connection.stop()
             raise
-        connection.owner.publish = self._publish
+        connection.owner.publish = self.publish
         for snapshot in arrived[-1:]:
-            self._publish(snapshot)
+            self.publish(snapshot)
         return connection
 
     async def remove(self, name: str) -> None:
@@ -183,7 +156,7 @@ class Fleet:
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
         """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
         async with self._applying:
-            steps, self._config = plan(old, new), new
+            steps, self._launcher.config = plan(old, new), new
             before, self.held = self.held, await self._trust.held(new.active)
             wanted = {server.name: server for server in new.servers}
             kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
@@ -266,6 +239,11 @@ class Fleet:
         except KeyError:
             raise UnknownServer(name, nearest(name, self.configs)) from None
 
+    def wake(self, wanted: Callable[[str], bool]) -> None:
+        """Wake the servers that are asleep and wanted, by name."""
+        for name in [name for name in self._asleep if wanted(name)]:
+            self.connection(name)
+
     def provider(self, name: str) -> Provider:
         return self.providers.get(name) or self.connection(name)
 
@@ -295,83 +273,6 @@ class Fleet:
         found = {name: connection.login_tool for name, connection in self.connections.items()}
         return {name: tool for name, tool in found.items() if tool is not None}
 
-    async def settled(self) -> None:
-        """Until every server that is not lazy has ended its first try to connect."""
-        for connection in list(self.connections.values()):
-            if connection.config.start != "lazy":
-                await connection.settled.wait()
-
-    async def healthy(self) -> bool:
-        """False if any server that is neither disabled nor asleep does not answer a ping."""
-        failed: list[str] = []
-
-        async def check(connection: Connection) -> None:
-            try:
-                await connection.ping()
-            except MooringError:
-                failed.append(connection.name)
-
-        await side_by_side([check(one) for one in self.connections.values() if one.state != "disabled"])
-        return not failed
-
-    async def refresh(self, names: Sequence[str]) -> Mapping[str, RefreshReport]:
-        """List the named providers (or all) anew, side by side; how each went."""
-        for name in list(self._asleep) if not names else ():
-            self.connection(name)
-        running = [c for c in self.connections.values() if c.state != "disabled"]
-        chosen = [self.provider(name) for name in names] or [*running, *self.providers.values()]
-        reports: dict[str, RefreshReport] = {}
-
-        async def one(provider: Provider) -> None:
-            error = None
-            try:
-                await provider.refresh()
-                self._publish(provider.snapshot)
-            except Exception as problem:
-                error = str(problem)
-            tools = len(provider.snapshot.tools)
-            reports[provider.name] = RefreshReport(ok=error is None, tools=tools, error=error)
-
-        await side_by_side([one(provider) for provider in chosen])
-        return {name: reports[name] for name in sorted(reports)}
-
-    async def gather(self, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
-        """Have the named servers, or all, connected and listed, side by side; why some are not.
-
-        Raises:
-            UnknownServer: one of `names` is not there.
-        """
-        wanted = [name for name in (self.configs if names is None else names) if name not in self.providers]
-        connections = [self.connection(name) for name in wanted]
-        errors: dict[str, str] = {}
-
-        async def one(connection: Connection) -> None:
-            config = connection.config
-            patience = config.connect_timeout + config.list_timeout if timeout is None else timeout
-            try:
-                await connection.owner.connected(patience)
-            except MooringError as problem:
-                errors[connection.name] = str(problem)
-
-        await side_by_side([one(c) for c in connections if c.state != "disabled" or names is not None])
-        return {name: errors[name] for name in sorted(errors)}
-
-    async def next_arrival(self, tool: str, style: Style) -> bool:
-        """Wait until one more server that could bring `tool` has settled; False when there is none.
-        Lazy ones among them are started."""
-        for name in [name for name in self._asleep if may_belong(tool, name, style)]:
-            self.connection(name)
-        awaited = [
-            connection
-            for connection in self.connections.values()
-            if not connection.settled.is_set() and may_belong(tool, connection.name, style)
-        ]
-        for connection in awaited:
-            await connection.start()
-        if awaited:
-            await _first([connection.settled for connection in awaited])
-        return bool(awaited)
-
     # --- inside ---------------------------------------------------------------------------------
 
     def _berth(self, server: ServerConfig, *, enabled: bool) -> None:
@@ -393,27 +294,9 @@ class Fleet:
         headers: OwnHeaders | None = None,
         shown: bool = True,
     ) -> Connection:
-        from mooring.net.connection import Connection
-        from mooring.net.pool import HttpPool
-        from mooring.net.questions import Questions
-
         assert self._tasks is not None
-        if self._pool is None:
-            self._pool = HttpPool()
-        if self._questions is None:
-            self._questions = Questions(self._on_elicit, self._relay)
-        connection = Connection(
-            server,
-            enabled=enabled,
-            known=known,
-            resolve=self._target if headers is None else partial(self._own_target, headers),
-            redact=self.redact,
-            pool=self._pool,
-            publish=publish or self._publish,
-            emit=self._emit,
-            on_auth=self._on_auth,
-            stale=self._stale,
-            questions=self._questions,
+        connection = self._launcher.connection(
+            server, enabled=enabled, known=known, publish=publish, headers=headers
         )
         connection.owner.problem = self.held.get(server.name)
         if shown:
@@ -421,21 +304,6 @@ class Fleet:
             self.connections[server.name] = connection
         self._tasks.start_soon(_run_after, self._leaving.get(server.name), connection)
         return connection
-
-    async def _target(self, server: ServerConfig) -> Target:
-        from mooring.config.resolving import resolve_within
-
-        server = reached(server, self._config)
-        lookup = default_lookup(os.environ, self._get_secret, source=server.source)
-        slow = self._get_secret is not None
-        target = await resolve_within(server.connect_timeout, server, lookup, slow=slow)
-        self.redact.learn(target.secrets)
-        return target
-
-    async def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
-        target = speaking_as(headers, await self._target(server))
-        self.redact.learn(target.secrets)
-        return target
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:
@@ -446,7 +314,7 @@ class Fleet:
     async def _start_provider(self, provider: Provider) -> None:
         try:
             await provider.start()
-            self._publish(provider.snapshot)
+            self.publish(provider.snapshot)
         except Exception:
             log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
 
@@ -461,13 +329,3 @@ async def _run_after(old: Connection | None, connection: Connection) -> None:
     if old is not None:
         await old.owner.ended.wait()
     await connection.run()
-
-
-async def _first(events: Sequence[asyncio.Event]) -> None:
-    """Until one of them is set."""
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in waiting:
-            one.cancel()

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from mooring import muster
 from mooring.approval import Approver
 from mooring.auditing import Auditing
 from mooring.builtin import Builtin
@@ -22,13 +23,15 @@ from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigA
 from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Tool
+from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.errors import NotTrusted
-from mooring.fleet import Fleet, RefreshReport
+from mooring.fleet import Fleet
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
+from mooring.launching import Launcher
 from mooring.local import LocalTools, Progress, Provider
+from mooring.muster import RefreshReport
 from mooring.offer import Offer
 from mooring.pins import memory_of
 from mooring.prompting import Prompts
@@ -85,20 +88,32 @@ class Host:
         self._style: Style | None = style
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
-        self._fleet = Fleet(
-            [self._local, *providers],
+
+        def publish(snapshot: Snapshot) -> None:
+            self._offer.publish(snapshot)
+
+        launcher = Launcher(
             get_secret=get_secret,
-            trust=Trust(trust),
-            known=lambda server: self._offer.known(server),
-            publish=lambda snapshot: self._offer.publish(snapshot),
-            withdraw=lambda name: self._offer.withdraw(name),
+            publish=publish,
             emit=self.emit,
-            on_auth=on_auth,
             stale=self._forget,
+            on_auth=on_auth,
             on_elicit=on_elicit,
             relay=relay,
         )
-        self._auditing = Auditing(self.config.audit, self._fleet.redact)
+        self.redact = launcher.redact
+        """Takes every secret that this host has used out of a text."""
+        self._fleet = Fleet(
+            [self._local, *providers],
+            launcher=launcher,
+            trust=Trust(trust),
+            known=lambda server: self._offer.known(server),
+            publish=publish,
+            withdraw=lambda name: self._offer.withdraw(name),
+            emit=self.emit,
+            stale=self._forget,
+        )
+        self._auditing = Auditing(self.config.audit, self.redact)
         self.note_in = self._auditing.note_in
         self._resources = Resources(
             self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
@@ -114,7 +129,7 @@ class Host:
         self.keeper = Keeper(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
-            redact=self._fleet.redact,
+            redact=self.redact,
         )
         self._rules = RuleBook()
         self._on_tools_changed = on_tools_changed
@@ -213,7 +228,7 @@ class Host:
         """Whether, within `timeout`, every server has ended its first try to connect, well or not.
         Lazy servers are not waited for."""
         with within(timeout) as scope:
-            await self._fleet.settled()
+            await muster.settled(self._fleet)
         return not scope.cancelled_caught
 
     # --- what is there --------------------------------------------------------------------------
@@ -312,7 +327,7 @@ class Host:
 
     async def health_check(self) -> bool:
         """False if any server that is not disabled does not answer a ping."""
-        return await self._fleet.healthy()
+        return await muster.healthy(self._fleet)
 
     # --- change ---------------------------------------------------------------------------------
 
@@ -322,7 +337,7 @@ class Host:
         Raises:
             UnknownServer: one of `servers` is not there.
         """
-        reports = await self._fleet.refresh(servers)
+        reports = await muster.refresh(self._fleet, servers)
         return {name: report for name, report in reports.items() if name not in self._offer.own}
 
     async def add(self, server: ServerConfig) -> ServerStatus:
@@ -401,10 +416,6 @@ class Host:
             self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
-
-    def redact(self, text: str) -> str:
-        """The text without any secret that this host has used."""
-        return self._fleet.redact(text)
 
     @property
     def audit(self) -> Audit | None:

@@ -14,6 +14,7 @@ from mooring.core.known import Known
 from mooring.core.types import Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
+from mooring.muster import next_arrival
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within
@@ -104,5 +105,5 @@ class Offer:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""
         with within(ARRIVAL if timeout is None else timeout):
             while tool not in self.shelf.catalog.tools:
-                if not await self._fleet.next_arrival(tool, self._style()):
+                if not await next_arrival(self._fleet, tool, self._style()):
                     return

@@ -14,6 +14,7 @@ from mooring.core.types import EMPTY, Message, Prompt, Result
 from mooring.core.values import Value
 from mooring.errors import CallError, ServerError, UnknownPrompt
 from mooring.fleet import Fleet
+from mooring.muster import gather
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -43,7 +44,7 @@ class Prompts:
         Raises:
             UnknownServer: there is no such server.
         """
-        errors = await self._fleet.gather(None if server is None else (server,), timeout)
+        errors = await gather(self._fleet, None if server is None else (server,), timeout)
         for status in self._fleet.status():
             failed = [text for text in status.warnings if text.startswith(f"{status.name}: prompts/")]
             if failed and server in (None, status.name):
@@ -143,7 +144,7 @@ class Prompts:
     async def _find(self, server: str, name: str, timeout: float | None) -> Prompt:
         """The prompt as it may be shown: one that changed since it was approved is not there."""
         if (found := self._known(server, name)) is None:
-            errors = await self._fleet.gather((server,), timeout)
+            errors = await gather(self._fleet, (server,), timeout)
             found = self._known(server, name)
             if found is None and server in errors:
                 raise CallError(

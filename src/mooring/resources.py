@@ -26,6 +26,7 @@ from mooring.errors import (
     UnknownResource,
 )
 from mooring.fleet import Fleet
+from mooring.muster import gather
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -71,7 +72,7 @@ class Resources:
         Raises:
             UnknownServer: there is no such server.
         """
-        errors = await self._fleet.gather(None if server is None else (server,), timeout)
+        errors = await gather(self._fleet, None if server is None else (server,), timeout)
         for status in self._fleet.status():
             failed = [text for text in status.warnings if text.startswith(f"{status.name}: resources/")]
             if failed and server in (None, status.name):
@@ -194,7 +195,7 @@ class Resources:
         """The one server that has the resource; those that have not yet spoken are asked if need be."""
         owners = self._owners(uri)
         if not owners:
-            await self._fleet.gather(None, timeout)
+            await gather(self._fleet, None, timeout)
             owners = self._owners(uri)
         if len(owners) == 1:
             return owners[0]

@@ -18,10 +18,10 @@ from mooring.core.events import Event
 from mooring.core.plan import Plan
 from mooring.core.search import Hit
 from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
-from mooring.fleet import RefreshReport
 from mooring.host import Host
 from mooring.identity import OwnHeaders
 from mooring.local import Progress
+from mooring.muster import RefreshReport
 from mooring.prompting import PromptList
 from mooring.resources import ResourceList
 from mooring.session import SHARED, Session
