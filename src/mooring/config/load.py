@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -225,7 +224,9 @@ class _Merge:
                 self.notes.append(ConfigWarning(file=file, field="enabled_servers", message=message))
         if strict and self.problems:
             raise _all_of(self.problems)
-        return replace(host, servers=tuple(servers), warnings=(*self.problems, *self.notes))
+        # Every part of it was checked.
+        warnings = (*self.problems, *self.notes)
+        return HostConfig.holding({**vars(host), "servers": tuple(servers), "warnings": warnings})
 
     def refuse_other_ways(self, host: HostConfig) -> None:
         """Where the host's own way is wrong, those who would take it are not reached by another one."""

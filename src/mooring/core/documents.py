@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from mooring.core.types import EMPTY, Group, Tool
 from mooring.core.words import runs, terms_of
 
-__all__ = ["FULL", "GROUP", "TOOL", "Field", "Texts", "group_texts", "tool_texts", "weigh"]
+__all__ = ["FULL", "GROUP", "TOOL", "Fields", "Texts", "group_texts", "tool_texts", "weigh"]
 
 Texts = tuple[list[str], ...]
 """The words of each field."""
@@ -32,35 +32,30 @@ _WEIGHTS = bytes(int(FULL * total / (total + _SATURATION * _STEP)) or 1 for tota
 """The weight of a term for each sum of shares."""
 
 
-class Field(NamedTuple):
-    """A kind of text. The weight is that of one of the usual length; longer ones thin out."""
+Fields = Mapping[str, tuple[float, int]]
+"""Kinds of text: the weight of one of the usual length, and how many words that is; longer ones thin out."""
 
-    name: str
-    weight: float
-    usual: int
-
-
-TOOL = (
-    Field("name", 3.6, 3),
-    Field("title", 1.5, 3),
-    Field("description", 1.0, 15),
-    Field("details", 0.5, 40),
-    Field("parameters", 0.8, 5),
-    Field("parameter descriptions", 0.5, 25),
-)
-GROUP = (
-    Field("server", 1.7, 2),
-    Field("server title", 1.0, 3),
-    Field("server description", 1.0, 25),
-    Field("server instructions", 0.5, 60),
-)
+TOOL: Fields = {
+    "name": (3.6, 3),
+    "title": (1.5, 3),
+    "description": (1.0, 15),
+    "details": (0.5, 40),
+    "parameters": (0.8, 5),
+    "parameter descriptions": (0.5, 25),
+}
+GROUP: Fields = {
+    "server": (1.7, 2),
+    "server title": (1.0, 3),
+    "server description": (1.0, 25),
+    "server instructions": (0.5, 60),
+}
 
 
-def weigh(fields: tuple[Field, ...], texts: Texts) -> dict[str, int]:
+def weigh(fields: Fields, texts: Texts) -> dict[str, int]:
     """Return the weight of each term, from 1 to `FULL`: what the fields say of it, added and saturated."""
     sums: dict[str, int] = {}
     known = sums.get
-    for (_, weight, usual), words in zip(fields, texts, strict=True):
+    for (weight, usual), words in zip(fields.values(), texts, strict=True):
         if words:
             share = int(_STEP * weight / (0.7 + 0.3 * len(words) / usual))
             for term in chain.from_iterable(map(terms_of, words)):

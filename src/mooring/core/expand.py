@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from mooring.core.values import Value
 from mooring.errors import ConfigError
@@ -60,10 +60,10 @@ class MissingReferenceError(ConfigError):
         self.references = missing
 
 
-class _Unknown(NamedTuple):
-    """Syntax we do not know: stays as written."""
+class _Unknown(str):
+    """A `${…}` that is no reference."""
 
-    text: str
+    __slots__ = ()
 
 
 # The body ends at the first brace: references do not nest.
@@ -90,7 +90,7 @@ def expand(text: str, lookup: Lookup) -> str:
             else:
                 done.append(value)
         else:
-            done.append(part.text if isinstance(part, _Unknown) else part)
+            done.append(part)
     if missing:
         raise MissingReferenceError(tuple(missing))
     return "".join(done)
@@ -104,7 +104,7 @@ def references(text: str) -> tuple[Reference, ...]:
 def unknown(text: str) -> tuple[str, ...]:
     """The `${…}` in `text` that are no references, cut after the first word: more may be a secret."""
     return tuple(
-        (re.match(r"\$\{\w{0,40}", part.text) or "${")[0] + "…}"
+        (re.match(r"\$\{\w{0,40}", part) or "${")[0] + "…}"
         for part in _parse(text)
         if isinstance(part, _Unknown)
     )
@@ -115,10 +115,10 @@ def escape(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _parse(text: str) -> list[str | Reference | _Unknown]:
+def _parse(text: str) -> list[str | Reference]:
     if "${" not in text:  # most are plain
         return [text]
-    parts: list[str | Reference | _Unknown] = []
+    parts: list[str | Reference] = []
     at = 0
     for token in re.finditer(_TOKEN, text):
         parts.append(text[at : token.start()])

@@ -12,9 +12,10 @@ import keyword
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from mooring.core.lookalike import skeleton
+from mooring.core.values import Value
 
 __all__ = [
     "AUTHENTICATE",
@@ -68,7 +69,7 @@ _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
 
 
-class Claim(NamedTuple):
+class Claim(Value):
     """What the tools of one server would be called if there were no other server."""
 
     names: dict[str, str]
@@ -88,7 +89,7 @@ def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
             marked.append(tool)
             name = _hashed((server, tool), style, 1)
         names[tool] = name
-    return Claim(names, frozenset(marked))
+    return Claim(names=names, marked=frozenset(marked))
 
 
 def settle(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str]]:

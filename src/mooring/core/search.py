@@ -56,14 +56,14 @@ class Hit(Value):
     @property
     def why(self) -> tuple[str, ...]:
         """The words that matched, by field, such as `name: read, file`. Worked out when asked for."""
-        fields, texts = TOOL, tool_texts(self.tool)
+        fields, texts = [*TOOL], tool_texts(self.tool)
         if self.group:
-            fields, texts = fields + GROUP, texts + group_texts(self.group)
+            fields, texts = [*fields, *GROUP], texts + group_texts(self.group)
         said: list[str] = []
         for one, text in zip(fields, texts, strict=True):
             words = dict.fromkeys(word for word in text if not self.terms.isdisjoint(terms_of(word)))
             if words:
-                said.append(f"{one.name}: {', '.join(list(words)[:8])}")
+                said.append(f"{one}: {', '.join(list(words)[:8])}")
         return tuple(said)
 
 
