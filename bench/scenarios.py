@@ -304,13 +304,13 @@ SCENARIOS: tuple[Scenario, ...] = (
     Calls(id="echo-stdio", title="One call after another, stdio", transport="stdio", calls=100, cycles=16),
     Calls(id="echo-http", title="One call after another, HTTP", transport="http", calls=50, cycles=16),
     Calls(
-        id="flood-stdio", title="64 in flight, stdio", transport="stdio", calls=256, in_flight=64, cycles=8
+        id="flood-stdio", title="64 in flight, stdio", transport="stdio", calls=256, in_flight=64, cycles=16
     ),
-    Calls(id="flood-http", title="64 in flight, HTTP", transport="http", calls=128, in_flight=64, cycles=8),
+    Calls(id="flood-http", title="64 in flight, HTTP", transport="http", calls=128, in_flight=64, cycles=16),
     Calls(
-        id="large-stdio", title="1 MB result, stdio", transport="stdio", calls=5, tool="payload", cycles=10
+        id="large-stdio", title="1 MB result, stdio", transport="stdio", calls=5, tool="payload", cycles=16
     ),
-    Calls(id="large-http", title="1 MB result, HTTP", transport="http", calls=5, tool="payload", cycles=10),
+    Calls(id="large-http", title="1 MB result, HTTP", transport="http", calls=5, tool="payload", cycles=16),
     Connect(
         id="connect-stdio",
         title="Connect 10 stdio servers that need 200 ms to start",

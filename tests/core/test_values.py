@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
 from typing import Any, cast
 
@@ -134,3 +136,18 @@ def test_a_value_that_holds_its_fields_is_like_any_other() -> None:
     assert replace(point, y=3) == Point(x=1, y=3)
     with pytest.raises(FrozenInstanceError):
         cast("Any", point).x = 2
+
+
+def test_threads_that_ask_for_the_fields_at_once_get_the_same() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            kinds = {f"r{number}": "str" for number in range(30)}
+            hidden = {name: field(default="secret", repr=False) for name in kinds}
+            one: Any = type("One", (Value,), {"__annotations__": kinds, **hidden})
+            with ThreadPoolExecutor(4) as threads:
+                shown = set(threads.map(repr, [one()] * 8))
+            assert shown == {"One()"}
+    finally:
+        sys.setswitchinterval(interval)

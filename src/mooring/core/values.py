@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from threading import RLock
 from typing import Any, ClassVar, Never, Self, cast, dataclass_transform
 
 __all__ = ["Value"]
@@ -16,9 +17,14 @@ __all__ = ["Value"]
 class _Fields:
     """Makes a dataclass of a value's class when somebody asks for its fields: few are ever asked."""
 
+    _one_at_a_time = RLock()
+    """`dataclass` takes the class apart: a second thread would find half of it."""
+
     def __get__(self, value: object, cls: type) -> Mapping[str, Any]:
-        dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-        return cls.__dict__["__dataclass_fields__"]
+        with self._one_at_a_time:
+            if cls.__dict__["__dataclass_fields__"] is self:
+                dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+            return cls.__dict__["__dataclass_fields__"]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
