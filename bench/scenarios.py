@@ -304,9 +304,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     Calls(id="echo-stdio", title="One call after another, stdio", transport="stdio", calls=100, cycles=16),
     Calls(id="echo-http", title="One call after another, HTTP", transport="http", calls=50, cycles=16),
     Calls(
-        id="flood-stdio", title="64 in flight, stdio", transport="stdio", calls=256, in_flight=64, cycles=16
+        id="flood-stdio", title="64 in flight, stdio", transport="stdio", calls=768, in_flight=64, cycles=12
     ),
-    Calls(id="flood-http", title="64 in flight, HTTP", transport="http", calls=128, in_flight=64, cycles=16),
+    Calls(id="flood-http", title="64 in flight, HTTP", transport="http", calls=256, in_flight=64, cycles=12),
     Calls(
         id="large-stdio", title="1 MB result, stdio", transport="stdio", calls=5, tool="payload", cycles=16
     ),

@@ -76,7 +76,7 @@ def read_text(path: Path) -> str:
     if len(raw) > SIZE_LIMIT:
         raise ConfigError("is larger than 4 MiB, too large for a configuration", file=file)
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, place=f"line {line}") from None

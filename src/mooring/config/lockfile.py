@@ -77,7 +77,7 @@ def read(path: Path) -> Lock | None:
         raise LockError(f"cannot be read: {error.strerror or error}", file=file) from None
     verified = is_verified(raw)
     try:
-        lock = parse(raw.decode("utf-8-sig"), verified=verified)
+        lock = parse(raw.decode().removeprefix("\ufeff"), verified=verified)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise LockError("is damaged: not UTF-8 text", file=file, place=f"line {line}") from None

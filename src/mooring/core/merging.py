@@ -7,7 +7,6 @@ merge costs what has changed and not what is there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple
@@ -275,7 +274,7 @@ def _group_of(snapshot: Snapshot, routes: _Routes) -> Group:
 def _visible(group: Group, routes: _Routes) -> Group:
     """Return a declared group with local names, without the members that cannot be seen."""
     members = {routes[member] for member in group.members if member in routes}
-    return replace(group, members=tuple(sorted(members)))
+    return Group.holding({**vars(group), "members": tuple(sorted(members))})
 
 
 def _joined(first: Group, second: Group) -> Group:
