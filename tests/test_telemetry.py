@@ -6,33 +6,21 @@ import json
 from typing import Any
 
 import pytest
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.lab.spans import measured, recorded
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
 
-_exporter = InMemorySpanExporter()
-_reader = InMemoryMetricReader()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _otel() -> None:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(_exporter))
-    trace.set_tracer_provider(provider)
-    metrics.set_meter_provider(MeterProvider(metric_readers=[_reader]))
-
 
 @pytest.fixture
 def spans() -> InMemorySpanExporter:
-    _exporter.clear()
-    return _exporter
+    spans = recorded()
+    spans.clear()
+    return spans
 
 
 def _one(spans: InMemorySpanExporter) -> ReadableSpan:
@@ -77,10 +65,11 @@ async def test_the_trace_context_goes_with_the_request(spans: InMemorySpanExport
 
 
 async def test_durations_of_calls_and_connections_are_measured(hosting: Any) -> None:
+    reader = measured()
     async with hosting(lab_server("measured")) as host:
         await host.call("mcp_measured_echo", {"text": "x"})
         await host.remove("measured")
-    data = _reader.get_metrics_data()
+    data = reader.get_metrics_data()
     assert data is not None
     found = {
         metric.name: [dict(point.attributes or {}) for point in metric.data.data_points]

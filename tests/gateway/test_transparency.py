@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
 
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
+from tests.lab.spans import recorded
 from tests.lab.stdio import cue, lab_server
 
 pytestmark = pytest.mark.anyio
@@ -136,8 +135,7 @@ async def test_no_other_revision_has_batches(serving: Any) -> None:
 async def test_a_clients_own_trace_goes_on_though_the_gateway_records_spans(
     serving: Any, modern: bool
 ) -> None:
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        trace.set_tracer_provider(TracerProvider())
+    recorded()
     async with HttpLab() as lab, serving(lab.config()) as here:
         client = await here.caller(modern=modern)
         asked = {"name": "echo", "arguments": {"text": "x"}}
