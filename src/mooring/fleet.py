@@ -121,7 +121,8 @@ class Fleet:
             raise problem
         self._known(server)
         arrived: list[Snapshot] = []
-        connection = self._launch(server, enabled=not server.disabled, publish=arrived.append)
+        made = self._launcher.connection(server, enabled=not server.disabled, publish=arrived.append)
+        connection = self._launch(made)
         try:
             if not server.disabled:
                 await connection.refresh()
@@ -205,9 +206,9 @@ class Fleet:
     def private(self, server: ServerConfig, known: Known | None, headers: OwnHeaders | None) -> Connection:
         """One more connection to a server, with headers of its own; nobody else is led to it."""
         enabled = server.name not in self.held  # no conversation starts what nobody approved
-        connection = self._launch(server, enabled=enabled, known=known, headers=headers, shown=False)
-        self._private.add(connection)
-        return connection
+        made = self._launcher.connection(server, enabled=enabled, known=known, headers=headers)
+        self._private.add(made)
+        return self._launch(made, shown=False)
 
     def hand_over(self, name: str) -> Connection | None:
         """The connection that everybody would share, for one conversation alone; the server then sleeps
@@ -233,7 +234,8 @@ class Fleet:
             UnknownServer: it is not there.
         """
         if name in self._asleep:
-            return self._launch(self.configs[name], enabled=True, known=self._asleep.pop(name))
+            known = self._asleep.pop(name)
+            return self._launch(self._launcher.connection(self.configs[name], enabled=True, known=known))
         try:
             return self.connections[name]
         except KeyError:
@@ -282,27 +284,17 @@ class Fleet:
             self.configs[server.name] = server
             self._asleep[server.name] = known
         else:
-            self._launch(server, enabled=enabled, known=known)
+            self._launch(self._launcher.connection(server, enabled=enabled, known=known))
 
-    def _launch(
-        self,
-        server: ServerConfig,
-        *,
-        enabled: bool,
-        known: Known | None = None,
-        publish: Callable[[Snapshot], None] | None = None,
-        headers: OwnHeaders | None = None,
-        shown: bool = True,
-    ) -> Connection:
+    def _launch(self, connection: Connection, *, shown: bool = True) -> Connection:
+        """Have a connection run, after the one that it takes the place of."""
         assert self._tasks is not None
-        connection = self._launcher.connection(
-            server, enabled=enabled, known=known, publish=publish, headers=headers
-        )
-        connection.owner.problem = self.held.get(server.name)
+        name = connection.name
+        connection.owner.problem = self.held.get(name)
         if shown:
-            self.configs[server.name] = server
-            self.connections[server.name] = connection
-        self._tasks.start_soon(_run_after, self._leaving.get(server.name), connection)
+            self.configs[name] = connection.config
+            self.connections[name] = connection
+        self._tasks.start_soon(_run_after, self._leaving.get(name), connection)
         return connection
 
     def _reserve(self, name: str) -> None:
