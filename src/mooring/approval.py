@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from operator import is_
 from typing import Any
 
@@ -12,7 +11,7 @@ from mooring.core.events import ApprovalAsked, CallDenied, Event
 from mooring.core.names import Style, assign
 from mooring.core.policy import Decision, JointPolicy, OwnPolicy
 from mooring.core.types import Snapshot, Tool
-from mooring.core.values import Value
+from mooring.core.values import Value, replace
 from mooring.errors import PolicyDenied
 
 __all__ = ["ApprovalRequest", "Approver", "Gatekeeper"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -33,7 +32,7 @@ class TurnContext(Value):
     """URIs."""
     left_out: tuple[str, ...] = ()
     """URIs that did not fit, or hold no text."""
-    failed: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    failed: Mapping[str, str] = EMPTY
     """By URI, pattern or server: why it could not be read."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mooring.config.logs import logger
@@ -16,6 +15,7 @@ from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.plan import Plan, plan
 from mooring.core.types import ServerStatus, Snapshot, Tool
+from mooring.core.values import replace
 from mooring.errors import ConfigError, NotTrusted, UnknownServer
 from mooring.identity import OwnHeaders
 from mooring.launching import Launcher

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +23,7 @@ from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
+from mooring.core.values import replace
 from mooring.errors import NotTrusted
 from mooring.fleet import Fleet
 from mooring.follow import follow
@@ -450,7 +450,7 @@ class Host:
 
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
-            self.emit(CatalogChanged(revision=self.catalog.revision, **asdict(change)))
+            self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
         if self._on_tools_changed is not None:
             try:
                 self._on_tools_changed()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
 
 from mooring.core.checks import check_headers, map_of_text
 from mooring.core.config import Target
+from mooring.core.values import replace
 from mooring.errors import ConfigError
 
 OwnHeaders = Mapping[str, str] | Callable[[], Mapping[str, str]]

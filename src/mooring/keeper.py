@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +37,7 @@ from mooring.core.render import (
 from mooring.core.tokens import dumps
 from mooring.core.types import Block, Result, Tool
 from mooring.core.untrusted import line
+from mooring.core.values import replace
 from mooring.tasks import in_thread
 
 if TYPE_CHECKING:

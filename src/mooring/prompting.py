@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from mooring.core.catalog import Catalog
@@ -26,7 +25,7 @@ class PromptList(Value):
     """The prompts of all servers."""
 
     prompts: tuple[Prompt, ...] = ()
-    errors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    errors: Mapping[str, str] = EMPTY
     """By server: why its prompts are not among them."""
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,7 @@ class ResourceList(Value):
 
     resources: tuple[Resource, ...] = ()
     templates: tuple[ResourceTemplate, ...] = ()
-    errors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    errors: Mapping[str, str] = EMPTY
     """By server: why its resources are not among them."""
 
 

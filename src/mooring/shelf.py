@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from mooring.core.catalog import Catalog, Diff, diff
 from mooring.core.config import HostConfig, ServerConfig
@@ -14,6 +13,7 @@ from mooring.core.merging import Filter, merge
 from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
+from mooring.core.values import replace
 
 MERGE_WITHIN = 0.02
 """Seconds within which a change of the catalog is told to those who do not look at it."""

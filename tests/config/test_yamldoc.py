@@ -41,6 +41,10 @@ def test_aliases_and_merge_keys_work() -> None:
     }
 
 
+def test_two_angle_brackets_in_quotes_are_a_name_like_any_other() -> None:
+    assert parse("a: {'<<': 5, b: <<}\n'<<': [x]") == {"a": {"<<": "5", "b": "<<"}, "<<": ["x"]}
+
+
 def test_tags_are_read_over_and_make_nothing() -> None:
     assert parse("a: !!python/object/apply:os.system ['true']") == {"a": ["true"]}
 

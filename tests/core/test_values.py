@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
 
 from mooring.core.settings import Settings, flag, optional, section, setting, whole, within
-from mooring.core.values import Value
+from mooring.core.values import Value, field, replace
 from mooring.errors import ConfigError
 
 
@@ -108,13 +111,19 @@ class Tagged(Value):
     """A value with a remark that does not count."""
 
     name: str
-    remark: str = field(default="", compare=False, repr=False)
+    remark: str = field(default="", compare=False, shown=False)
 
 
 class Dated(Tagged):
     """One with a field more."""
 
     year: int = 0
+
+
+class Noted(Value):
+    """One whose default has no hash."""
+
+    notes: Mapping[str, str] = MappingProxyType({})
 
 
 def test_what_does_not_count_does_not_count_in_values_derived_from_it() -> None:
@@ -127,7 +136,18 @@ def test_the_fields_of_a_value_are_those_of_a_dataclass() -> None:
     assert is_dataclass(Dated)
     assert [one.name for one in fields(cast("Any", Dated))] == ["name", "remark", "year"]
     assert [one.name for one in fields(cast("Any", Tagged(name="a")))] == ["name", "remark"]
-    assert replace(Dated(name="a"), year=3) == Dated(name="a", year=3)
+    assert dataclasses.replace(Dated(name="a"), year=3) == Dated(name="a", year=3)
+    assert [one.name for one in fields(cast("Any", Noted()))] == ["notes"]
+    assert dataclasses.asdict(Tagged(name="a")) == {"name": "a", "remark": ""}
+
+
+def test_another_value_like_one_is_of_its_class_and_checked_like_it() -> None:
+    assert replace(Dated(name="a", remark="x"), year=3) == Dated(name="a", year=3)
+    assert replace(Outer(count=1), count="2") == Outer(count=2)
+    with pytest.raises(ConfigError, match="'count' must be at most 9"):
+        replace(Outer(), count=10)
+    with pytest.raises(TypeError, match="Point is given, or lacks, 'z'"):
+        replace(Point(x=1), z=1)
 
 
 def test_a_value_that_holds_its_fields_is_like_any_other() -> None:
@@ -144,7 +164,7 @@ def test_threads_that_ask_for_the_fields_at_once_get_the_same() -> None:
     try:
         for _ in range(20):
             kinds = {f"r{number}": "str" for number in range(30)}
-            hidden = {name: field(default="secret", repr=False) for name in kinds}
+            hidden = {name: field(default="secret", shown=False) for name in kinds}
             one: Any = type("One", (Value,), {"__annotations__": kinds, **hidden})
             with ThreadPoolExecutor(4) as threads:
                 shown = set(threads.map(repr, [one()] * 8))

@@ -33,6 +33,12 @@ class _Open:
         self.lines: dict[str, int] = {}
         """Keys of a mapping, with where they stand."""
         self.key: str | None = None
+        self.merged: int | None = None
+        """Where `<<` stands, which in quotes is a name like any other."""
+
+    def scalar(self, event: yaml.ScalarEvent) -> None:
+        if self.is_map and self.key is None and not event.style and event.value == "<<":
+            self.merged = event.start_mark.line + 1
 
     def add(self, value: object, line: int) -> None:
         if not self.is_map:
@@ -50,7 +56,7 @@ class _Open:
         if not self.is_map:
             return self.items
         own = dict(cast("list[tuple[str, object]]", self.items))
-        return _merged(own, self.lines["<<"]) if "<<" in own else own
+        return own if self.merged is None else _merged(own, self.merged)
 
 
 class _Builder:
@@ -74,6 +80,8 @@ class _Builder:
                 node = self.stack.pop()
                 self.put(node.done(), node.line, node.anchor, node.before)
             case yaml.ScalarEvent():
+                if self.stack:
+                    self.stack[-1].scalar(event)
                 plain_null = not event.style and event.value in _NULLS
                 self.put(None if plain_null else event.value, line, anchor, self.count)
             case yaml.AliasEvent():

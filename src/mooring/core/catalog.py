@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.core.names import Style
 from mooring.core.near import nearest
 from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Tool
-from mooring.core.values import Value
+from mooring.core.values import Value, field
 from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ __all__ = ["Catalog", "Diff", "diff", "same"]
 class Catalog(Value):
     """Everything that is on offer at one instant. Never changes: a refresh makes another one."""
 
-    tools: Mapping[str, Tool] = field(default_factory=lambda: EMPTY)
+    tools: Mapping[str, Tool] = EMPTY
     """By local name, in order of local name."""
     groups: tuple[Group, ...] = ()
     """In order of id. A group without a visible tool is left out."""
@@ -36,7 +35,7 @@ class Catalog(Value):
     style: Style = "mcp"
     warnings: tuple[str, ...] = ()
     """What the merge hid or finds doubtful, and why."""
-    parts: Mapping[str, Part] = field(default_factory=lambda: EMPTY, repr=False, compare=False)
+    parts: Mapping[str, Part] = field(default=EMPTY, shown=False, compare=False)
     """By server: what it was merged from, for the next merge."""
 
     @cached_property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -26,7 +25,8 @@ from mooring.core.settings import (
     whole,
     within,
 )
-from mooring.core.values import Value
+from mooring.core.types import EMPTY
+from mooring.core.values import Value, field
 
 if TYPE_CHECKING:
     from mooring.core.audit import AuditSettings
@@ -108,10 +108,6 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
 def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
     one = instance(of)
 
@@ -152,12 +148,12 @@ class Target(Value):
 
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=_nothing)
+    env: Mapping[str, str] = EMPTY
     cwd: str | None = None
     url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=_nothing)
-    auth: Mapping[str, Any] = field(default_factory=_nothing)
-    tls: Mapping[str, str] = field(default_factory=_nothing)
+    headers: Mapping[str, str] = EMPTY
+    auth: Mapping[str, Any] = EMPTY
+    tls: Mapping[str, str] = EMPTY
     proxy: str | None = None
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
@@ -183,10 +179,10 @@ class ServerConfig(Settings):
     """Follows from `command` or `url` when left out."""
     command: str | None = setting(optional(some_text), default=None)
     args: tuple[str, ...] = setting(list_of_text, default=())
-    env: Mapping[str, str] = setting(_texts_by_name, default_factory=_nothing)
+    env: Mapping[str, str] = setting(_texts_by_name, default=EMPTY)
     cwd: str | None = setting(optional(some_text), default=None)
     url: str | None = setting(optional(lambda value: checks.check_url_text(some_text(value))), default=None)
-    headers: Mapping[str, str] = setting(_headers, default_factory=_nothing)
+    headers: Mapping[str, str] = setting(_headers, default=EMPTY)
     disabled: bool = setting(flag, default=False)
     start: Literal["background", "lazy", "eager"] = setting(
         one_of("background", "lazy", "eager"), default="background"

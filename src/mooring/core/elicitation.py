@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
@@ -46,7 +45,7 @@ class Elicitation(Value):
     mode: Literal["form", "url"]
     message: str
     """The server's words, without anything invisible."""
-    schema: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    schema: Mapping[str, Any] = EMPTY
     """A flat JSON Schema: every property is a text, a number, a yes or no, or a choice."""
     url: str | None = None
     host: str | None = None

@@ -20,6 +20,7 @@ from mooring.core.settings import (
     whole,
     within,
 )
+from mooring.core.types import EMPTY
 
 if TYPE_CHECKING:
     from mooring.core.audit import AuditSettings
@@ -117,14 +118,10 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
-def _no_profiles() -> Mapping[str, ProfileSettings]:
-    return MappingProxyType({})
-
-
 class GatewaySettings(Settings):
     """How `mooring serve` meets its clients."""
 
-    profiles: Mapping[str, ProfileSettings] = setting(_profiles, default_factory=_no_profiles)
+    profiles: Mapping[str, ProfileSettings] = setting(_profiles, default=EMPTY)
     scopes: tuple[str, ...] = setting(list_of_text, default=())
     """What a token must be good for at `/mcp` itself."""
     tokens: tuple[TokenSettings, ...] = setting(_tokens, default=())

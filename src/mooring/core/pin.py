@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from mooring.core.types import EMPTY, Snapshot
 from mooring.core.values import Value
@@ -25,5 +24,5 @@ class Pin(Value):
 
 
 class Lock(Value):
-    servers: Mapping[str, Pin] = field(default_factory=lambda: EMPTY)
+    servers: Mapping[str, Pin] = EMPTY
     """In order of name."""

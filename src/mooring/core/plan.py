@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from mooring.core import checks
 from mooring.core.config import HostConfig, ServerConfig
-from mooring.core.values import Value
+from mooring.core.values import Value, replace
 
 __all__ = ["Plan", "fingerprint", "plan", "reached"]
 

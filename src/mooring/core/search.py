@@ -9,7 +9,6 @@ that work in it. Ties go by name: the same catalog gives the same answer, howeve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property
 from heapq import nlargest
 from typing import Protocol
@@ -18,7 +17,7 @@ from mooring.core.catalog import Catalog
 from mooring.core.documents import FULL, GROUP, TOOL, group_texts, tool_texts, weigh
 from mooring.core.inverted import UNIT, Inverted
 from mooring.core.types import Group, Tool
-from mooring.core.values import Value
+from mooring.core.values import Value, field
 from mooring.core.words import query_weights, terms_of
 
 __all__ = ["Hit", "Index", "Ranker"]
@@ -48,9 +47,9 @@ class Hit(Value):
 
     name: str
     score: float
-    tool: Tool = field(repr=False, compare=False)
-    group: Group | None = field(repr=False, compare=False)
-    terms: frozenset[str] = field(repr=False, compare=False)
+    tool: Tool = field(shown=False, compare=False)
+    group: Group | None = field(shown=False, compare=False)
+    terms: frozenset[str] = field(shown=False, compare=False)
     """Those of the query."""
 
     @property

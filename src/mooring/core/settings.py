@@ -7,12 +7,11 @@ rest of opening a host.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, field
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from mooring.core.durations import kind, number
 from mooring.core.problems import InvalidEntryError, Problem, did_you_mean
-from mooring.core.values import Value
+from mooring.core.values import UNSET, Field, Value
 
 __all__ = [
     "Settings",
@@ -31,18 +30,21 @@ T = TypeVar("T")
 Read = Callable[[object], T]
 """Makes a field's value of what was given for it; ValueError says what is wrong, without the value."""
 
-_NOT_GIVEN: Any = MISSING
 _FLAGS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
 }
 
 
-def setting(read: Read[T], *, default: T = _NOT_GIVEN, default_factory: Callable[[], T] = _NOT_GIVEN) -> T:
+class _Setting(Field):
+    def __init__(self, read: Read[Any], default: Any) -> None:
+        super().__init__(default)
+        self.read = read
+
+
+def setting(read: Read[T], *, default: T = UNSET) -> T:
     """A field of `Settings` and how it is read; without a default it must be given."""
-    if default_factory is not MISSING:
-        return field(default_factory=default_factory, metadata={"read": read})
-    return field(default=default, metadata={"read": read})
+    return cast("Any", _Setting(read, default))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
@@ -53,7 +55,7 @@ class Settings(Value):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own = {name: one.metadata["read"] for name, one in vars(cls).items() if isinstance(one, Field)}
+        own = {name: one.read for name, one in vars(cls).items() if isinstance(one, _Setting)}
         cls._reads = {**cls._reads, **own}
 
     def __init__(self, **given: object) -> None:

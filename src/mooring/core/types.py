@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.core.values import Value
+from mooring.core.values import Value, field
 
 if TYPE_CHECKING:
     from mooring.errors import MooringError
@@ -42,10 +41,6 @@ Json = Any
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-def _nothing() -> Mapping[str, Any]:
-    return EMPTY
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -65,13 +60,13 @@ class Tool(Value):
     """What the server calls it: the name that goes on the wire."""
     title: str | None = None
     description: str = ""
-    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    input_schema: Mapping[str, Any] = field(default={"type": "object"})
     """JSON Schema, verbatim."""
     output_schema: Mapping[str, Any] | None = None
-    annotations: Mapping[str, Any] = field(default_factory=_nothing)
+    annotations: Mapping[str, Any] = EMPTY
     """The server's hints (`readOnlyHint` …): never a licence for anything."""
-    meta: Mapping[str, Any] = field(default_factory=_nothing)
-    extra: Mapping[str, Any] = field(default_factory=_nothing)
+    meta: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = EMPTY
     """Fields of the definition that mooring does not know, passed through."""
     verb: Verb = "call"
 
@@ -86,7 +81,7 @@ class Resource(Value):
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
-    extra: Mapping[str, Any] = field(default_factory=_nothing)
+    extra: Mapping[str, Any] = EMPTY
 
 
 class ResourceTemplate(Value):
@@ -98,7 +93,7 @@ class ResourceTemplate(Value):
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=_nothing)
+    extra: Mapping[str, Any] = EMPTY
 
 
 class Prompt(Value):
@@ -110,7 +105,7 @@ class Prompt(Value):
     description: str = ""
     arguments: tuple[Mapping[str, Any], ...] = ()
     """Each `{"name", "description"?, "required"?}`, as the server sent it."""
-    extra: Mapping[str, Any] = field(default_factory=_nothing)
+    extra: Mapping[str, Any] = EMPTY
 
 
 class Group(Value):
@@ -134,14 +129,14 @@ class ServerInfo(Value):
     description: str | None = None
     protocol: str | None = None
     """Negotiated protocol version, such as `2026-07-28`."""
-    capabilities: Mapping[str, Any] = field(default_factory=_nothing)
+    capabilities: Mapping[str, Any] = EMPTY
 
 
 class Snapshot(Value):
     """What one provider offered at one instant."""
 
     server: str
-    info: ServerInfo = field(default_factory=ServerInfo)
+    info: ServerInfo = ServerInfo()
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -240,12 +235,12 @@ class Result(Value):
     is_error: bool = False
     duration: float = 0.0
     """Seconds, from the call to its end."""
-    meta: Mapping[str, Any] = field(default_factory=_nothing)
+    meta: Mapping[str, Any] = EMPTY
     handle: str | None = None
     """Where the whole output is kept when it was too large to show."""
     error: MooringError | None = None
     """Why there is no answer of the tool; None when the tool itself answered, `is_error` or not."""
-    raw: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    raw: Mapping[str, Any] | None = field(default=None, shown=False, compare=False)
     """The server's answer as it came, with the fields that mooring does not know."""
 
     @property

@@ -7,11 +7,26 @@ all the rest of importing it. Classes of which there are many, but few objects, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from functools import partial
 from threading import RLock
-from typing import Any, ClassVar, Never, Self, cast, dataclass_transform
+from typing import Any, ClassVar, Never, Self, TypeVar, cast, dataclass_transform
 
-__all__ = ["Value"]
+__all__ = ["UNSET", "Field", "Value", "field", "replace"]
+
+UNSET: Any = object()
+"""Stands where nothing was given."""
+
+
+class Field:
+    """What the class of a value says of one of its fields, beside its type."""
+
+    def __init__(self, default: Any = UNSET, *, shown: bool = True, compare: bool = True) -> None:
+        self.default, self.shown, self.compare = default, shown, compare
+
+
+def field(*, default: Any = UNSET, shown: bool = True, compare: bool = True) -> Any:
+    """A field that is not `shown` in the repr of its value, or of no account when values are compared."""
+    return Field(default, shown=shown, compare=compare)
 
 
 class _Fields:
@@ -23,13 +38,36 @@ class _Fields:
     def __get__(self, value: object, cls: type) -> Mapping[str, Any]:
         with self._one_at_a_time:
             if cls.__dict__["__dataclass_fields__"] is self:
-                dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+                _make_dataclass(cls)
             return cls.__dict__["__dataclass_fields__"]
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+def _make_dataclass(cls: type) -> None:
+    import dataclasses
+
+    for name in _own_fields(cls):
+        said = vars(cls).get(name, UNSET)
+        about = said if isinstance(said, Field) else Field(said)
+        given: dict[str, Any] = {"repr": about.shown, "compare": about.compare}
+        if about.default is not UNSET:
+            # What has no hash is refused as a default, as if it could be changed.
+            plain = type(about.default).__hash__ is not None
+            given |= {"default": about.default} if plain else {"default_factory": partial(_it, about.default)}
+        setattr(cls, name, dataclasses.field(**given))
+    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+
+
+def _own_fields(cls: type) -> list[str]:
+    return [name for name, kind in cls.__annotations__.items() if not str(kind).startswith("ClassVar")]
+
+
+def _it(default: Any) -> Any:
+    return default
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Value:
-    """Base of frozen dataclasses: `replace` and `fields` work as for any other."""
+    """Base of frozen dataclasses: what `dataclasses` offers works as for any other."""
 
     _compared: ClassVar[tuple[str, ...] | None] = None
     """What equality goes by, where that is not everything."""
@@ -37,18 +75,16 @@ class Value:
     _names: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        own = [name for name, kind in cls.__annotations__.items() if not str(kind).startswith("ClassVar")]
-        # A default is made once and shared by all: it must be as immutable as the value.
+        own = _own_fields(cls)
+        # A default is shared by all values: it must be as immutable as they are.
         defaults, apart = dict(cls._defaults), set[str]()
         for name in own:
-            default: Any = cls.__dict__.get(name, MISSING)
+            default: Any = cls.__dict__.get(name, UNSET)
             if isinstance(default, Field):
-                given = cast("Field[Any]", default)
-                if not given.compare:
+                if not default.compare:
                     apart.add(name)
-                make = given.default_factory
-                default = given.default if make is MISSING else make()
-            if default is not MISSING:
+                default = default.default
+            if default is not UNSET:
                 defaults[name] = default
         names = [*(cls._names if cls._compared is None else cls._compared), *own]
         if apart or cls._compared is not None:
@@ -79,10 +115,10 @@ class Value:
         return cls._names
 
     def __setattr__(self, name: str, value: object) -> Never:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise _frozen(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> Never:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        raise _frozen(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -91,8 +127,28 @@ class Value:
         return mine == theirs if names is None else all(mine[name] == theirs[name] for name in names)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.__dict__[f.name] for f in fields(cast("Any", self)) if f.compare))
+        return hash(tuple(self.__dict__[f.name] for f in _fields(self) if f.compare))
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in fields(cast("Any", self)) if f.repr)
+        inside = ", ".join(f"{f.name}={self.__dict__[f.name]!r}" for f in _fields(self) if f.repr)
         return f"{type(self).__name__}({inside})"
+
+
+V = TypeVar("V", bound=Value)
+
+
+def replace(value: V, **changes: Any) -> V:
+    """Another value like this one, with these fields instead."""
+    return type(value)(**{**vars(value), **changes})
+
+
+def _fields(value: Value) -> tuple[Any, ...]:
+    from dataclasses import fields
+
+    return fields(cast("Any", value))
+
+
+def _frozen(problem: str) -> AttributeError:
+    from dataclasses import FrozenInstanceError
+
+    return FrozenInstanceError(problem)
