@@ -39,6 +39,8 @@ soak: $(READY)  ## Twenty servers with random faults, 64 callers: does every pro
 
 nightly: $(READY)  ## What takes long: fuzzing, the soak, the figures and their gate
 	FUZZ=100000 $(BIN)/python -m pytest -n $(JOBS) tests/faults/test_fuzz.py --timeout 3600
+	for round in $$(seq 10); do \
+		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
 	$(BIN)/python bench/run.py --results .bench

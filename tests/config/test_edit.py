@@ -91,7 +91,7 @@ FILES = {
 }
 
 words = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=12)
-names = words.map(lambda text: text.strip().replace("/", "").replace("\\", "")).filter(
+names = words.map(lambda text: text.replace("/", "").replace("\\", "").strip()).filter(
     lambda text: bool(text) and text.isprintable()
 )
 texts = words | st.sampled_from(["${TOKEN}", "yes", "1.10", "- a", "#x", 'a "b" c', "a: b", "null", "~", "'"])
