@@ -63,6 +63,11 @@ def test_words_of_like_meaning_share_a_class(one: str, other: str) -> None:
     assert classes(one) & classes(other)
 
 
+@given(st.text(st.sampled_from("abceghilmnoprstuxy"), min_size=2, max_size=12))
+def test_no_stem_loses_the_first_two_letters_of_its_word(word: str) -> None:
+    assert stem(word)[:2] == word[:2]
+
+
 def test_unspaced_scripts_are_cut_into_pairs() -> None:
     assert stems("东京天气") == {"东京", "京天", "天气"}
     assert stems("使用Excel") >= {"使用", stem("excel")}

@@ -7,7 +7,6 @@ of ours.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 from mooring.core.tokens import dumps, estimate
@@ -115,6 +114,8 @@ def fit(text: str, budget: int) -> int:
 
     def cost(end: int) -> int:
         return estimate(most[:end])
+
+    from bisect import bisect_right  # most results fit
 
     return bisect_right(range(len(most) + 1), budget, key=cost) - 1
 

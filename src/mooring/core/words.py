@@ -82,7 +82,7 @@ class _Terms(dict[str, tuple[str, ...]]):
             if word not in _SILENT:
                 base = stem(word)
                 found.append(base)
-                found += _CLASSES.get(base, ())
+                found += _CLASSES[base]
         self[run] = terms = tuple(found)
         return terms
 
@@ -134,7 +134,7 @@ def _count(weights: dict[str, float], words: list[str], weight: float) -> None:
             continue
         base = stem(word)
         weights[base] = max(weights.get(base, 0.0), weight * _worth(base))
-        for name in _CLASSES.get(base, ()):
+        for name in _CLASSES[base]:
             share = weight * (_VERB_CLASS if name.startswith("=v") else _NOUN_CLASS)
             weights[name] = max(weights.get(name, 0.0), share)
 
@@ -142,9 +142,10 @@ def _count(weights: dict[str, float], words: list[str], weight: float) -> None:
 def _worth(base: str) -> float:
     if base in _DULL:
         return _BOILERPLATE
-    if base in _ACTIONS:
-        return _VERB
-    return _NOUN if base in _CLASSES else 1.0
+    classes = _CLASSES[base]
+    if not classes:
+        return 1.0
+    return _VERB if classes[0].startswith("=v") else _NOUN
 
 
 def _parts_of_path(path: str) -> tuple[str, str, str]:
@@ -178,17 +179,30 @@ def _words(run: str) -> list[str]:
     return [*(part for part in parts if len(part) > 1 and part.isalpha()), whole]
 
 
-def _class_table() -> dict[str, tuple[str, ...]]:
-    table: dict[str, dict[str, None]] = {}
-    for kind, text in (("v", VERBS), ("n", NOUNS)):
-        for number, line in enumerate(text.strip().splitlines()):
-            name = f"={kind}{number}"
-            for word in line.split():
-                table.setdefault(stem(word), {})[name] = None
-    return {word: tuple(names) for word, names in table.items()}
+class _Classes(dict[str, tuple[str, ...]]):
+    """Stems and the classes they are in. Words are stemmed when one that begins like them is looked for:
+    for a small catalog that is a few of a thousand."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[tuple[str, str]]] = {}
+        """By their first two letters, which no stem loses."""
+        for kind, text in (("v", VERBS), ("n", NOUNS)):
+            for number, line in enumerate(text.strip().splitlines()):
+                name = f"={kind}{number}"
+                for word in line.split():
+                    self._waiting.setdefault(word[:2], []).append((word, name))
+
+    def __missing__(self, base: str) -> tuple[str, ...]:
+        found: dict[str, tuple[str, ...]] = {}
+        for word, name in self._waiting.get(base[:2], ()):
+            known = found.get(stem(word), ())
+            found[stem(word)] = known if name in known else (*known, name)
+        # In this order: another thread that looks for one of them meanwhile finds it too.
+        self.update(found)
+        self._waiting.pop(base[:2], None)
+        return self.get(base, ())
 
 
-_CLASSES = _class_table()
-_ACTIONS = frozenset(word for word, names in _CLASSES.items() if names[0].startswith("=v"))
+_CLASSES = _Classes()
 _SILENT = frozenset(STOP.split())
 _DULL = frozenset(stem(word) for word in BOILERPLATE.split())
