@@ -53,6 +53,7 @@ class Offer:
             servers=fleet.configs,
             listed=self.gatekeeper.listed,
             logins=fleet.logins,
+            lock=lambda: self.pins.lock,
             awaited=awaited,
             announce=announce,
         )

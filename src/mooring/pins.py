@@ -17,9 +17,8 @@ from mooring.config.lockfile import lock_path, read, speaks_of
 from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.known import Known
-from mooring.core.locktext import LockError
 from mooring.core.names import Style, assign
-from mooring.core.pin import Lock, Pin
+from mooring.core.pin import Lock, LockError, Pin
 from mooring.core.plan import fingerprint
 from mooring.core.types import Snapshot
 from mooring.core.values import Value
@@ -79,6 +78,11 @@ class Pins:
         """Servers that no lock speaks of."""
         self._writers: list[Thread] = []
         """A thousand definitions take some time to write: the event loop does not wait for that."""
+
+    @property
+    def lock(self) -> Lock | None:
+        """The lock beside the configuration."""
+        return self._memory.lock
 
     def known(self, server: ServerConfig) -> Known | None:
         """What the server is known to offer before it has said a word; None when it never spoke."""

@@ -11,6 +11,7 @@ from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.known import Known
 from mooring.core.merging import Filter, merge
 from mooring.core.names import LOGIN, Style
+from mooring.core.pin import Lock
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 from mooring.core.values import replace
@@ -31,6 +32,7 @@ class Shelf:
         servers: Mapping[str, ServerConfig],
         listed: Callable[[Snapshot], Snapshot],
         logins: Callable[[], Mapping[str, Tool]],
+        lock: Callable[[], Lock | None],
         awaited: Callable[[], bool],
         announce: Callable[[Diff], None],
     ) -> None:
@@ -41,7 +43,7 @@ class Shelf:
         """Whether anybody wants to hear of a change at once."""
         self._listed = listed
         """What of a snapshot may be shown."""
-        self._logins = logins
+        self._logins, self._lock = logins, lock
         self._snapshots: dict[str, Snapshot] = {}
         self._known: dict[str, Known] = {}
         """Of providers that have not yet spoken, by name; what they have said counts before it."""
@@ -60,7 +62,7 @@ class Shelf:
         """The search index of the catalog: made when first needed, then kept up with its changes."""
         catalog = self.catalog
         if self._index is None:
-            self._index = (catalog, Index.build(catalog.tools, catalog.groups))
+            self._index = (catalog, Index.of(catalog, self._lock()))
         elif self._index[0] is not catalog:
             self._index = (catalog, self._index[1].updated(catalog))
         return self._index[1]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config import FoundFile, lockfile
+from mooring.config import FoundFile, files
 from mooring.config.lockfile import lock_path, read, write
 from mooring.core.lock import Lock, build, pin_of
-from mooring.core.locktext import LockError, NewerLockError, render
+from mooring.core.locktext import render
+from mooring.core.pin import LockError, NewerLockError
 from tests.lab.offers import FILES, PRINT, of
 
 LOCK = build([FILES], {"files": PRINT})
@@ -109,7 +110,7 @@ def test_a_pipe_or_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_lock_beyond_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockfile, "SIZE_LIMIT", 100)
+    monkeypatch.setattr(files, "SIZE_LIMIT", 100)
     path = tmp_path / "mooring.lock"
     write(path, LOCK, force=True)
     with pytest.raises(LockError, match="larger than"):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mooring import ServerConfig
 from mooring.core.lock import Lock, build, compare
-from mooring.core.locktext import FORMAT, LockError, NewerLockError, parse, render
+from mooring.core.locktext import FORMAT, parse, render
+from mooring.core.pin import LockError, NewerLockError
 from mooring.core.plan import fingerprint
 from mooring.core.types import ServerInfo, Snapshot
 from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshot, snapshots, tool

@@ -118,7 +118,7 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     from mooring.cli.locking import lock_file
     from mooring.cli.progress import plural
     from mooring.config.lockfile import read
-    from mooring.core.locktext import LockError, NewerLockError
+    from mooring.core.pin import LockError, NewerLockError
 
     file = lock_file(options)
     try:

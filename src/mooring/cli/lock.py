@@ -78,7 +78,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 def _previous(file: Path, *, force: bool) -> Lock | None:
     from mooring.config.lockfile import read
-    from mooring.core.locktext import LockError
+    from mooring.core.pin import LockError
 
     try:
         return read(file)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from mooring.errors import ConfigError
 
-__all__ = ["backup_folder", "replace_file", "save"]
+__all__ = ["SIZE_LIMIT", "backup_folder", "read_bytes", "replace_file", "save"]
 
+SIZE_LIMIT = 64 * 2**20
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 20
 """Backups of one file; the oldest go first."""
@@ -74,6 +75,22 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a regular file of bearable size holds.
+
+    Raises:
+        OSError: it is none, or cannot be read.
+    """
+    # Not to wait for whoever would write into a pipe of that name.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is no regular file")
+    with path.open("rb") as stream:
+        raw = stream.read(SIZE_LIMIT + 1)
+    if len(raw) > SIZE_LIMIT:
+        raise OSError(f"it is larger than {SIZE_LIMIT >> 20} MiB")
+    return raw
 
 
 def _mode(path: Path) -> int:

@@ -6,32 +6,28 @@ It belongs to the user: what cannot be read is an error, and is never written ov
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mooring.config.files import replace_file
-from mooring.config.verified import is_verified, note_verified
-from mooring.core.locktext import LockError, parse, render
-from mooring.core.pin import Lock
+from mooring.config.files import read_bytes, replace_file
+from mooring.config.kept import cache_home, keep, kept
+from mooring.config.logs import logger
+from mooring.core import prepared
+from mooring.core.pin import Lock, LockError
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile
     from mooring.core.config import Scope
 
-__all__ = [
-    "NAME",
-    "SIZE_LIMIT",
-    "lock_path",
-    "read",
-    "read_bytes",
-    "speaks_of",
-    "write",
-]
+__all__ = ["NAME", "lock_path", "read", "speaks_of", "write"]
 
 NAME = "mooring.lock"
-SIZE_LIMIT = 64 * 2**20
+_PREPARED = 16
+"""Locks that this user need not wait for to be checked again."""
+
+_log = logger("mooring.lockfile")
 
 
 def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
@@ -75,17 +71,42 @@ def read(path: Path) -> Lock | None:
         return None
     except OSError as error:
         raise LockError(f"cannot be read: {error.strerror or error}", file=file) from None
-    verified = is_verified(raw)
+    lock = _prepared(raw)
+    if lock is not None:
+        return lock
+    from mooring.core.locktext import parse  # not needed for one that was read before
+
     try:
-        lock = parse(raw.decode().removeprefix("\ufeff"), verified=verified)
+        lock = parse(raw.decode().removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise LockError("is damaged: not UTF-8 text", file=file, place=f"line {line}") from None
     except LockError as error:
         raise type(error)(error.problem, file=file, place=error.place) from None
-    if not verified:
-        note_verified(raw)
+    _prepare(raw, lock)
     return lock
+
+
+def _prepared(raw: bytes) -> Lock | None:
+    """The lock of this very content, if it was checked before for this user."""
+    try:
+        body = kept(_place(raw))
+        return None if body is None else prepared.read(body)
+    except (OSError, ValueError, TypeError) as problem:
+        _log.debug("What was kept of a lock is ignored: %s", problem)
+        return None
+
+
+def _prepare(raw: bytes, lock: Lock) -> None:
+    """Keep a lock that was checked; where that fails it is checked again the next time."""
+    try:
+        keep(_place(raw), prepared.write(lock), most=_PREPARED)
+    except (OSError, ValueError) as problem:
+        _log.debug("A lock is checked again the next time: %s", problem)
+
+
+def _place(raw: bytes) -> Path:
+    return cache_home() / "locks" / f"{sha256(raw).hexdigest()}.json"
 
 
 def write(path: Path, lock: Lock, *, force: bool = False) -> None:
@@ -95,6 +116,8 @@ def write(path: Path, lock: Lock, *, force: bool = False) -> None:
         LockError: the file holds what this mooring cannot read, and `force` is false; or it cannot
             be written.
     """
+    from mooring.core.locktext import render
+
     target = Path(os.path.realpath(path))  # a link stays a link
     if not force:
         read(target)
@@ -103,19 +126,3 @@ def write(path: Path, lock: Lock, *, force: bool = False) -> None:
         replace_file(target, render(lock).encode(), mode=0o644)
     except OSError as error:
         raise LockError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return what a regular file of bearable size holds.
-
-    Raises:
-        OSError: it is none, or cannot be read.
-    """
-    # Not to wait for whoever would write into a pipe of that name.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file")
-    with path.open("rb") as stream:
-        raw = stream.read(SIZE_LIMIT + 1)
-    if len(raw) > SIZE_LIMIT:
-        raise OSError(f"it is larger than {SIZE_LIMIT >> 20} MiB")
-    return raw

@@ -6,24 +6,20 @@ The cache belongs to mooring: what cannot be read is not there, and what cannot 
 from __future__ import annotations
 
 import json
-import os
 import re
-from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mooring.config.files import replace_file
-from mooring.config.lockfile import read_bytes
+from mooring.config.kept import cache_home, keep, kept
 from mooring.config.logs import logger
-from mooring.config.verified import cache_home
 from mooring.core import pinrows
 from mooring.core.pin import Pin
 
 __all__ = ["Recollection", "cache_path", "recall", "remember"]
 
-_FORMAT = 2
+_FORMAT = 2 + pinrows.FORMAT
 _KEPT = 512
 """Servers that the cache remembers; the longest unused go first."""
 
@@ -31,7 +27,7 @@ _log = logger("mooring.pincache")
 
 
 class _About(NamedTuple):
-    """The second line of a file: what is to be known without reading the definitions after it."""
+    """The first line of a file: what is to be known without reading the definitions after it."""
 
     version: int
     server: str
@@ -85,31 +81,22 @@ def remember(pin: Pin) -> None:
         len(known.prompts),
     )
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.chmod(0o700)
-        sealed = json.dumps(about).encode() + b"\n" + pinrows.write(pin)
-        replace_file(path, _seal(sealed) + b"\n" + sealed, mode=0o600)
-        _forget_oldest(path.parent)
+        keep(path, json.dumps(about).encode() + b"\n" + pinrows.write(pin), most=_KEPT)
     except OSError as error:
         _log.debug("No cache for server %r: %s", pin.server, error)
 
 
 def recall(server: str, fingerprint: str) -> Recollection | None:
     """Return what was remembered of a server under this very configuration."""
-    path = cache_path(server, fingerprint)
     try:
-        seal, _, sealed = read_bytes(path).partition(b"\n")
-    except FileNotFoundError:
-        return None
+        sealed = kept(cache_path(server, fingerprint))
     except OSError as error:
         _log.debug("The cache of server %r is ignored: %s", server, error)
         return None
-    first, _, body = sealed.partition(b"\n")
-    about = _about(first) if seal == _seal(sealed) else None
+    first, _, body = (sealed or b"").partition(b"\n")
+    about = _about(first)
     if about is None or about[:3] != (_FORMAT, server, fingerprint):
         return None
-    with suppress(OSError):
-        os.utime(path)
     return Recollection(about, body)
 
 
@@ -123,16 +110,3 @@ def _about(line: bytes) -> _About | None:
     except (ValueError, TypeError):
         pass
     return None
-
-
-def _seal(sealed: bytes) -> bytes:
-    """The first line: half a file, or one that something else wrote over, is noticed."""
-    return sha256(sealed).hexdigest().encode()
-
-
-def _forget_oldest(folder: Path) -> None:
-    files = list(folder.glob("*.lock"))
-    if len(files) > _KEPT:
-        files.sort(key=lambda file: file.stat().st_mtime)
-        for file in files[:-_KEPT]:
-            file.unlink(missing_ok=True)

@@ -10,7 +10,10 @@ from typing import Any, cast
 from mooring.core.types import EMPTY, Group, Tool
 from mooring.core.words import runs, terms_of
 
-__all__ = ["FULL", "GROUP", "TOOL", "Fields", "Texts", "group_texts", "tool_texts", "weigh"]
+__all__ = ["FULL", "GROUP", "RULES", "TOOL", "Fields", "Texts", "group_texts", "tool_texts", "weigh"]
+
+RULES = 1
+"""Raised when the same tool would be weighed otherwise: what was weighed once is kept for later starts."""
 
 Texts = tuple[list[str], ...]
 """The words of each field."""

@@ -7,10 +7,13 @@ so that they come out the same in whatever order and by whatever updates the ind
 from __future__ import annotations
 
 from array import array
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from math import log
 from operator import mul
+from sys import byteorder
+from typing import Any
 
 __all__ = ["UNIT", "Inverted"]
 
@@ -33,11 +36,14 @@ Postings = tuple["array[int]", bytearray]
 class Inverted:
     """Documents are numbered as they come. A removed one keeps its number and is never found."""
 
-    __slots__ = ("_gone", "_postings", "_removed", "_tables", "_terms")
+    __slots__ = ("_gone", "_postings", "_removed", "_tables", "_terms", "count")
 
     def __init__(self, documents: Iterable[Mapping[str, int]] = ()) -> None:
+        self.count = 0
+        """Number of documents, with the removed ones: the number of the next one."""
         self._postings: dict[str, Postings] = {}
-        self._terms: list[tuple[str, ...]] = []
+        self._terms: list[tuple[str, ...]] | None = []
+        """Of each document; None: not yet known, since only removing needs it."""
         self._removed: frozenset[int] = frozenset()
         self._gone: dict[str, int] = {}
         """How many of a term's documents are removed ones."""
@@ -45,10 +51,35 @@ class Inverted:
         for document in documents:
             self._append(document, self._postings)
 
+    @classmethod
+    def from_rows(cls, rows: Any) -> Inverted:
+        """Return the index that `rows` said.
+
+        Raises:
+            ValueError, TypeError: they are nothing that `rows` said.
+        """
+        order, count, postings = rows
+        new = cls()
+        for term, packed, weights in postings:
+            numbers = array("I")
+            numbers.frombytes(a2b_base64(packed))
+            new._postings[term] = numbers, bytearray(a2b_base64(weights))
+            if len(numbers) != len(new._postings[term][1]) or max(numbers) >= count or order != byteorder:
+                raise ValueError("no such documents")
+        new.count, new._terms = count, None
+        return new
+
+    def rows(self) -> list[Any]:
+        """Return all of it as JSON values, quick to read; what was removed is not told apart."""
+        postings = [
+            (term, _packed(numbers), _packed(weights)) for term, (numbers, weights) in self._postings.items()
+        ]
+        return [byteorder, self.count, postings]
+
     @property
     def size(self) -> int:
         """Number of documents, without the removed ones."""
-        return len(self._terms) - len(self._removed)
+        return self.count - len(self._removed)
 
     @property
     def removed(self) -> int:
@@ -58,11 +89,11 @@ class Inverted:
     def changed(self, removed: Iterable[int], added: Iterable[Mapping[str, int]]) -> Inverted:
         """Return another index without some documents and with new ones at the end."""
         new = Inverted()
-        new._terms = self._terms.copy()
+        new.count, new._terms = self.count, None if self._terms is None else self._terms.copy()
         new._removed = self._removed | frozenset(removed)
         new._gone = self._gone.copy()
         for number in new._removed - self._removed:
-            for term in self._terms[number]:
+            for term in self._terms_of(number):
                 new._gone[term] = new._gone.get(term, 0) + 1
         new._postings = self._postings.copy()
         fresh: dict[str, Postings] = {}
@@ -101,15 +132,25 @@ class Inverted:
         return scores
 
     def _append(self, document: Mapping[str, int], postings: dict[str, Postings]) -> None:
-        number = len(self._terms)
         for term, weight in document.items():
             if term in postings:
                 numbers, weights = postings[term]
             else:
                 numbers, weights = postings[term] = (array("I"), bytearray())
-            numbers.append(number)
+            numbers.append(self.count)
             weights.append(weight)
-        self._terms.append(tuple(document))
+        self.count += 1
+        if self._terms is not None:
+            self._terms.append(tuple(document))
+
+    def _terms_of(self, number: int) -> tuple[str, ...]:
+        if self._terms is None:
+            found: list[list[str]] = [[] for _ in range(self.count)]
+            for term, (numbers, _) in self._postings.items():
+                for one in numbers:
+                    found[one].append(term)
+            self._terms = list(map(tuple, found))
+        return self._terms[number]
 
     def _spread(self, term: str) -> int:
         """Return in how many documents a term is."""
@@ -119,10 +160,14 @@ class Inverted:
         """Return the weight of a common term by number of document; kept for next time."""
         table = self._tables.get(term)
         if table is None:
-            table = self._tables[term] = bytearray(len(self._terms))
+            table = self._tables[term] = bytearray(self.count)
             for number, weight in zip(*self._postings[term], strict=True):
                 table[number] = weight
         return table
+
+
+def _packed(numbers: array[int] | bytearray) -> str:
+    return b2a_base64(numbers, newline=False).decode()
 
 
 def _top(scores: dict[int, int]) -> dict[int, int]:

@@ -12,11 +12,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mooring.core.definitions import Entry, definition, digest, visible_text
-from mooring.core.pin import Lock, Pin
+from mooring.core.pin import Lock, LockError, NewerLockError, Pin
 from mooring.core.types import EMPTY, Json, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
-from mooring.errors import ConfigError
 
-__all__ = ["FORMAT", "LockError", "NewerLockError", "parse", "render"]
+__all__ = ["FORMAT", "parse", "render"]
 
 FORMAT = 1
 """Raised when an older mooring could misread the file."""
@@ -32,24 +31,14 @@ _TEXTS = frozenset(("title", "description", "instructions"))
 E = TypeVar("E", Tool, ResourceTemplate, Prompt)
 
 
-class LockError(ConfigError):
-    """A lock cannot be used as it is written."""
-
-
-class NewerLockError(LockError):
-    """A lock was written by a newer mooring."""
-
-
 def render(lock: Lock) -> str:
     """Return the text of a lock: the same for the same lock, whatever made it."""
     servers = [_server(name, lock.servers[name]) for name in sorted(lock.servers)]
     return _layout({"about": _ABOUT, "version": FORMAT, "servers": servers}) + "\n"
 
 
-def parse(text: str, *, verified: bool = False) -> Lock:
+def parse(text: str) -> Lock:
     """Return the lock that a text stands for.
-
-    `verified`: the hashes in this very text were checked before, which takes most of the time.
 
     Raises:
         NewerLockError: a newer mooring wrote it.
@@ -66,7 +55,7 @@ def parse(text: str, *, verified: bool = False) -> Lock:
     fields = cast("dict[str, Any]", document)
     _check_version(fields.get("version"))
     try:
-        pins = _pins(fields.get("servers"), hashed=not verified)
+        pins = _pins(fields.get("servers"))
     except _Damage as damage:
         raise damage.error(text) from None
     return Lock(servers=MappingProxyType(pins))
@@ -203,20 +192,20 @@ class _Damage(Exception):
         return LockError(f"{self.problem}; {_AGAIN}", place=", ".join([*lines, *self.places]) or None)
 
 
-def _pins(servers: Json, *, hashed: bool) -> dict[str, Pin]:
+def _pins(servers: Json) -> dict[str, Pin]:
     pins: dict[str, Pin] = {}
     for raw in _objects(servers, "servers"):
         name = _needed(raw, "server")
         try:
             if name in pins:
                 raise _Damage("stands twice")
-            pins[name] = _pin(raw, name, hashed=hashed)
+            pins[name] = _pin(raw, name)
         except _Damage as damage:
             raise damage.within(f"server {_shown(name)}") from None
     return {name: pins[name] for name in sorted(pins)}
 
 
-def _pin(raw: _Raw, server: str, *, hashed: bool) -> Pin:
+def _pin(raw: _Raw, server: str) -> Pin:
     _check_fields(raw, _SERVER_FIELDS)
     names = raw.get("capabilities", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[Json]", names)):
@@ -233,16 +222,14 @@ def _pin(raw: _Raw, server: str, *, hashed: bool) -> Pin:
         server=server,
         info=info,
         instructions=_text(raw, "instructions"),
-        tools=_entries(raw, "tools", server, _tool, hashed=hashed),
-        templates=_entries(raw, "templates", server, _template, hashed=hashed),
-        prompts=_entries(raw, "prompts", server, _prompt, hashed=hashed),
+        tools=_entries(raw, "tools", server, _tool),
+        templates=_entries(raw, "templates", server, _template),
+        prompts=_entries(raw, "prompts", server, _prompt),
     )
     return Pin(fingerprint=_needed(raw, "fingerprint"), snapshot=snapshot)
 
 
-def _entries(
-    raw: _Raw, field: str, server: str, make: Callable[[_Raw, str], E], *, hashed: bool
-) -> tuple[E, ...]:
+def _entries(raw: _Raw, field: str, server: str, make: Callable[[_Raw, str], E]) -> tuple[E, ...]:
     found: dict[str, E] = {}
     key_field = "uri" if field == "templates" else "name"
     for item in _objects(raw.get(field, []), field):
@@ -251,8 +238,7 @@ def _entries(
             if key in found:
                 raise _Damage("stands twice")
             entry = found[key] = make(item, server)
-            if hashed:
-                _verify(entry, _needed(item, "hash"))
+            _verify(entry, _needed(item, "hash"))
         except _Damage as damage:
             raise damage.within(f"{field[:-1]} {_shown(key)}") from None
     return tuple(found[key] for key in sorted(found))

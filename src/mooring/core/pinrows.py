@@ -11,15 +11,27 @@ from typing import Any
 from mooring.core.pin import Pin
 from mooring.core.types import EMPTY, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
 
-__all__ = ["read", "write"]
+__all__ = ["FORMAT", "pin_of", "read", "rows_of", "write"]
+
+FORMAT = 1
+"""Raised when the same rows mean another pin, or the same pin has other rows."""
 
 
 def write(pin: Pin) -> bytes:
     """Return the bytes that stand for a pin; two pins with the same bytes are the same."""
     from pydantic_core import to_json  # ten times as quick as json, for the price of an import
 
+    rows = rows_of(pin)
+    try:
+        return to_json(rows)
+    except ValueError:  # half a character, which only an escape can stand for
+        return json.dumps(rows, default=dict).encode()
+
+
+def rows_of(pin: Pin) -> tuple[Any, ...]:
+    """Return the rows, of JSON values and mappings."""
     known, info = pin.snapshot, pin.snapshot.info
-    rows = (
+    return (
         (known.server, pin.fingerprint, known.instructions),
         (info.name, info.title, info.version, info.description, info.protocol, list(info.capabilities)),
         [
@@ -29,10 +41,6 @@ def write(pin: Pin) -> bytes:
         [(one.uri_template, one.name, one.title, one.description, one.mime_type) for one in known.templates],
         [(one.name, one.title, one.description, one.arguments) for one in known.prompts],
     )
-    try:
-        return to_json(rows)
-    except ValueError:  # half a character, which only an escape can stand for
-        return json.dumps(rows, default=dict).encode()
 
 
 def _kept(tool: Tool) -> Any:
@@ -46,7 +54,19 @@ def read(rows: bytes) -> Pin:
         ValueError: nothing that `write` wrote.
     """
     try:
-        (server, fingerprint, instructions), about, tools, templates, prompts = json.loads(rows)
+        return pin_of(json.loads(rows))
+    except RecursionError as problem:
+        raise ValueError(str(problem)) from None
+
+
+def pin_of(rows: Any) -> Pin:
+    """Return the pin of these rows.
+
+    Raises:
+        ValueError: nothing that `rows_of` made.
+    """
+    try:
+        (server, fingerprint, instructions), about, tools, templates, prompts = rows
         name, title, version, description, protocol, capabilities = about
         info = ServerInfo(
             name=name,
@@ -64,7 +84,7 @@ def read(rows: bytes) -> Pin:
             templates=tuple(_template(server, *row) for row in templates),
             prompts=tuple(_prompt(server, *row) for row in prompts),
         )
-    except (TypeError, RecursionError) as problem:
+    except TypeError as problem:
         raise ValueError(str(problem)) from None
     return Pin(fingerprint=fingerprint, snapshot=snapshot)
 
@@ -78,15 +98,20 @@ def _tool(
     output: dict[str, Any] | None,
     annotations: dict[str, Any] | None,
 ) -> Tool:
-    return Tool(
-        name=name,
-        server=server,
-        remote_name=name,
-        title=title,
-        description=description,
-        input_schema=schema,
-        output_schema=output,
-        annotations=annotations or EMPTY,
+    return Tool.holding(
+        {
+            "name": name,
+            "server": server,
+            "remote_name": name,
+            "title": title,
+            "description": description,
+            "input_schema": schema,
+            "output_schema": output,
+            "annotations": annotations or EMPTY,
+            "meta": EMPTY,
+            "extra": EMPTY,
+            "verb": "call",
+        }
     )
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from mooring.core.catalog import Catalog
 from mooring.core.documents import FULL, GROUP, TOOL, group_texts, tool_texts, weigh
 from mooring.core.inverted import UNIT, Inverted
+from mooring.core.pin import Lock
 from mooring.core.types import Group, Tool
 from mooring.core.values import Value, field
 from mooring.core.words import query_weights, terms_of
@@ -70,30 +71,55 @@ class Index:
     """The search index of one catalog. Immutable: `updated` makes the next, at the price of what changed."""
 
     def __init__(
-        self, known: Mapping[str, Tool], groups: Iterable[Group], tools: list[Tool], words: Inverted
+        self, known: Mapping[str, Tool], groups: Iterable[Group], tools: dict[int, Tool], words: Inverted
     ) -> None:
         self._known = known
         self._groups = tuple(groups)
         self._tools = tools
-        """By number; a tool that is gone keeps its place."""
+        """By number; that of a tool that is gone is nobody's."""
         self._words = words
         self._group_words = Inverted(weigh(GROUP, group_texts(group)) for group in self._groups)
 
     @classmethod
     def build(cls, tools: Mapping[str, Tool], groups: Iterable[Group] = ()) -> Index:
         """Return the index of these tools, by local name, and their groups."""
-        listed = list(tools.values())
-        return cls(tools, groups, listed, Inverted(weigh(TOOL, tool_texts(tool)) for tool in listed))
+        listed = dict(enumerate(tools.values()))
+        return cls(tools, groups, listed, Inverted(weigh(TOOL, tool_texts(tool)) for tool in listed.values()))
+
+    @classmethod
+    def of(cls, catalog: Catalog, lock: Lock | None) -> Index:
+        """Return the index of a catalog; tools of which a lock has the words are not read again."""
+        if lock is None or lock.words is None:
+            return cls.build(catalog.tools, catalog.groups)
+        pinned = {(tool.server, tool.remote_name): (number, tool) for number, tool in enumerate(lock.tools)}
+        kept: dict[int, Tool] = {}
+        added: list[Tool] = []
+        for tool in catalog.tools.values():
+            number, same = pinned.get((tool.server, tool.remote_name), (-1, None))
+            if same is not None and _reads_as(same, tool):
+                kept[number] = tool
+            else:
+                added.append(tool)
+        if len(added) > len(kept):
+            return cls.build(catalog.tools, catalog.groups)
+        return cls._joined(catalog, kept, added, lock.words)
 
     def updated(self, catalog: Catalog) -> Index:
         """Return the index of another catalog. Tools that are the very same objects are not read again."""
         known, wanted = self._known, catalog.tools
         if self._words.removed > len(wanted):
             return Index.build(wanted, catalog.groups)
-        removed = [self._numbers[name] for name, tool in known.items() if wanted.get(name) is not tool]
+        kept = {number: tool for number, tool in self._tools.items() if wanted.get(tool.name) is tool}
         added = [tool for name, tool in wanted.items() if known.get(name) is not tool]
-        words = self._words.changed(removed, (weigh(TOOL, tool_texts(tool)) for tool in added))
-        return Index(wanted, catalog.groups, self._tools + added, words)
+        return self._joined(catalog, kept, added, self._words)
+
+    @classmethod
+    def _joined(cls, catalog: Catalog, kept: dict[int, Tool], added: list[Tool], words: Inverted) -> Index:
+        """Return the index of the tools that are in `words` by number, and of others."""
+        removed = [number for number in range(words.count) if number not in kept]
+        changed = words.changed(removed, (weigh(TOOL, tool_texts(tool)) for tool in added))
+        numbered = dict(enumerate(added, words.count))
+        return cls(catalog.tools, catalog.groups, kept | numbered, changed)
 
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:
         """Return the tools that fit a query, the best first; the very name of a tool always wins.
@@ -161,9 +187,8 @@ class Index:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """Numbers of the tools by local name: the last of a name is the one that is there."""
-        numbers = {tool.name: number for number, tool in enumerate(self._tools)}
-        return {name: numbers[name] for name in self._known}
+        """Numbers of the tools by local name."""
+        return {tool.name: number for number, tool in self._tools.items()}
 
     @cached_property
     def _remote(self) -> dict[str, list[int]]:
@@ -173,9 +198,9 @@ class Index:
         return remote
 
     @cached_property
-    def _homes(self) -> list[int]:
+    def _homes(self) -> dict[int, int]:
         """The place of each tool's group, by number of tool: its server's group, or else a declared one."""
-        homes = [-1] * len(self._tools)
+        homes = dict.fromkeys(self._tools, -1)
         order = sorted(enumerate(self._groups), key=lambda item: item[1].id.startswith("mcp:"))
         for place, group in order:
             for member in group.members:
@@ -183,3 +208,12 @@ class Index:
                 if number is not None:
                     homes[number] = place
         return homes
+
+
+def _reads_as(pinned: Tool, tool: Tool) -> bool:
+    """Whether a tool under its local name has the words of what was pinned."""
+    return (
+        tool.input_schema is pinned.input_schema
+        and tool.description == pinned.description
+        and tool.title == pinned.title
+    )
