@@ -19,7 +19,7 @@ from mooring.core.pin import Pin
 
 __all__ = ["Recollection", "cache_path", "recall", "remember"]
 
-_FORMAT = 2 + pinrows.FORMAT
+_FORMAT = f"3.{pinrows.FORMAT}"
 _KEPT = 512
 """Servers that the cache remembers; the longest unused go first."""
 
@@ -29,7 +29,7 @@ _log = logger("mooring.pincache")
 class _About(NamedTuple):
     """The first line of a file: what is to be known without reading the definitions after it."""
 
-    version: int
+    version: str
     server: str
     fingerprint: str
     protocol: str | None

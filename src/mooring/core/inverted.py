@@ -59,12 +59,14 @@ class Inverted:
             ValueError, TypeError: they are nothing that `rows` said.
         """
         order, count, postings = rows
+        if order != byteorder:
+            raise ValueError("of another machine")
         new = cls()
         for term, packed, weights in postings:
             numbers = array("I")
             numbers.frombytes(a2b_base64(packed))
             new._postings[term] = numbers, bytearray(a2b_base64(weights))
-            if len(numbers) != len(new._postings[term][1]) or max(numbers) >= count or order != byteorder:
+            if len(numbers) != len(new._postings[term][1]) or max(numbers) >= count:
                 raise ValueError("no such documents")
         new.count, new._terms = count, None
         return new

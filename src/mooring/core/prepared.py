@@ -20,19 +20,29 @@ _FORMAT = [1, pinrows.FORMAT, RULES]
 
 
 def write(lock: Lock) -> bytes:
-    """Return the bytes that stand for a lock, with its words."""
+    """Return the bytes that stand for a lock, with its words.
+
+    Raises:
+        ValueError: it is nested too deep.
+    """
     words = Inverted(weigh(TOOL, tool_texts(tool)) for tool in lock.tools)
     pins = [pinrows.rows_of(pin) for pin in lock.servers.values()]
-    return json.dumps((_FORMAT, pins, words.rows()), default=dict, separators=(",", ":")).encode()
+    try:
+        return json.dumps((_FORMAT, pins, words.rows()), default=dict, separators=(",", ":")).encode()
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def read(raw: bytes) -> Lock:
     """Return the lock that was written.
 
     Raises:
-        ValueError: nothing that this mooring wrote.
+        ValueError, TypeError: nothing that this mooring wrote.
     """
-    form, rows, words = json.loads(raw)
+    try:
+        form, rows, words = json.loads(raw)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     if form != _FORMAT:
         raise ValueError("another form")
     pins = map(pinrows.pin_of, rows)
