@@ -92,40 +92,45 @@ class Endpoint:
         Raises:
             WireError: the server cannot be reached, or the connection broke.
         """
-        if self._access is None:
-            async with self._open(method, body, headers) as response:
+        async with await self._answer(method, body, headers) as response:
+            try:
                 yield response
-            return
-        token = await self._access.bearer()
-        async with self._open(method, body, headers, token) as response:
-            if not await self._access.another(response.status, challenge_in(response), token):
-                yield response
-                return
-        token = await self._access.bearer()
-        async with self._open(method, body, headers, token) as response:
-            yield response
+            except (aiohttp.ClientError, ConnectionError) as problem:
+                raise _broken(problem) from None
 
-    @asynccontextmanager
-    async def _open(
-        self, method: str, body: bytes | None, headers: Mapping[str, str], token: str | None = None
-    ) -> AsyncGenerator[aiohttp.ClientResponse]:
+    async def _answer(
+        self, method: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        if self._access is None:
+            return await self._followed(method, body, headers, None)
+        token = await self._access.bearer()
+        response = await self._followed(method, body, headers, token)
+        try:
+            if not await self._access.another(response.status, challenge_in(response), token):
+                return response
+        except BaseException:
+            response.close()
+            raise
+        response.release()
+        return await self._followed(method, body, headers, await self._access.bearer())
+
+    async def _followed(
+        self, method: str, body: bytes | None, headers: Mapping[str, str], token: str | None
+    ) -> aiohttp.ClientResponse:
         sent = {"Accept-Encoding": "gzip, deflate", **self._headers, **headers}
         if token is not None and self._access is not None:
             sent["Authorization"] = f"Bearer {token}"
             self._redact.learn(self._access.secrets())
         url = self.url
         for _ in range(MAX_HOPS):
-            async with await self._send(method, url, body, sent) as response:
-                if response.status >= 300 and trace.taps:
-                    status = f"{method}: HTTP {response.status} {response.reason or ''}".rstrip()
-                    trace.passing(self._server, "fault", status)
-                if response.status not in (307, 308):
-                    try:
-                        yield response
-                    except (aiohttp.ClientError, ConnectionError) as problem:
-                        raise _broken(problem) from None
-                    return
-                url = self._within(url, response.headers.get("Location", ""), response.status)
+            response = await self._send(method, url, body, sent)
+            if response.status >= 300 and trace.taps:
+                status = f"{method}: HTTP {response.status} {response.reason or ''}".rstrip()
+                trace.passing(self._server, "fault", status)
+            if response.status not in (307, 308):
+                return response
+            response.release()
+            url = self._within(url, response.headers.get("Location", ""), response.status)
         raise WireError("it redirects in circles", kind="status", outcome="not sent", status=308)
 
     async def _send(
