@@ -61,8 +61,8 @@ class Ledger:
         return self.worst
 
     def check_ends(self, lags: list[float]) -> None:
-        """`lags`: by how much the loop came late, at each tick. While the machine stood still nobody could end
-        a call; a loop that is late time and again is another matter."""
+        """`lags`: by how much the loop came late, at each tick. While the machine stood still nobody could
+        end a call; a loop that is late time and again is another matter."""
         if missing := self.outcomes.count(0):
             self.breach(f"{missing} calls never ended")
         allowed = TOLERANCE + max(lags)
