@@ -53,7 +53,6 @@ def hosting() -> Callable[..., Any]:
 def _held() -> dict[str, int]:
     return {
         "open files": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
         "children": sum(len(path.read_text().split()) for path in Path("/proc/self/task").glob("*/children")),
     }
 
@@ -67,5 +66,6 @@ def leaves_nothing() -> Iterator[None]:
     # anyio tells its worker threads to end when the loop does, and does not wait for them.
     for thread in set(threading.enumerate()) - running:
         thread.join(5)
+        assert not thread.is_alive(), f"{thread.name} goes on"
     after = _held()
     assert not [what for what in before if after[what] > before[what]], f"{before} before, {after} after"
