@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from pydantic_core import from_json
 
 from mooring.errors import Outcome
+from mooring.net.heap import LARGE, keep_room
 
 RequestId = int | str
 Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
@@ -77,6 +78,8 @@ def decode(line: bytes) -> Any:
     Raises:
         ValueError: there is no JSON value in it, or one nested beyond reason.
     """
+    if len(line) > LARGE:
+        keep_room(len(line))
     try:
         return from_json(line, allow_inf_nan=False)
     except ValueError:
