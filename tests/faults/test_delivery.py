@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ def _effects(file: Path) -> Counter[int]:
     return Counter(int(line) for line in file.read_text().split()) if file.exists() else Counter()
 
 
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 async def _pid(host: Host) -> int:
     return int((await host.call("mcp_lab_pid", check=True)).text)
 
@@ -37,7 +42,11 @@ async def test_a_server_killed_with_9_between_two_calls_is_no_event_for_the_seco
     log = tmp_path / "log"
     async with hosting(lab_server(era=era, tools=["pid", "echo"], log=str(log))) as host:
         for n in range(6):
-            os.kill(await _pid(host), signal.SIGKILL)
+            # Stopped first: a process may still read what arrives in the moment before a kill reaches it.
+            pid = await _pid(host)
+            os.kill(pid, signal.SIGSTOP)
+            await until(partial(_is_stopped, pid))
+            os.kill(pid, signal.SIGKILL)
             result = await host.call("mcp_lab_echo", {"text": str(n)})
             assert result.text == str(n)
         assert len(starts(log)) == 7
