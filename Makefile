@@ -92,7 +92,7 @@ clean:  ## Remove what was made here
 # The tools are made anew when their pins change; the package alone when only its own metadata does.
 .venv/.tools: requirements/dev.txt
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
 $(READY): .venv/.tools pyproject.toml

@@ -45,6 +45,14 @@ def test_a_python_example_runs_as_it_stands_and_prints_what_it_says(source: str,
     assert [line for line in expected if line not in done.stdout] == []
 
 
+def test_the_example_configuration_serves_the_first_example_from_the_root_of_a_clone() -> None:
+    source = blocks("python", README)[0].replace("mcp.json", "examples/mcp.json")
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "A mooring holds many boats." in done.stdout, done.stderr
+
+
 def test_the_readme_names_only_make_targets_that_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     named = set(re.findall(r"make ([a-z-]+)", "".join(blocks("sh", README))))

@@ -36,7 +36,7 @@ class _Open:
         self.merged: int | None = None
         """Where `<<` stands, which in quotes is a name like any other."""
 
-    def scalar(self, event: yaml.ScalarEvent) -> None:
+    def notice_merge(self, event: yaml.ScalarEvent) -> None:
         if self.is_map and self.key is None and not event.style and event.value == "<<":
             self.merged = event.start_mark.line + 1
 
@@ -81,7 +81,7 @@ class _Builder:
                 self.put(node.done(), node.line, node.anchor, node.before)
             case yaml.ScalarEvent():
                 if self.stack:
-                    self.stack[-1].scalar(event)
+                    self.stack[-1].notice_merge(event)
                 plain_null = not event.style and event.value in _NULLS
                 self.put(None if plain_null else event.value, line, anchor, self.count)
             case yaml.AliasEvent():

@@ -260,20 +260,16 @@ def _tool(raw: _Raw, server: str) -> Tool:
         raise _Damage("has no valid schema")
     if not isinstance(annotations, Mapping):
         raise _Damage("'annotations' must be an object")
-    fields: _Raw = {
-        "name": raw["name"],
-        "server": server,
-        "remote_name": raw["name"],
-        "title": _text(raw, "title"),
-        "description": _text(raw, "description") or "",
-        "input_schema": schema,
-        "output_schema": output,
-        "annotations": annotations,
-        "meta": EMPTY,
-        "extra": EMPTY,
-        "verb": "call",
-    }
-    return Tool.holding(fields)
+    return Tool(
+        name=raw["name"],
+        server=server,
+        remote_name=raw["name"],
+        title=_text(raw, "title"),
+        description=_text(raw, "description") or "",
+        input_schema=schema,
+        output_schema=output,
+        annotations=annotations,
+    )
 
 
 def _template(raw: _Raw, server: str) -> ResourceTemplate:
