@@ -179,7 +179,7 @@ class CircuitOpen(CallError):
 
 
 class Overloaded(CallError):
-    """As many calls are waiting for this server as may wait."""
+    """The call queue of the server is full (`max_queue`)."""
 
 
 class ServerError(CallError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mooring import clock
 from mooring.config.logs import logger
+from mooring.core.arguments import not_json
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import DISCOVERY, OWNER, answer
 from mooring.core.events import CallFinished, CallStarted, Event
@@ -221,10 +222,10 @@ class Session:
             if name == READ.name:
                 return await self._read(arguments, budget)
             tool = self._shore.catalog.tools.get(name) or await self._route(name, timeout)
+            given = _checked(tool, arguments)
             if not self._shore.allows(tool):
-                given = arguments if isinstance(arguments, Mapping) else EMPTY  # models send anything
                 await self._shore.permit(tool, given, self.id, _left(started, timeout))
-            result = await self._run(tool, arguments, _left(started, timeout), on_progress)
+            result = await self._run(tool, given, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _refused(problem, name, tool, time.monotonic() - started)
         keeper = self._shore.keeper
@@ -268,7 +269,7 @@ class Session:
     async def _run(
         self,
         tool: Tool,
-        arguments: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
         timeout: float | None,
         on_progress: Progress | None,
     ) -> Result:
@@ -284,7 +285,7 @@ class Session:
     async def _run_watched(
         self,
         tool: Tool,
-        arguments: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
         timeout: float | None,
         on_progress: Progress | None,
     ) -> Result:
@@ -317,43 +318,62 @@ class Session:
     async def _send(
         self,
         tool: Tool,
-        arguments: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
         timeout: float | None,
         on_progress: Progress | None,
         meta: Mapping[str, Any],
     ) -> Result:
-        given = EMPTY if arguments is None else arguments
-        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- models send anything
-            raise _unfit(tool, f"arguments must be an object, not {type(given).__name__}")
         if self._shore.rules(tool.server).passthrough:
             meta = {**meta, "session_id": self.id}
             if self.agent_id is not None:
                 meta["agent_id"] = self.agent_id
-        try:
-            if tool.verb != "call":
-                return await self._shore.act(tool, given, timeout)
-            started, provider = time.monotonic(), self._shore.provider(tool.server, self)
-            while True:
-                try:
-                    return await provider.call(
-                        tool.remote_name,
-                        given,
-                        timeout=_left(started, timeout),
-                        on_progress=on_progress,
-                        meta=meta,
-                    )
-                except CallError as problem:
-                    if problem.outcome != "not sent":
-                        raise
-                    old, provider = provider, self._shore.provider(tool.server, self)
-                    if provider is old:  # no other has taken its place before anything was sent
-                        raise
-        except (TypeError, ValueError) as unfit:
-            raise _unfit(tool, f"the arguments are not JSON: {unfit}") from None
+        if tool.verb != "call":
+            return await self._shore.act(tool, arguments, timeout)
+        started, provider = time.monotonic(), self._shore.provider(tool.server, self)
+        while True:
+            left = _left(started, timeout)
+            try:
+                return await provider.call(
+                    tool.remote_name, arguments, timeout=left, on_progress=on_progress, meta=meta
+                )
+            except CallError as problem:
+                if problem.outcome != "not sent":
+                    raise
+                old, provider = provider, self._shore.provider(tool.server, self)
+                if provider is old:  # no other has taken its place before anything was sent
+                    raise
+            except MooringError:
+                raise
+            except Exception as bug:
+                log.exception("provider %s failed tool=%s", tool.server, tool.remote_name)
+                # The text of a foreign exception may hold anything; it stays in the log.
+                raise CallError(
+                    f"{tool.name!r} failed: provider {tool.server!r} raised {type(bug).__name__}; "
+                    "the log has the details",
+                    server=tool.server,
+                    tool=tool.remote_name,
+                    outcome="unknown",
+                ) from None
 
 
 def _left(started: float, timeout: float | None) -> float | None:
     return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
+
+
+def _checked(tool: Tool, arguments: object) -> Mapping[str, Any]:
+    """Return the arguments of a call if they can be sent: an object of JSON values.
+
+    Raises:
+        CallError: they cannot.
+    """
+    if arguments is None:
+        return EMPTY
+    if not isinstance(arguments, Mapping):  # models send anything
+        raise _unfit(tool, f"arguments must be an object, not {type(arguments).__name__}")
+    given = cast("Mapping[str, Any]", arguments)
+    if problem := not_json(given):
+        raise _unfit(tool, f"the arguments are not JSON: {problem}")
+    return given
 
 
 def _unfit(tool: Tool, problem: str) -> CallError:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from mooring import CallTimeout, Overloaded
-from mooring.net.gate import WAITING
+from mooring import CallTimeout, HostConfig, Overloaded
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until
@@ -35,20 +34,51 @@ class Busy:
         self.served += 1
 
 
-async def test_no_more_than_max_concurrency_calls_are_under_way_and_64_wait(hosting: Any) -> None:
-    async with HttpLab() as lab, hosting(lab.config(max_concurrency=2)) as host:
+@pytest.mark.parametrize(("settings", "waiting"), [({}, 64), ({"max_queue": 3}, 3), ({"max_queue": 0}, 0)])
+async def test_no_more_than_max_concurrency_calls_are_under_way_and_max_queue_wait(
+    settings: dict[str, Any], waiting: int, hosting: Any
+) -> None:
+    async with HttpLab() as lab, hosting(lab.config(max_concurrency=2, **settings)) as host:
         busy = lab.faults["tools/call"] = Busy()
         calls = [
-            asyncio.create_task(host.call("mcp_web_echo", {"text": "x"})) for _ in range(2 + WAITING + 5)
+            asyncio.create_task(host.call("mcp_web_echo", {"text": "x"})) for _ in range(2 + waiting + 5)
         ]
         await until(lambda: busy.now == 2 and sum(call.done() for call in calls) == 5)
         busy.go.set()
         results = await asyncio.gather(*calls)
         outcomes = Counter(type(result.error) for result in results)
-        assert outcomes == {type(None): 2 + WAITING, Overloaded: 5}
-        assert (busy.most, busy.served) == (2, 2 + WAITING)
+        assert outcomes == {type(None): 2 + waiting, Overloaded: 5}
+        assert (busy.most, busy.served) == (2, 2 + waiting)
         refused = next(result for result in results if result.error is not None)
-        assert "max_concurrency" in refused.text
+        assert f"The call queue of server 'web' is full (max_queue={waiting})" in refused.text
+
+
+async def test_a_call_cancelled_as_its_turn_comes_is_cancelled_and_loses_no_permit(hosting: Any) -> None:
+    async with HttpLab() as lab, hosting(lab.config(max_concurrency=1)) as host:
+        for _ in range(20):
+            busy = lab.faults["tools/call"] = Busy()
+            first = asyncio.create_task(host.call("mcp_web_echo", {"text": "first"}))
+            await until(lambda busy=busy: busy.now == 1)
+            second = asyncio.create_task(host.call("mcp_web_echo", {"text": "second"}))
+            await asyncio.sleep(0)
+            # Both end in the same turn of the loop: one gives its permit back as the other stops waiting.
+            first.cancel()
+            second.cancel()
+            outcomes = await asyncio.gather(first, second, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
+        del lab.faults["tools/call"]
+        assert (await host.call("mcp_web_echo", {"text": "next"}, timeout=10)).text == "next"
+
+
+async def test_a_changed_max_concurrency_holds_for_the_running_connection(hosting: Any) -> None:
+    async with HttpLab() as lab, hosting(lab.config()) as host:
+        await host.apply(HostConfig(servers=(lab.config(max_concurrency=1, max_queue=0),)))
+        busy = lab.faults["tools/call"] = Busy()
+        first = asyncio.create_task(host.call("mcp_web_echo", {"text": "first"}))
+        await until(lambda: busy.now == 1)
+        assert isinstance((await host.call("mcp_web_echo", {"text": "x"})).error, Overloaded)
+        busy.go.set()
+        assert (await first).text == "first"
 
 
 async def test_a_call_waits_for_its_turn_no_longer_than_its_own_deadline(hosting: Any) -> None:

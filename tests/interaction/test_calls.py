@@ -18,6 +18,7 @@ from mooring import (
     CallTimeout,
     ConnectionLost,
     Host,
+    LocalTools,
     ServerConfig,
     ServerError,
     UnknownTool,
@@ -73,7 +74,18 @@ async def test_arguments_that_are_no_object_are_refused_before_sending(arguments
         assert "must be an object" in result.text
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
+def _endless() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), object(), {1, 2}, [{"deep": b"bytes"}], 10**5000, _endless()],
+    ids=["nan", "object", "set", "bytes", "long", "deep"],
+)
 async def test_arguments_that_json_cannot_say_are_refused_before_sending(
     value: Any, tmp_path: Path, hosting: Any
 ) -> None:
@@ -83,6 +95,43 @@ async def test_arguments_that_json_cannot_say_are_refused_before_sending(
         assert result.is_error
         assert "not JSON" in result.text
         assert "tools/call" not in methods(log)
+
+
+async def test_arguments_are_checked_before_a_person_is_asked_and_before_a_server_starts(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+
+    async def approve(request: Any) -> bool:
+        raise AssertionError("asked about a call that cannot be made")
+
+    server = lab_server(log=str(log), settings={"start": "lazy", "approve": ["*"]})
+    async with hosting(server) as host:
+        await host.refresh()  # from now on its tools are known without a start
+    async with hosting(server, on_approval=approve) as host:
+        result = await host.call("mcp_lab_echo", {"text": object()})
+        assert "not JSON" in result.text
+        assert len(starts(log)) == 1
+
+
+@pytest.mark.parametrize("problem", [ValueError("secret-7"), TypeError("secret-7"), KeyError("secret-7")])
+async def test_an_exception_of_a_provider_is_not_called_a_fault_of_the_arguments(
+    problem: Exception, hosting: Any
+) -> None:
+    class Broken(LocalTools):
+        async def call(self, tool: str, *args: Any, **options: Any) -> Any:
+            raise problem
+
+    def greet(name: str) -> str:
+        return name
+
+    async with hosting(providers=[Broken(greet, name="own")]) as host:
+        name = next(name for name in host.catalog.tools if "greet" in name)
+        result = await host.call(name, {"name": "x"})
+        assert result.is_error
+        assert "not JSON" not in result.text
+        assert type(problem).__name__ in result.text
+        assert "secret-7" not in result.text
 
 
 async def test_FA09_a_call_that_takes_too_long_is_cancelled_on_the_wire(tmp_path: Path, hosting: Any) -> None:

@@ -24,7 +24,7 @@ __all__ = ["DEFAULTS", "SHAPES", "Shape", "at", "read_shape"]
 DEFAULTS = frozenset(
     (
         *("start", "isolation", "connect_timeout", "call_timeout", "idle_timeout", "list_timeout"),
-        *("probe_timeout", "shutdown_grace", "max_concurrency", "max_message"),
+        *("probe_timeout", "shutdown_grace", "max_concurrency", "max_queue", "max_message"),
     )
 )
 """Fields of a server that may also stand among the host-wide settings, for all that leave them out."""

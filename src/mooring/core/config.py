@@ -202,6 +202,9 @@ class ServerConfig(Settings):
     """How often the lists of a server that announces no changes are read again."""
     shutdown_grace: float = setting(seconds, default=2.0)
     max_concurrency: int | None = setting(optional(within(whole, least=1)), default=None)
+    """Calls that the server gets at once; no limit by default. More calls wait in a queue."""
+    max_queue: int = setting(within(whole, least=0), default=64)
+    """Calls that may wait in that queue. A call that finds it full fails at once (`Overloaded`)."""
     max_message: int = setting(within(size, least=1024), default=16 * 2**20)
     """Bytes of one message."""
     idempotent: tuple[str, ...] = setting(list_of_text, default=())

@@ -21,6 +21,7 @@ __all__ = ["TrustRequest", "describe", "forbidden", "literal_secrets", "mark"]
 _HARMLESS = frozenset(
     (
         *("source", "disabled", "description", "start", "max_concurrency", "max_message", "sweep_interval"),
+        "max_queue",
         *(
             "connect_timeout",
             "call_timeout",

@@ -21,7 +21,6 @@ MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Faults that say nothing bad of the transport: the server is there and has answered."""
 RESENT = ("closed", "session", "refused")
-LATER = "try again later, or raise `max_concurrency`"
 
 
 class Carrier:
@@ -30,7 +29,7 @@ class Carrier:
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self._breaker = Breaker()
-        self._gate = Gate(owner.config.max_concurrency)
+        self._gate = Gate()
         self._known: MooringError | None = None
         """Why there was no connection, as it was last told."""
         self._under_way = 0
@@ -66,7 +65,7 @@ class Carrier:
         told = False
         self._under_way += 1
         try:
-            if self._gate.limited:
+            if not self._gate.take(self.owner.config.max_concurrency):
                 await self._turn(about, end - started)
             try:
                 live = self.owner.live or await self.live(end)
@@ -91,7 +90,7 @@ class Carrier:
                 server, redact = self.owner.config.name, self.owner.redact
                 raise call_error(fault, server, about, elapsed, words, redact) from None
             finally:
-                self._gate.leave()
+                self._gate.leave(self.owner.config.max_concurrency)
         finally:
             self._under_way -= 1
             if not self._under_way and not self._idle.is_set():
@@ -168,23 +167,29 @@ class Carrier:
             )
         return probe
 
-    async def _turn(self, about: str, patience: float) -> None:
-        """Wait for a place among the requests under way.
+    async def _turn(self, about: str, timeout: float) -> None:
+        """Wait in the queue until the server may get another request.
 
         Raises:
-            Overloaded: too many are waiting.
-            CallTimeout: it was not given one within `patience`.
+            Overloaded: the queue is full.
+            CallTimeout: no permit became free within `timeout`.
         """
+        config, name = self.owner.config, self._name
         try:
-            await self._gate.enter(patience)
+            await self._gate.enter(config.max_concurrency, config.max_queue, timeout)
         except Full:
-            problem = f"{about!r} was not sent: {self._name!r} has as many calls waiting as may wait; {LATER}"
-            raise Overloaded(problem, server=self._name, tool=about, outcome="not sent") from None
+            problem = (
+                f"{about!r} was not sent. The call queue of server {name!r} is full "
+                f"(max_queue={config.max_queue}). Try again later, or raise `max_concurrency` or `max_queue`."
+            )
+            raise Overloaded(problem, server=name, tool=about, outcome="not sent") from None
         except TimeoutError:
-            problem = f"{about!r} was not sent: its turn at {self._name!r} did not come in time; {LATER}"
-            raise CallTimeout(
-                problem, server=self._name, tool=about, elapsed=patience, outcome="not sent"
-            ) from None
+            problem = (
+                f"{about!r} was not sent. It timed out after {timeout:.3g} s in the call queue of server "
+                f"{name!r} (max_concurrency={config.max_concurrency}). Try again later, or raise "
+                "`max_concurrency`."
+            )
+            raise CallTimeout(problem, server=name, tool=about, elapsed=timeout, outcome="not sent") from None
 
     def _tell_breaker(self, fault: WireError) -> bool:
         if not fault.news:

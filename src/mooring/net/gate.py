@@ -1,61 +1,70 @@
-"""How many calls one server gets at once, and how many may wait for their turn."""
+"""Limits how many requests one server works on at once, and how many more may wait."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-
-WAITING = 64
 
 
 class Full(Exception):
-    """As many are waiting as may wait."""
+    """The queue has no room for another request."""
 
 
 class Gate:
-    """First come, first served. Without a limit it is always open."""
+    """Permits for requests under way, granted first come, first served.
 
-    def __init__(self, limit: int | None) -> None:
-        self._free = limit
-        self._queue = deque[asyncio.Future[None]]()
+    The limits come with each call, because a reload may change them while requests are under way.
+    """
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        """Permits that are held."""
+        self._queue: dict[asyncio.Future[None], None] = {}
 
     @property
-    def limited(self) -> bool:
-        """Whether anybody ever has to wait."""
-        return self._free is not None
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._queue)
 
-    async def enter(self, patience: float) -> None:
-        """Wait for a place, no longer than `patience` seconds; leave it with `leave()`.
+    def take(self, limit: int | None) -> bool:
+        """Take a permit if one is free and no request is waiting for it. Give it back with `leave()`."""
+        if limit is not None and (self.under_way >= limit or self._queue):
+            return False
+        self.under_way += 1
+        return True
+
+    async def enter(self, limit: int | None, max_queue: int, timeout: float) -> None:
+        """Take a permit, waiting for it in the queue for up to `timeout` seconds.
 
         Raises:
-            Full: too many are waiting already.
-            TimeoutError: it was not given one in time.
+            Full: the queue already holds `max_queue` requests.
+            TimeoutError: no permit became free in time.
         """
-        if self._free is None:
+        if self.take(limit):
             return
-        if self._free > 0:
-            self._free -= 1
-            return
-        if len(self._queue) >= WAITING:
+        if len(self._queue) >= max_queue:
             raise Full
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._queue[turn] = None
+        self._grant(limit)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await turn
-        except (asyncio.CancelledError, TimeoutError):
+        except BaseException:
+            # The permit may have been granted in the same turn of the loop in which the wait ended.
+            self._queue.pop(turn, None)
             if turn.done() and not turn.cancelled():
-                self.leave()  # the place was given in the very moment its taker went away
-            else:
-                self._queue.remove(turn)
+                self.leave(limit)
             raise
 
-    def leave(self) -> None:
-        if self._free is None:
-            return
-        while self._queue:
-            turn = self._queue.popleft()
+    def leave(self, limit: int | None) -> None:
+        """Give a permit back; the next request in the queue gets it."""
+        self.under_way -= 1
+        self._grant(limit)
+
+    def _grant(self, limit: int | None) -> None:
+        while self._queue and (limit is None or self.under_way < limit):
+            turn = next(iter(self._queue))
+            del self._queue[turn]
             if not turn.done():
+                self.under_way += 1
                 turn.set_result(None)
-                return
-        self._free += 1
