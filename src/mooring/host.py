@@ -80,6 +80,7 @@ class Host:
         artifacts: str | os.PathLike[str] | None = None,
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
+        max_starting: int | None = None,
     ) -> None:
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
@@ -100,6 +101,7 @@ class Host:
             on_auth=on_auth,
             on_elicit=on_elicit,
             relay=relay,
+            max_starting=max_starting,
         )
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""

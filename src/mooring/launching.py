@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mooring.net.passage import Relay
     from mooring.net.pool import HttpPool
     from mooring.net.questions import OnElicit, Questions
+    from mooring.net.starts import StartLimit
 
 __all__ = ["Launcher"]
 
@@ -40,6 +41,7 @@ class Launcher:
         on_auth: OnAuth | None,
         on_elicit: OnElicit | None,
         relay: Relay | None,
+        max_starting: int | None,
     ) -> None:
         self.config = HostConfig()
         """What holds for all servers, such as the way through a proxy."""
@@ -52,6 +54,8 @@ class Launcher:
         self._on_auth, self._on_elicit, self._relay = on_auth, on_elicit, relay
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
+        self._max_starting = max_starting
+        self._starts: StartLimit | None = None
 
     def connection(
         self,
@@ -66,7 +70,10 @@ class Launcher:
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
         from mooring.net.questions import Questions
+        from mooring.net.starts import StartLimit
 
+        if self._starts is None:
+            self._starts = StartLimit(self._starting)
         if self._pool is None:
             self._pool = HttpPool()
         if self._questions is None:
@@ -83,7 +90,14 @@ class Launcher:
             on_auth=self._on_auth,
             stale=self._stale,
             questions=self._questions,
+            starts=self._starts,
         )
+
+    def _starting(self) -> int:
+        """How many servers may start at once."""
+        from mooring.net.starts import default_limit
+
+        return self._max_starting or self.config.max_starting or default_limit()
 
     async def close(self) -> None:
         """Let go of what the connections shared; they have ended before."""

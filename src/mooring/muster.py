@@ -86,10 +86,8 @@ async def gather(fleet: Fleet, names: Sequence[str] | None, timeout: float | Non
     errors: dict[str, str] = {}
 
     async def one(connection: Connection) -> None:
-        config = connection.config
-        patience = config.connect_timeout + config.list_timeout if timeout is None else timeout
         try:
-            await connection.owner.connected(patience)
+            await connection.owner.connected(timeout, 1)
         except MooringError as problem:
             errors[connection.name] = str(problem)
 

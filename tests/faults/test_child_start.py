@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import Host, ServerConfig, ServerLost, StateChanged
+from mooring.testing import VirtualClock
 from tests.lab.stdio import cue, lab_server, methods, starts
 from tests.lab.wait import until
 
@@ -83,8 +84,42 @@ async def test_FA12_a_crash_loop_is_given_up_politely_however_many_call(tmp_path
         await until(lambda: _status(host).state == "failed")
         assert "next try in" in _status(host).error
         assert _status(host).retry_in > 20
-        # A try starts it once for each era, so that the fifth start may be the first of two.
-        assert len(starts(log)) <= 6
+        assert len(starts(log)) == 5
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_FA12_a_child_that_exits_at_once_is_started_once_per_attempt(
+    era: str, tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(crash_at_start=5, log=str(log), era=era)) as host:
+        for attempt in range(1, 4):
+            assert len(starts(log)) == attempt
+            await host.refresh()  # ends the rest
+
+
+async def test_FA12_a_child_that_reads_and_exits_is_started_in_both_eras_only_once(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    gone = cue(then="exit")
+    server = lab_server(cues={"server/discover": gone, "initialize": gone}, log=str(log))
+    async with hosting(server) as host:
+        assert methods(log) == ["server/discover", "initialize"]
+        for _ in range(2):
+            await host.refresh()
+        assert methods(log)[2:] == ["server/discover", "initialize"]
+
+
+async def test_FA12_rests_double_while_nothing_asks_for_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(crash_at_start=5, log=str(log))]) as host:
+        clock = VirtualClock()
+        for number, expected in enumerate((1, 2, 4, 8, 16, 30), start=1):
+            await until(lambda number=number: len(starts(log)) == number)
+            await until(lambda: _status(host).retry_in is not None)
+            assert expected / 2 < _status(host).retry_in <= 1.2 * expected
+            await clock.advance(_status(host).retry_in + 0.01)
 
 
 async def test_FA12_a_server_that_fell_is_tried_again_by_itself_and_says_when(hosting: Any) -> None:

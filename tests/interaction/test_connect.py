@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,11 @@ import anyio
 import pytest
 from aiohttp import web
 
-from mooring import Host, ServerConfig, StateChanged
+from mooring import Host, MooringError, ServerConfig, StateChanged
 from tests.lab.http import HttpLab
+from tests.lab.program import running
 from tests.lab.stdio import lab_server, methods, starts
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +121,79 @@ async def test_FA08_a_server_that_hangs_while_listing_fails_at_the_listing_deadl
     async with hosting(lab_server(hang_on_list=True, settings={"list_timeout": 0.3})) as host:
         assert _states(host) == {"lab": "failed"}
         assert "`list_timeout`" in _error(host, "lab")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_connect_timeout_covers_the_first_listing_of_a_child(era: str, hosting: Any) -> None:
+    server = lab_server(hang_on_list=True, era=era, settings={"connect_timeout": 0.5})
+    async with hosting(server, ready=False) as host:
+        call = asyncio.create_task(host.call("mcp_lab_echo", {"text": "x"}))
+        refresh = asyncio.create_task(host.refresh("lab"))
+        await host.ready(20)
+        assert _states(host) == {"lab": "failed"}
+        assert "`connect_timeout`" in _error(host, "lab")
+        assert (await call).is_error
+        assert "0.5 s" in str((await refresh)["lab"].error)
+
+
+@pytest.mark.parametrize("way", ["http-legacy", "http-modern", "sse"])
+async def test_connect_timeout_covers_the_first_listing_over_http(way: str, hosting: Any) -> None:
+    async def hang(request: web.Request, message: dict[str, Any]) -> None:
+        await asyncio.sleep(60)
+
+    async with HttpLab(era=way.removeprefix("http-")) as lab:
+        lab.faults["tools/list"] = hang
+        more = {"transport": "sse", "url": f"{lab.origin}/sse"} if way == "sse" else {}
+        async with hosting(lab.config(connect_timeout=0.5, **more), ready=False) as host:
+            await host.ready(20)
+            assert _states(host) == {"web": "failed"}
+            assert "`connect_timeout`" in _error(host, "web")
+
+
+async def test_callers_are_released_before_the_child_that_failed_is_ended(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    server = lab_server(
+        *("stubborn",),
+        hang=True,
+        log=str(log),
+        settings={"connect_timeout": 0.5, "shutdown_grace": 3, "start": "lazy"},
+    )
+    async with hosting(server) as host:
+        refresh = asyncio.create_task(host.refresh())
+        ping = asyncio.create_task(host.ping("stubborn", 20))
+        assert "0.5 s" in str((await refresh)["stubborn"].error)
+        with pytest.raises(MooringError, match=r"0\.5 s"):
+            await ping
+        await host.ready()
+        (child,) = starts(log)
+        assert running(child)  # it has 3 s to end by itself
+        os.kill(child, signal.SIGKILL)
+
+
+async def test_a_stopped_host_releases_callers_before_the_child_is_ended(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    server = lab_server(hang=True, log=str(log), settings={"shutdown_grace": 3})
+    async with hosting(server, ready=False) as host:
+        refresh = asyncio.create_task(host.refresh("lab"))
+        await until(lambda: bool(starts(log)))
+        removal = asyncio.create_task(host.remove("lab"))
+        assert "closed" in str((await refresh)["lab"].error)
+        (child,) = starts(log)
+        assert running(child)
+        os.kill(child, signal.SIGKILL)
+        await removal
+
+
+async def test_a_server_that_ignores_the_probe_connects_within_a_connect_timeout_below_the_probe_time(
+    hosting: Any,
+) -> None:
+    server = lab_server(era="silent-on-discover", settings={"connect_timeout": 4})
+    async with hosting(server) as host:
+        assert _states(host) == {"lab": "connected"}
 
 
 async def test_FA01_a_command_that_is_not_there_is_named(hosting: Any) -> None:

@@ -320,6 +320,11 @@ def main():
     sys.stderr.flush()
     if script.get("start_delay"):
         time.sleep(script["start_delay"])
+    if script.get("start_work"):  # seconds of CPU time, however long they take
+        end = time.process_time() + script["start_work"]
+        while time.process_time() < end:
+            pass
+        log(json.dumps({"worked": os.getpid()}))
     if script.get("crash_at_start"):
         sys.exit(script["crash_at_start"])
     sys.stdout.write(script.get("banner", ""))

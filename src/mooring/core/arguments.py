@@ -19,7 +19,7 @@ def not_json(arguments: Mapping[str, Any]) -> str | None:
     Arguments without nesting, which most are, cost a fraction of encoding them.
     """
     for key, value in arguments.items():
-        kind: object = type(value)
+        kind = value.__class__
         if type(key) is not str:
             break
         if kind is str or kind is bool or value is None:

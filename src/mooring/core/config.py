@@ -342,6 +342,9 @@ class HostConfig(Settings):
     enabled: bool = setting(flag, default=True)
     enabled_servers: tuple[str, ...] | None = setting(optional(list_of_text), default=None)
     """When given, only these are active."""
+    max_starting: int | None = setting(optional(within(whole, least=1)), default=None)
+    """Child processes that start at once; twice the number of CPUs by default. A start that a call waits for
+    goes first. The time in the queue does not count toward `connect_timeout`."""
     style: Style = setting(one_of("mcp", "double", "server", "raw"), default="mcp")
     description_prefix: bool = setting(flag, default=False)
     discovery: Literal["auto", "always", "never"] = setting(one_of("auto", "always", "never"), default="auto")

@@ -81,7 +81,7 @@ class Carrier:
                     left = max(end - clock.monotonic(), 0.0)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
-                self.owner.restarts.forgive()
+                self.owner.attempts.restarts.forgive()
                 told = True
                 return result
             except WireError as fault:

@@ -30,6 +30,7 @@ from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
+from mooring.net.starts import StartLimit
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
@@ -57,6 +58,7 @@ class Connection:
         on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],
         questions: Questions,
+        starts: StartLimit,
     ) -> None:
         self._on_auth = on_auth
         self.owner = Owner(
@@ -70,6 +72,7 @@ class Connection:
             emit=emit,
             stale=stale,
             questions=questions,
+            starts=starts,
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh

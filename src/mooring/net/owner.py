@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ import anyio
 from mooring import clock
 from mooring.config.logs import logger
 from mooring.core import events
-from mooring.core.breaker import Restarts, backoff
+from mooring.core.breaker import Restarts
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
 from mooring.core.known import Known
@@ -23,29 +22,26 @@ from mooring.core.redact import Redactor
 from mooring.core.sharing import shared
 from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
+from mooring.net.attempts import Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness
 from mooring.net.live import Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
-from mooring.net.negotiate import MODERN_CODES, Era, doubted, era_of, negotiate, refuse_older
+from mooring.net.negotiate import doubted, negotiate, refuse_older
 from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.passage import PASSAGE
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
+from mooring.net.rpc import Channel
+from mooring.net.starts import ConnectTimer, StartLimit, StartSlot, Urgency
 
 if TYPE_CHECKING:
     from mooring.net.access import Access
 
 log = logger("mooring.connection")
 
-STABLE = 10.0
-"""A connection that lived so long did not fail at connecting: the next try is not held back."""
-TRIES = 3
-"""Tries to come back that may fail before those who wait for a server are told."""
-FALLBACK = (400, 404, 405, 415)
-"""Statuses that mean "no Streamable HTTP here", so that old SSE is worth a try."""
 _ALLOWED: Mapping[State, tuple[State, ...]] = {
     "disabled": (),
     "pending": ("connected", "failed", "needs-auth", "pending"),
@@ -53,6 +49,10 @@ _ALLOWED: Mapping[State, tuple[State, ...]] = {
     "failed": ("pending", "failed"),
     "needs-auth": ("pending",),
 }
+
+
+class _Again(Exception):
+    """This attempt goes on with another transport or era."""
 
 
 class Owner:
@@ -72,6 +72,7 @@ class Owner:
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         questions: Questions,
+        starts: StartLimit,
     ) -> None:
         self.config = config
         self.publish = publish
@@ -89,7 +90,7 @@ class Owner:
         self.next_try: float | None = None
         """On the monotonic clock: when the server is tried again without being asked."""
         self.freshness: Freshness | None = None
-        self.restarts = Restarts()
+        self.attempts = Attempts(known)
         self.access: Access | None = None
         """How an HTTP server is let know who asks; None where that is no matter of ours."""
         self.session: str | None = None
@@ -105,15 +106,13 @@ class Owner:
         self._resolve = resolve
         self._pool = pool
         self._emit = emit
-        self._era: Era | None = era_of(known.protocol if known else None)
-        """What the server spoke the last time: only a guess until it has answered in this life."""
-        self._guessed = self._era is not None
-        self._seen = known.protocol if known else None
-        """The newest protocol that the server ever spoke with us."""
-        self._failures = 0
-        self.connected_before = False
-        self._in_vain = 0
-        """Tries to connect that failed since it was last connected."""
+        self._starts = starts
+        self._slot: StartSlot | None = None
+        self._urgency: Urgency = 0
+        self._timer: ConnectTimer | None = None
+        self._rested = True
+        self._given_up = False
+        """Whether this attempt has failed and its callers know, though its child may still be ending."""
         self._last_words: list[str] = []
         self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
@@ -135,9 +134,12 @@ class Owner:
             self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
         return self._listed
 
-    def kick(self) -> None:
-        """Do not rest any longer: somebody wants the server."""
+    def kick(self, urgency: Urgency = 2) -> None:
+        """End the rest, or the sleep of a lazy server: it is wanted now."""
         self._kick.set()
+        if urgency > self._urgency:
+            self._urgency = urgency
+            self._starts.reconsider()
 
     def mark_dirty(self) -> None:
         """The server's lists are out of date."""
@@ -155,8 +157,8 @@ class Owner:
             self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
         return target
 
-    async def connected(self, timeout: float) -> Live:
-        """The live connection, waited for no longer than `timeout`.
+    async def connected(self, timeout: float | None, urgency: Urgency = 2) -> Live:
+        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended).
 
         Raises:
             MooringError: there is none, and why.
@@ -169,7 +171,7 @@ class Owner:
             raise Permanent("its connection was closed", server=self.config.name)
         if self.state != "pending" and self.problem is not None and not self._may_try():
             raise self.problem
-        return await self._wait(timeout)
+        return await self._wait(timeout, urgency)
 
     async def refresh(self) -> None:
         """List everything anew, connecting first if need be. However many ask, one listing serves all.
@@ -180,8 +182,7 @@ class Owner:
         if self.state == "disabled" or self.ended.is_set():
             raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
         if self.live is None:
-            patience = self.config.connect_timeout + self.config.list_timeout + self.config.shutdown_grace + 5
-            await self._wait(patience)
+            await self._wait(None, 1)
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refreshers.append(done)
@@ -203,16 +204,20 @@ class Owner:
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
+        self._tell(self._waiters, self._gone())
         await self.ended.wait()
+
+    def _gone(self) -> MooringError:
+        return Permanent("its connection was closed", server=self.config.name)
 
     def _may_try(self) -> bool:
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
-        return not isinstance(self.problem, Permanent) and self.restarts.rest(clock.monotonic()) == 0
+        return not isinstance(self.problem, Permanent) and not self.attempts.restarts.rest(clock.monotonic())
 
-    async def _wait(self, timeout: float) -> Live:
-        self._kick.set()
+    async def _wait(self, timeout: float | None, urgency: Urgency) -> Live:
+        self.kick(urgency)
         waiter: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -235,57 +240,62 @@ class Owner:
             with self._life:
                 if self.config.start == "lazy":
                     await self._kick.wait()
-                rested = True
                 while True:
                     self._kick.clear()
-                    await self._once(rested)
-                    rested = await self._rest()
+                    await self._once()
+                    self._rested = await self._rest()
         finally:
             self.live = None
-            gone = Permanent("its connection was closed", server=self.config.name)
-            self._tell(self._waiters, gone)
-            self._tell(self._refreshers, gone)
+            self._tell(self._waiters, self._gone())
+            self._tell(self._refreshers, self._gone())
             self.settled.set()
             self.ended.set()
 
-    async def _once(self, rested: bool) -> None:
+    async def _once(self) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
-        self._last_words = []
+        self._last_words, self._given_up = [], False
         born = clock.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
-            # A try that callers asked for before its time makes the next rest no longer.
-            self._failures = self._failures + 1 if rested else max(self._failures, 1)
-            fault = leaf(group)
-            problem = explain(fault, self.config, self._last_words, self.redact)
-            if isinstance(problem, AuthNeeded) and self.access is not None:
-                problem = await self.access.explain(str(fault))
-            self._in_vain += 1
-            # One that was there and fell while it came back gets another try for those who wait for it.
-            again = self._waiters and self.connected_before and self._in_vain < TRIES
-            self._fail(problem, 0.0 if again else backoff(self._failures, random.random()))
+            if not self._given_up:
+                fault = leaf(group)
+                problem = explain(fault, self.config, self._last_words, self.redact)
+                if isinstance(problem, AuthNeeded) and self.access is not None:
+                    problem = await self.access.explain(str(fault))
+                self._give_up(problem)
             return
         finally:
             self.live = self.connected_at = self.freshness = None
-        # The first reconnect is not held back; a server that falls again and again is.
-        self._failures = 0 if clock.monotonic() - born > STABLE else self._failures + 1
         log.warning("%s was lost: %s", self.config.name, reason)
         self._emit(ServerLost(server=self.config.name, reason=reason))
-        # Whoever has come since it fell waits for the next connection, not for the news of the fall.
-        delay = 0.0 if self._waiters else backoff(self._failures - 1, random.random())
+        # Calls that have come since the loss wait for the next connection.
+        delay = self.attempts.lost(clock.monotonic() - born, waiting=bool(self._waiters))
         self._fail(ConnectError(reason, server=self.config.name), delay)
 
+    def _give_up(self, problem: MooringError) -> None:
+        """This attempt failed. Callers get the error now; the child may take its time to end."""
+        self._given_up = True
+        self._end_start()
+        self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
+
+    def _end_start(self) -> None:
+        """The server is connected, or is not: its start needs neither slot nor timer any more."""
+        self._urgency = 0
+        if self._slot is not None:
+            self._slot.release()
+        if self._timer is not None:
+            self._timer.stop()
+
     def _fail(self, problem: MooringError, delay: float) -> None:
-        """Not connected for `delay` seconds; a loss that is repaired at once tells only those who waited
-        for a listing."""
+        """Not connected for `delay` seconds; a loss that is repaired at once is only an error for those who
+        waited for a listing."""
         now = clock.monotonic()
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
-            if rest := self.restarts.rest(now):
-                delay = max(delay, rest)
+            if delay and self.attempts.restarts.rest(now):
                 again = f"it was started {Restarts.LIMIT} times within {Restarts.WINDOW:g} s without any use"
                 problem = ConnectError(
                     f"{problem}\n{again}; next try in {delay:.0f} s", server=self.config.name
@@ -313,69 +323,70 @@ class Owner:
         Raises:
             Exception: it never came up.
         """
+        started = clock.monotonic()
         target = await self.introduce()
-        self._clock = anyio.CancelScope(deadline=anyio.current_time() + self.config.connect_timeout)
-        with self._clock:
-            left = list(wires(self.config))
-            while True:
-                try:
-                    return await self._serve_on(left[0], target)
-                except Exception as group:
-                    if not self._another_way(left, leaf(group)):
-                        raise
+        left = list(wires(self.config))
+        if left[0] == "stdio":
+            self.attempts.restarts.started(clock.monotonic())
+        self._clock = anyio.CancelScope()
+        spent = clock.monotonic() - started
+        timer = self._timer = ConnectTimer(self.config.connect_timeout - spent, self._clock.cancel)
+        timer.resume()
+        try:
+            with self._clock:
+                while True:
+                    try:
+                        return await self._serve_on(left, target, timer)
+                    except Exception as group:
+                        problem = leaf(group)
+                        if self.live is not None or self._given_up:
+                            raise
+                        if not isinstance(problem, _Again) and not self.attempts.another_way(left, problem):
+                            raise
+        finally:
+            self._end_start()
         raise TimeoutError
 
-    def _another_way(self, left: list[Wire], problem: BaseException) -> bool:
-        """Whether this failure is only one of the wire or of the era, so that another try is due."""
-        if not isinstance(problem, WireError) or self.live is not None:
-            return False
-        if self._guessed and problem.kind not in ("auth", "refused"):
-            self._era, self._guessed = None, False  # it spoke so the last time, perhaps not now
-            return True
-        if left[0] == "stdio":
-            # Some servers exit at a question they do not know: greet the next one the old way.
-            again = problem.kind == "closed" and self._era is None
-            self._era = "legacy" if again else None
-            return again
-        if left[0] == "http" and len(left) > 1 and problem.status in FALLBACK:
-            if problem.code in MODERN_CODES:
-                return False  # it does speak this, and refuses for a reason of its own
-            left.pop(0)
-            return True
-        return False
-
-    async def _serve_on(self, kind: Wire, target: Target) -> str:
+    async def _serve_on(self, left: list[Wire], target: Target, timer: ConnectTimer) -> str:
+        kind = left[0]
         if kind == "stdio":
-            self.restarts.started(clock.monotonic())
+            timer.pause()
+            if self._slot is not None:
+                self._slot.release()
+            self._slot = await self._starts.enter(lambda: self._urgency)
+            timer.resume()
         async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
+            if self._slot is not None and channel.pid is not None:
+                self._slot.started(channel.pid)
+                timer.watch(channel.pid)
             try:
                 channel.on_ask = self.answer
                 peer = await negotiate(
                     channel,
-                    era=self._era,
-                    probe_timeout=self.config.probe_timeout,
+                    era=self.attempts.era,
+                    # Half of the time is kept for servers that do not answer a probe at all.
+                    probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,
                 )
                 refuse_older(peer, self.config.min_protocol)
-                self._clock.deadline = math.inf  # from here on each request has its own deadline
                 live = Live(channel, peer, self.redact)
                 freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
-                snapshot = doubted(await live.list(self.config.list_timeout), self._seen)
+                snapshot = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
-            except WireError as fault:
-                if channel.death is not None:
-                    fault.args = (await channel.obituary(),)
-                self._last_words = channel.last_words()
+            except Exception as fault:
+                await self._not_served(channel, left, fault)
                 raise
             except anyio.get_cancelled_exc_class():
                 self._last_words = channel.last_words()
+                if self._clock.cancel_called:
+                    self._give_up(explain(TimeoutError(), self.config, self._last_words, self.redact))
                 raise
-            self._era, self._guessed = peer.era, False
-            self._seen = max(self._seen or "", peer.protocol)
+            self._end_start()
+            self.attempts.connected(peer)
             channel.on_death = self._died
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
@@ -385,7 +396,24 @@ class Owner:
                 self._wake.clear()
                 if channel.death is None and (self._dirty or self._refreshers):
                     await self._relist(live, freshness)
-            return self.redact(await channel.obituary())
+            reason = self.redact(await channel.obituary())
+            self._tell(self._refreshers, ConnectError(reason, server=self.config.name))
+            return reason
+
+    async def _not_served(self, channel: Channel, left: list[Wire], fault: Exception) -> None:
+        """Decide what follows a failure before the channel is closed, which may take its whole grace.
+
+        Raises:
+            _Again: another transport or era is due.
+        """
+        if isinstance(fault, WireError) and channel.death is not None:
+            fault.args = (await channel.obituary(),)
+        self._last_words = channel.last_words()
+        if isinstance(fault, WireError) and fault.kind == "auth":
+            return  # what to do about it is found out after the channel is closed
+        if self.attempts.another_way(left, fault):
+            raise _Again from fault
+        self._give_up(explain(fault, self.config, self._last_words, self.redact))
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
@@ -393,7 +421,6 @@ class Owner:
             snapshot = shared(self._listed, snapshot)
         self.live, self._listed, self._known = live, snapshot, None
         self.connected_at = time.time()
-        self.connected_before, self._in_vain = True, 0
         if self.access is not None:
             self.access.accepted()
         self.publish(snapshot)
@@ -419,7 +446,7 @@ class Owner:
         problem: MooringError | None = None
         with live.channel.lifetime():
             try:
-                listed = doubted(await live.list(self.config.list_timeout), self._seen)
+                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 snapshot = shared(self.snapshot, listed)
                 self.notices.relisted(self.snapshot, snapshot)
                 self._listed = snapshot

@@ -58,6 +58,8 @@ class Channel:
         """Called when notices may have been missed."""
         self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
         """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
+        self.pid: int | None = None
+        """Process id of the child, for transports that have one."""
         self.death: str | None = None
         self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""

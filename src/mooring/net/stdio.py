@@ -33,6 +33,7 @@ class StdioChannel(DuplexChannel):
     def __init__(self, child: Child, *, max_message: int) -> None:
         super().__init__(child.server)
         self.child = child
+        self.pid = child.pid
         self.noise: deque[str] = deque(maxlen=KEPT_NOISE)
         """First lines on stdout that were no messages: they often say what is wrong."""
         self._max = max_message
