@@ -308,8 +308,14 @@ class Host:
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
 
-    async def ping(self, server: str, timeout: float | None = None) -> float:
-        """Seconds that a round trip to `server` takes; a MooringError tells why there was none."""
+    async def ping(self, server: str, timeout: float = 5.0) -> float:
+        """Return the seconds that a round trip to `server` takes. A server that is not connected is connected
+        first, within the same `timeout` seconds.
+
+        Raises:
+            UnknownServer: it is not there.
+            MooringError: there was no answer in time, and why.
+        """
         return await self._fleet.connection(server).ping(timeout)
 
     async def login(self, server: str, *, principal: str | None = None) -> Login:
@@ -327,9 +333,10 @@ class Host:
         where there was no login. Raises as `login` does."""
         return await self._sessions.connection(server, principal).logout()
 
-    async def health_check(self) -> bool:
-        """False if any server that is not disabled does not answer a ping."""
-        return await muster.healthy(self._fleet)
+    async def health_check(self, timeout: float = 5.0) -> bool:
+        """Return False if any server does not answer a ping within `timeout` seconds. Disabled servers, and
+        lazy ones that were never used, are left out."""
+        return await muster.healthy(self._fleet, timeout)
 
     # --- change ---------------------------------------------------------------------------------
 

@@ -35,13 +35,13 @@ async def settled(fleet: Fleet) -> None:
             await connection.settled.wait()
 
 
-async def healthy(fleet: Fleet) -> bool:
-    """False if any server that is neither disabled nor asleep does not answer a ping."""
+async def healthy(fleet: Fleet, timeout: float) -> bool:
+    """False if any server that is neither disabled nor asleep does not answer a ping within `timeout`."""
     failed: list[str] = []
 
     async def check(connection: Connection) -> None:
         try:
-            await connection.ping()
+            await connection.ping(timeout)
         except MooringError:
             failed.append(connection.name)
 

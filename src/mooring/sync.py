@@ -258,7 +258,8 @@ class SyncHost:
         """Takes what `Host.complete` takes."""
         return self._do(self._host.complete(server, **asked))
 
-    def ping(self, server: str, timeout: float | None = None) -> float:
+    def ping(self, server: str, timeout: float = 5.0) -> float:
+        """See `Host.ping`."""
         return self._do(self._host.ping(server, timeout))
 
     def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
@@ -268,8 +269,9 @@ class SyncHost:
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         return self._do(self._host.logout(server, principal=principal))
 
-    def health_check(self) -> bool:
-        return self._do(self._host.health_check())
+    def health_check(self, timeout: float = 5.0) -> bool:
+        """See `Host.health_check`."""
+        return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
         return self._do(self._host.refresh(*servers))

@@ -9,7 +9,7 @@ from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 from mooring.core.text import clean, clean_line
-from mooring.errors import MooringError
+from mooring.errors import CallTimeout, MooringError
 
 if TYPE_CHECKING:
     from mooring.host import Host
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 USAGE = "mooring ping [SERVER ...] [options]"
 DETAILS = """
 
+Each server has 5 seconds, or --timeout, to connect and to answer.
 Exit code 1 when a server is down, 3 when one only needs a login or an
 approval."""
+TIMEOUT = 5.0
 EXAMPLES = """\
   mooring ping
-  mooring ping github linear --timeout 5
+  mooring ping github linear --timeout 20
   mooring ping --json | jq '.[] | select(.ok | not)'"""
 
 
@@ -37,11 +39,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     async with open_host(options, out, servers=args.servers) as host:
         names = chosen(host, args.servers)
-        await watch(host, out, lambda: settle(host, names), timeout=options.timeout)
+        limit = TIMEOUT if options.timeout is None else options.timeout
+        started = anyio.current_time()
+        await watch(host, out, lambda: settle(host, names), timeout=limit)
+        left = max(started + limit - anyio.current_time(), 0.0)
         answers: dict[str, dict[str, Any]] = {}
 
         async def ask(name: str) -> None:
-            answers[name] = await _ping(host, name, options.timeout)
+            answers[name] = await _ping(host, name, left, limit)
 
         async with anyio.create_task_group() as group:
             for name in names:
@@ -57,18 +62,20 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return 0 if not down else 3 if down <= waiting else 1
 
 
-async def _ping(host: Host, name: str, timeout: float | None) -> dict[str, Any]:
-    import anyio
-
+async def _ping(host: Host, name: str, timeout: float, limit: float) -> dict[str, Any]:
     status = next(status for status in host.status() if status.name == name)
     answer: dict[str, Any] = {"name": name, "ok": False, "ms": None, "error": None}
+    if status.state == "pending":
+        still = f"it is still starting after {limit:g} s; wait longer with --timeout"
+        return answer | {"error": status.error or still}
     if status.state != "connected":
         return answer | {"error": status.error or f"the server is {status.state}"}
     try:
-        with anyio.fail_after(timeout):
-            seconds = await host.ping(name)
-    except (MooringError, TimeoutError) as problem:
-        return answer | {"error": str(problem) or f"no answer within {timeout:g} s"}
+        seconds = await host.ping(name, timeout)
+    except CallTimeout:
+        return answer | {"error": f"no answer within {limit:g} s"}
+    except MooringError as problem:
+        return answer | {"error": str(problem)}
     return answer | {"ok": True, "ms": round(seconds * 1000, 2)}
 
 

@@ -242,13 +242,13 @@ class Connection:
             raw = await Exchange(self._carrier, tool, end).finish(raw, "tools/call", params, options)
         return wire.result(self.name, tool, raw, clock.monotonic() - started)
 
-    async def ping(self, timeout: float | None = None) -> float:
-        """Seconds that one round trip takes.
+    async def ping(self, timeout: float) -> float:
+        """Seconds that one round trip takes; connecting and answering have `timeout` seconds together.
 
         Raises:
             CallError, AuthNeeded: there was none.
         """
-        end = clock.monotonic() + (self.config.call_limits(timeout)[0])
+        end = clock.monotonic() + timeout
         try:
             live = await self._carrier.live(end)
         except WireError as fault:
