@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 from aiohttp import web
 
 from mooring import Host
+from mooring.testing import VirtualClock
 from tests.lab.http import HttpLab
-from tests.lab.stdio import lab_server, methods
+from tests.lab.stdio import lab_server, methods, starts
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +28,8 @@ def _fresh(host: Host) -> float | None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_tool_added_by_a_stdio_server_appears_by_itself(era: str, hosting: Any) -> None:
     async with hosting(lab_server(era=era, tools=["grow"])) as host:
-        await until(lambda: _fresh(host) == 0.2)
         await host.call("mcp_lab_grow", {"name": "extra"})
-        await until(lambda: "mcp_lab_extra" in host.catalog.tools, 2)
+        await until(lambda: "mcp_lab_extra" in host.catalog.tools, 10)
         assert not (await host.call("mcp_lab_extra")).is_error
 
 
@@ -88,7 +90,7 @@ async def test_after_a_restart_of_a_stdio_server_its_tools_are_listed_again(
         await until(lambda: "mcp_lab_extra" in host.catalog.tools)
         await host.call("mcp_lab_crash")
         await until(lambda: "mcp_lab_extra" not in host.catalog.tools)
-        await until(lambda: _fresh(host) == 0.2)
+        await until(lambda: host.status()[0].state == "connected")
         await host.call("mcp_lab_grow", {"name": "later"})
         await until(lambda: "mcp_lab_later" in host.catalog.tools)
 
@@ -139,7 +141,7 @@ async def test_a_server_that_announces_nothing_is_swept(hosting: Any, tmp_path: 
         era="legacy", capabilities={}, tools=["echo"], log=str(log), settings={"sweep_interval": 0.2}
     )
     async with hosting(server) as host:
-        assert _fresh(host) == 0.2
+        await until(lambda: _fresh(host) == 1.0)  # no shorter bound is stated
         await until(lambda: methods(log).count("tools/list") >= 3)
 
 
@@ -178,3 +180,101 @@ asyncio.run(main())
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout == "hi False\n"
+
+
+# --- the stated bound is true -------------------------------------------------------------------
+
+SILENT = {
+    "a stdio server without listChanged": {"era": "legacy", "capabilities": {"tools": {}}, "quiet": True},
+    "a stdio server that promises notices and sends none": {"era": "legacy", "quiet": True},
+    "a modern stdio server that sends nothing on its subscription": {"era": "modern", "quiet": True},
+}
+
+
+async def _known_within_the_bound(host: Host, clock: VirtualClock, tool: str) -> float:
+    """Let the stated bound pass; the tool that the server has added silently must be known then."""
+    bound = _fresh(host)
+    assert bound is not None
+    assert tool not in host.catalog.tools
+    await clock.advance(bound)
+    await until(lambda: tool in host.catalog.tools, 10)
+    return bound
+
+
+@pytest.mark.parametrize("script", SILENT.values(), ids=SILENT.keys())
+async def test_the_bound_of_a_server_that_announces_nothing_is_true_idle_and_in_use(
+    script: dict[str, Any], tmp_path: Path
+) -> None:
+    async with Host([lab_server(tools=["echo", "grow"], **script)]) as host:
+        await host.ready(20)
+        clock = VirtualClock()
+        assert _fresh(host) == 300  # nothing uses it
+        await host.call("mcp_lab_grow", {"name": "extra"})
+        assert await _known_within_the_bound(host, clock, "mcp_lab_extra") == 30
+        await host.call("mcp_lab_grow", {"name": "more"})
+        assert await _known_within_the_bound(host, clock, "mcp_lab_more") == 30
+        await clock.advance(30)  # nothing uses it any more
+        await until(lambda: _fresh(host) == 300)
+
+
+@pytest.mark.parametrize("kind", ["405 on GET", "a dead stream", "an old subscription"])
+async def test_the_bound_of_an_http_server_whose_stream_brings_nothing_is_true(kind: str) -> None:
+    era = "modern" if kind == "an old subscription" else "legacy"
+    async with HttpLab(era=era, stream=kind != "405 on GET") as lab, Host([lab.config()]) as host:
+        await host.ready(20)
+        if kind != "405 on GET":
+            await until(lambda: lab.open_streams + lab.subscriptions == 1)
+        await host.refresh()
+        clock = VirtualClock()
+        lab.tools.append("extra")  # and the stream stays open without a word
+        assert await _known_within_the_bound(host, clock, "mcp_web_extra") == 300
+        await host.call("mcp_web_echo", {"text": "x"})
+        lab.tools.append("more")
+        assert await _known_within_the_bound(host, clock, "mcp_web_more") == 30
+
+
+async def test_an_announcement_over_http_does_not_shorten_the_bound(hosting: Any) -> None:
+    async with HttpLab(era="modern") as lab, hosting(lab.config()) as host:
+        await until(lambda: lab.subscriptions == 1)
+        lab.tools.append("extra")
+        lab.publish_change()
+        await until(lambda: "mcp_web_extra" in host.catalog.tools)
+        assert _fresh(host) == 300
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_bound_is_short_after_announced_changes_until_one_was_not_announced(era: str) -> None:
+    async with Host([lab_server(era=era, tools=["grow"])]) as host:
+        await host.ready(20)
+        assert _fresh(host) == 300
+        await host.call("mcp_lab_grow", {"name": "extra"})
+        await until(lambda: "mcp_lab_extra" in host.catalog.tools)
+        await until(lambda: (_fresh(host) or 300) < 30)
+        clock = VirtualClock()
+        await host.call("mcp_lab_grow", {"name": "quiet"})  # from now on it announces nothing
+        await clock.advance(30)
+        await until(lambda: "mcp_lab_quiet" in host.catalog.tools)
+        await until(lambda: (_fresh(host) or 0) >= 30)
+
+
+async def test_no_bound_is_stated_while_a_listing_is_overdue(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    server = lab_server(era="legacy", capabilities={"tools": {}}, log=str(log))
+    async with Host([server]) as host:
+        await host.ready(20)
+        clock = VirtualClock()
+        os.kill(starts(log)[0], signal.SIGSTOP)
+        await clock.advance(301)
+        assert _fresh(host) is None
+        os.kill(starts(log)[0], signal.SIGKILL)
+
+
+async def test_an_idle_server_is_listed_once_in_a_sweep_interval(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(era="legacy", log=str(log))]) as host:
+        await host.ready(20)
+        clock = VirtualClock()
+        for _ in range(10):
+            await clock.advance(20)
+        await host.ping("lab")  # a ping is no use of its tools
+        assert methods(log).count("tools/list") == 1

@@ -99,6 +99,8 @@ def text(value, **more):
 
 
 def changed():
+    if script.get("quiet") or "quiet" in names:  # it promised notices and sends none
+        return
     if subscriptions:
         for sub in subscriptions:
             write(

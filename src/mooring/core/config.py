@@ -199,7 +199,8 @@ class ServerConfig(Settings):
     list_timeout: float = setting(_duration, default=30.0)
     probe_timeout: float = setting(_duration, default=5.0)
     sweep_interval: float = setting(_duration, default=300.0)
-    """How often the lists of a server that announces no changes are read again."""
+    """Longest time between two listings of a connected server; a tenth of it, but at least 30 s, while the
+    server is in use."""
     shutdown_grace: float = setting(seconds, default=2.0)
     max_concurrency: int | None = setting(optional(within(whole, least=1)), default=None)
     """Calls that the server gets at once; no limit by default. More calls wait in a queue."""

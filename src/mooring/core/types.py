@@ -273,5 +273,6 @@ class ServerStatus(Value):
     retry_in: float | None = None
     """Seconds until it is tried again by itself; None when it is connected, or waits for somebody."""
     fresh_within: float | None = None
-    """Seconds after which a change of its tools is known at the latest, while it is connected."""
+    """Seconds within which a change of its lists is known, while it is connected; None while a listing is
+    overdue. It is the time between two listings, or less where changes were announced on this connection."""
     warnings: tuple[str, ...] = ()

@@ -237,6 +237,7 @@ class Connection:
         raw = await self._carrier.ask(
             "tools/call", params, tool, end, idle=idle, on_progress=tell, meta=meta, again=again
         )
+        self._used()
         if not whole(raw):
             options = {"idle": idle, "on_progress": tell, "meta": meta, "again": again}
             raw = await Exchange(self._carrier, tool, end).finish(raw, "tools/call", params, options)
@@ -270,9 +271,15 @@ class Connection:
         limit, idle = self.config.call_limits(timeout)
         end = clock.monotonic() + limit
         raw = await self._carrier.ask(method, params, about, end, idle=idle)
+        self._used()
         if whole(raw):
             return raw
         return await Exchange(self._carrier, about, end).finish(raw, method, params, {"idle": idle})
+
+    def _used(self) -> None:
+        freshness = self.owner.freshness
+        if freshness is not None and not freshness.in_use:
+            freshness.use()
 
     async def watch(self, uri: str, timeout: float | None = None) -> None:
         """Have changes of a resource told as `ResourceUpdated`, on this connection and the next ones.

@@ -1,7 +1,8 @@
-"""How the catalog learns that a server offers something else now, in either era.
+"""Keeps the lists of a connected server fresh, and states how old they may be.
 
-Handshake servers push notices; 2026-07-28 servers push them on a held subscription. Where nothing is
-pushed, the server's own cache hint and a slow sweep bound how old a listing may be.
+Servers may announce changes: in notices (handshake era) or on a held subscription (2026-07-28). Neither can
+be relied on: a server may promise notices and send none, and a stream may be dead without an error. So the
+lists are also read again on a schedule, more often while the server is in use: that is the stated bound.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, cast
 
 import anyio
 
+from mooring import clock
+from mooring.core.types import Snapshot
 from mooring.net.live import Live
 from mooring.net.message import METHOD_NOT_FOUND, WireError
 from mooring.net.rpc import log
@@ -25,6 +28,19 @@ FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
 PATIENCE = 60.0
 """So long a subscription is tried again and again; then the whole connection is held for lost."""
 MIN_SWEEP = 10.0
+"""Seconds between two listings that a server's own cache hint can ask for."""
+IN_USE = 10
+"""While a server is in use, its lists are read so many times as often, but not before `LEAST_IN_USE`."""
+LEAST_IN_USE = 30.0
+SHORTEST = 1.0
+"""Seconds: no bound below it is stated, because a listing takes time too."""
+ONE_STREAM = ("stdio", "sse")
+"""Transports on which notices come the same way as answers: what can answer can also announce."""
+
+
+def differs(old: Snapshot, new: Snapshot) -> bool:
+    """Whether the lists of two snapshots differ. Entries that say the same are the same objects."""
+    return any(getattr(old, kind) != getattr(new, kind) for kind in ("tools", "prompts", "resources"))
 
 
 class Freshness:
@@ -37,16 +53,38 @@ class Freshness:
         self._sweep = sweep
         self._mark_dirty = mark_dirty
         self._missed = missed
-        self._pushed = live.peer.era == "legacy" and self._announces()
+        self.in_use = False
+        """Whether a call succeeded since the last listing; set it with `use()`."""
+        self._active = False
+        self._standing = live.peer.era == "legacy"
+        self._announced: set[str] = set()
+        """Kinds of lists of which a change was announced on this connection."""
+        self._noticed_at = 0.0
+        self._unannounced = False
+        """Whether a listing showed a change that no notice had announced."""
+        self._listed_at: float | None = None
+        self._took = 0.0
+        self._news = anyio.Event()
         self._acknowledged = anyio.Event()
         self._stood = False
         self._listings = 0
         self._failures = 0
 
     @property
-    def bound(self) -> float:
-        """Seconds after which a change is known at the latest."""
-        return DEBOUNCE if self._pushed else self._period()
+    def bound(self) -> float | None:
+        """Seconds within which a change on the server is known; None while a listing is overdue.
+
+        Short only where the server has announced changes of all its lists on this very connection, over a
+        transport that cannot lose notices alone, and no change was ever found without a notice.
+        """
+        period = self._period()
+        if self._listed_at is None or clock.monotonic() - self._listed_at > period:
+            return None
+        if self._standing and not self._unannounced and self._live.channel.kind in ONE_STREAM:
+            kinds = self._kinds()
+            if kinds and self._announced.issuperset(kinds):
+                return min(max(SHORTEST, DEBOUNCE + 2 * self._took), period)
+        return period
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -56,16 +94,35 @@ class Freshness:
 
     def acknowledged(self) -> None:
         """The held subscription stands."""
-        self._pushed = True
+        self._standing = True
         if self._listings:
             # Nothing is replayed: what changed before this moment is only in the lists.
             self._missed() if self._stood else self._mark_dirty()
         self._stood = True
         self._acknowledged.set()
 
-    def listed(self) -> None:
+    def announced(self, method: str) -> None:
+        """The server announced that a list changed."""
+        self._noticed_at = clock.monotonic()
+        self._announced.add(method.split("/")[1])
+
+    def use(self) -> None:
+        """A call succeeded: the lists matter now, and are read again soon if they are old."""
+        self.in_use = True
+        if not self._active:
+            self._active = True
+            self._news.set()
+
+    def listed(self, *, changed: bool = False) -> None:
+        """A listing ended well; `changed`: it differs from the one before."""
         self._listings += 1
         self._failures = 0
+        if changed and self._listed_at is not None and self._noticed_at < self._listed_at:
+            self._unannounced = True
+        self._active, self.in_use = self.in_use, False
+        self._listed_at = self._live.list_started
+        self._took = clock.monotonic() - self._listed_at
+        self._news.set()
 
     def failed(self) -> None:
         """A listing failed: try again soon, but not at once."""
@@ -104,7 +161,7 @@ class Freshness:
                 log.debug("%s: its subscription ended: %s", self._live.channel.server, fault)
                 if fault.code == METHOD_NOT_FOUND:
                     return  # it promised notices and cannot send them: the sweep must do
-            self._pushed = False
+            self._standing = False
             self._listings += 1
             now = anyio.current_time()
             if self._acknowledged.is_set():
@@ -116,10 +173,23 @@ class Freshness:
             wait = min(wait * 2, LONGEST_WAIT)
 
     async def _keep_sweeping(self) -> None:
+        """Have the lists read again before the stated bound is over, with time left to read them."""
         while True:
-            await anyio.sleep(self._period() * random.uniform(0.9, 1.1))
+            news = self._news = anyio.Event()
+            if self._listed_at is None:
+                await news.wait()
+                continue
+            wait = self._period() * random.uniform(0.7, 0.8) - DEBOUNCE
+            with anyio.move_on_after(self._listed_at + wait - clock.monotonic()):
+                await news.wait()
+                continue
             self._mark_dirty()
+            with anyio.move_on_after(self._period()):  # a listing that fails is repeated by itself
+                await news.wait()
 
     def _period(self) -> float:
+        """Seconds between two listings at most."""
         hint = self._live.ttl
-        return self._sweep if not hint else max(min(hint, self._sweep), MIN_SWEEP)
+        idle = self._sweep if not hint else max(min(hint, self._sweep), MIN_SWEEP)
+        period = min(idle, max(idle / IN_USE, LEAST_IN_USE)) if self._active else idle
+        return max(period, SHORTEST)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from mooring import clock
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Snapshot, Tool
 from mooring.net import trace
@@ -32,6 +33,8 @@ class Live:
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
     ttl: float = 0.0
     """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
+    list_started: float = 0.0
+    """When the last listing began, on the clock of `mooring.clock`."""
     mourned: bool = False
     """Whether a request has already reported that the wire died."""
     deferred: frozenset[str] = frozenset()
@@ -112,6 +115,7 @@ class Live:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
+        self.list_started = clock.monotonic()
         trace.note(self.channel.server, "initialize", {}, self.peer.raw)
         snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
         if self.peer.era == "modern" and self.channel.kind == "http":

@@ -68,6 +68,7 @@ class Notices:
         if method in LIST_CHANGED:
             if method == RESOURCES_CHANGED:
                 self._stale(None)
+            freshness.announced(method)
             self._mark_dirty()
         elif method == ACKNOWLEDGED:
             key = subscription_id(params)

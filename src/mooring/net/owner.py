@@ -24,7 +24,7 @@ from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.attempts import Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
-from mooring.net.freshness import DEBOUNCE, Freshness
+from mooring.net.freshness import DEBOUNCE, Freshness, differs
 from mooring.net.live import Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
@@ -449,8 +449,9 @@ class Owner:
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 snapshot = shared(self.snapshot, listed)
                 self.notices.relisted(self.snapshot, snapshot)
+                changed = differs(self.snapshot, snapshot)
                 self._listed = snapshot
-                freshness.listed()
+                freshness.listed(changed=changed)
                 self.publish(self.snapshot)
             except WireError as fault:
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
