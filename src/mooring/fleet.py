@@ -80,6 +80,11 @@ class Fleet:
 
     # --- life -----------------------------------------------------------------------------------
 
+    def check_started(self) -> None:
+        """Raise RuntimeError before the start."""
+        if self._tasks is None:
+            raise RuntimeError("The Host is not running. Use it inside `async with Host(...) as host:`.")
+
     async def start(self, config: HostConfig, tasks: Tasks) -> None:
         """Start everything; returns when the eager servers have settled."""
         self._tasks, self._launcher.config = tasks, config
@@ -233,6 +238,7 @@ class Fleet:
         Raises:
             UnknownServer: it is not there.
         """
+        self.check_started()
         if name in self._asleep:
             known = self._asleep.pop(name)
             return self._launch(self._launcher.connection(self.configs[name], enabled=True, known=known))
@@ -243,6 +249,7 @@ class Fleet:
 
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Wake the servers that are asleep and wanted, by name."""
+        self.check_started()
         for name in [name for name in self._asleep if wanted(name)]:
             self.connection(name)
 

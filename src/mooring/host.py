@@ -82,6 +82,7 @@ class Host:
         on_approval: Approver | None = None,
         max_starting: int | None = None,
     ) -> None:
+        _check_servers(servers)
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
@@ -227,11 +228,15 @@ class Host:
             stream.end()
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Whether, within `timeout`, every server has ended its first try to connect, well or not.
-        Lazy servers are not waited for."""
+        """Wait until every server has connected or failed to; return whether the host is of use.
+
+        False when `timeout` seconds passed before, or when none of the servers waited for is connected
+        (`status()` has the reasons). Lazy and disabled servers are not waited for: True where there are no
+        others.
+        """
         with within(timeout) as scope:
             await muster.settled(self._fleet)
-        return not scope.cancelled_caught
+        return not scope.cancelled_caught and muster.usable(self._fleet)
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -326,11 +331,13 @@ class Host:
             UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
             AuthNeeded: no login can be had, and why.
         """
+        self.check_running()
         return await self._sessions.connection(server, principal).login()
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
         where there was no login. Raises as `login` does."""
+        self.check_running()
         return await self._sessions.connection(server, principal).logout()
 
     async def health_check(self, timeout: float = 5.0) -> bool:
@@ -367,6 +374,7 @@ class Host:
         Raises:
             UnknownServer: it is not there.
         """
+        self.check_running()
         await self._fleet.remove(server)
         await self._sessions.settle()
         self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
@@ -394,6 +402,7 @@ class Host:
 
     async def reload(self) -> None:
         """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
+        self.check_running()
         if self._reload is not None:
             await self._take_over(await asyncio.to_thread(self._reload))
 
@@ -440,9 +449,14 @@ class Host:
     def _forget(self, server: str, uri: str | None) -> None:
         self._resources.forget(server, uri)
 
+    def check_running(self) -> None:
+        """Raise RuntimeError before the host is entered."""
+        self._fleet.check_started()
+
     def _running(self) -> None:
-        if self._tasks is None or self._closed:
-            raise RuntimeError("the host is not running; use it inside `async with`")
+        self.check_running()
+        if self._closed:
+            raise RuntimeError("The Host is closed. Make another one.")
 
     async def _follow(self, reload: Callable[[], HostConfig]) -> None:
         quiet = self.config.watch.debounce
@@ -465,3 +479,16 @@ class Host:
                 self._on_tools_changed()
             except Exception:
                 log.exception("on_tools_changed failed")
+
+
+def _check_servers(servers: object) -> None:
+    """Raise TypeError for what is often passed in place of a list of servers, saying what to do."""
+    if isinstance(servers, str | bytes | os.PathLike):
+        raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
+    if isinstance(servers, Mapping):
+        raise TypeError(
+            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write the "
+            "mapping to a file and use Host.from_config(path)."
+        )
+    if isinstance(servers, ServerConfig):
+        raise TypeError("Host takes a list of servers. Use Host([server]).")

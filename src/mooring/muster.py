@@ -17,7 +17,7 @@ from mooring.tasks import side_by_side
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
 
-__all__ = ["RefreshReport", "gather", "healthy", "next_arrival", "refresh", "settled"]
+__all__ = ["RefreshReport", "gather", "healthy", "next_arrival", "refresh", "settled", "usable"]
 
 
 class RefreshReport(Value):
@@ -30,13 +30,21 @@ class RefreshReport(Value):
 
 async def settled(fleet: Fleet) -> None:
     """Until every server that is not lazy has ended its first try to connect."""
+    fleet.check_started()
     for connection in list(fleet.connections.values()):
         if connection.config.start != "lazy":
             await connection.settled.wait()
 
 
+def usable(fleet: Fleet) -> bool:
+    """Whether one of the servers that `settled` waits for is connected, or there is none of them."""
+    awaited = [c for c in fleet.connections.values() if c.config.start != "lazy" and c.state != "disabled"]
+    return not awaited or any(connection.state == "connected" for connection in awaited)
+
+
 async def healthy(fleet: Fleet, timeout: float) -> bool:
     """False if any server that is neither disabled nor asleep does not answer a ping within `timeout`."""
+    fleet.check_started()
     failed: list[str] = []
 
     async def check(connection: Connection) -> None:
@@ -55,6 +63,7 @@ async def refresh(fleet: Fleet, names: Sequence[str]) -> Mapping[str, RefreshRep
     Raises:
         UnknownServer: one of `names` is not there.
     """
+    fleet.check_started()
     if not names:
         fleet.wake(lambda name: True)
     running = [c for c in fleet.connections.values() if c.state != "disabled"]
@@ -81,6 +90,7 @@ async def gather(fleet: Fleet, names: Sequence[str] | None, timeout: float | Non
     Raises:
         UnknownServer: one of `names` is not there.
     """
+    fleet.check_started()
     wanted = [name for name in (fleet.configs if names is None else names) if name not in fleet.providers]
     connections = [fleet.connection(name) for name in wanted]
     errors: dict[str, str] = {}

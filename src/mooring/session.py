@@ -93,6 +93,10 @@ class Shore(Protocol):
         """Why a tool that was there is not shown, if it was set aside."""
         ...
 
+    def check_running(self) -> None:
+        """Raise RuntimeError before the host is entered."""
+        ...
+
     @property
     def listened_to(self) -> bool:
         """Whether anybody would hear of a call."""
@@ -192,9 +196,11 @@ class Session:
             budget: Estimated tokens that may be shown, if not as configured; 0: everything.
 
         Raises:
+            RuntimeError: the host was not entered.
             MooringError: only with `check=True`: there is no answer of the tool, or the tool says that
                 it failed.
         """
+        self._shore.check_running()
         audit, work = self._shore.audit, self._call(name, arguments, timeout, on_progress, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
         if check and result.is_error:

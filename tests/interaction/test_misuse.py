@@ -1,0 +1,112 @@
+"""A host that is used in a wrong way says so, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import Host, HostConfig, ServerConfig, SyncHost
+from tests.lab.http import HttpLab
+from tests.lab.stdio import lab_server
+
+pytestmark = pytest.mark.anyio
+
+VERBS: dict[str, Callable[[Host], Awaitable[Any]]] = {
+    "call": lambda host: host.call("mcp_lab_echo", {"text": "x"}),
+    "call of a local tool": lambda host: host.call("greet", {}),
+    "call of a discovery tool": lambda host: host.call("tools_search", {"query": "x"}),
+    "session call": lambda host: host.session("s").call("mcp_lab_echo", {"text": "x"}),
+    "ready": lambda host: host.ready(1),
+    "ping": lambda host: host.ping("lab"),
+    "health_check": lambda host: host.health_check(),
+    "refresh": lambda host: host.refresh(),
+    "refresh of one": lambda host: host.refresh("local"),
+    "add": lambda host: host.add(lab_server("other")),
+    "remove": lambda host: host.remove("lab"),
+    "apply": lambda host: host.apply(HostConfig()),
+    "reload": lambda host: host.reload(),
+    "login": lambda host: host.login("lab"),
+    "logout": lambda host: host.logout("lab"),
+    "resources": lambda host: host.resources(),
+    "read": lambda host: host.read("memo:///x"),
+    "read of one": lambda host: host.read("memo:///x", "lab"),
+    "subscribe": lambda host: host.subscribe("memo:///x", "lab"),
+    "unsubscribe": lambda host: host.unsubscribe("memo:///x", "lab"),
+    "prompts": lambda host: host.prompts(),
+    "prompt": lambda host: host.prompt("lab", "x"),
+}
+
+
+def greet() -> str:
+    return "hello"
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
+async def test_a_host_that_was_not_entered_refuses_to_work(verb: Any) -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await verb(Host([lab_server()], local=[greet]))
+
+
+async def test_what_needs_no_server_works_before_the_host_is_entered() -> None:
+    host = Host([lab_server()])
+    assert host.config.servers[0].name == "lab"
+    assert not host.catalog.tools
+    host.status()
+    host.events()
+
+
+@pytest.mark.parametrize("face", [Host, SyncHost])
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("mcp.json", r"Host\.from_config\('mcp\.json'\)"),
+        (Path("mcp.json"), r"Host\.from_config"),
+        ({"mcpServers": {}}, r"Host\.from_config"),
+        (ServerConfig(name="x", command="x"), r"Host\(\[server\]\)"),
+    ],
+    ids=["text", "path", "mapping", "server"],
+)
+def test_what_is_no_list_of_servers_is_a_type_error_that_says_what_to_use(
+    given: Any, advice: str, face: Any
+) -> None:
+    with pytest.raises(TypeError, match=advice):
+        face(given)
+
+
+BAD = ServerConfig(name="bad", command="no-such-program-here")
+
+
+@pytest.mark.parametrize(
+    ("servers", "usable"),
+    [
+        ([], True),
+        ([lab_server()], True),
+        ([lab_server(), BAD], True),
+        ([BAD], False),
+        ([BAD, lab_server("later", settings={"start": "lazy"})], False),
+        ([lab_server("later", settings={"start": "lazy"})], True),
+        ([lab_server("off", settings={"disabled": True})], True),
+    ],
+    ids=["none", "one", "one of two", "bad", "bad and lazy", "lazy", "disabled"],
+)
+async def test_ready_tells_whether_anything_is_usable(servers: list[ServerConfig], usable: bool) -> None:
+    async with Host(servers) as host:
+        assert await host.ready(20) is usable
+
+
+async def test_ready_is_false_when_the_time_is_over_or_a_login_is_missing() -> None:
+    async with Host([lab_server(hang=True, settings={"shutdown_grace": 0})]) as host:
+        assert await host.ready(0.1) is False
+    async with HttpLab() as lab:
+
+        async def locked(request: Any, message: Any) -> Any:
+            from aiohttp import web
+
+            return web.Response(status=401)
+
+        lab.faults["server/discover"] = lab.faults["initialize"] = locked
+        async with Host([lab.config()]) as host:
+            assert await host.ready(20) is False
