@@ -26,9 +26,10 @@ A value is read as the type that the tool's schema asks for; `key:=json` is
 always JSON. `key=@file` takes the value from a file, `@-` from standard
 input. On a terminal you are asked for what the tool requires and you have
 not given. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1. Ctrl-C cancels the call at
-the server. Questions that the server has meanwhile are asked on a terminal,
-and declined elsewhere.
+error goes to standard error, with exit code 1. Control characters in text,
+such as terminal escapes, are written as \\x1b; `--json` has them as they are.
+Ctrl-C cancels the call at the server. Questions that the server has meanwhile
+are asked on a terminal, and declined elsewhere.
 
 A tool that the configuration wants to be asked for is asked for on the
 terminal. Exit code 3: nobody said yes, or it is denied."""
@@ -135,7 +136,7 @@ def _document(result: Result) -> dict[str, object]:
 
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
-    """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
+    """The result as lines: laid out on a terminal, the plain text in a pipe."""
     from mooring.core.tokens import dumps
 
     shown = [await _line(block, host) for block in result.blocks]

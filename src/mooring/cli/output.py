@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 
 from mooring.cli.layout import wrap
 from mooring.cli.options import Options
-from mooring.core.text import clean, clean_json
+from mooring.core.text import clean, clean_json, without_controls
 
 __all__ = ["Output", "Style"]
 
@@ -42,8 +42,8 @@ class Output:
         return sys.stderr.isatty() and not self.options.quiet and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str = "") -> None:
-        """One line of the result."""
-        sys.stdout.write(f"{text}\n")
+        """Write one line of the result. A pipe or file gets no control characters but newline and tab."""
+        sys.stdout.write(f"{text if sys.stdout.isatty() else without_controls(text)}\n")
 
     def lines(self, lines: Iterable[str]) -> None:
         for text in lines:

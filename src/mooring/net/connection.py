@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring import clock
+from mooring.core.chain import raise_alone
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.known import Known
@@ -249,7 +250,7 @@ class Connection:
         try:
             live = await self._carrier.live(end)
         except WireError as fault:
-            raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
+            raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.owner.redact))
         started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
@@ -309,7 +310,7 @@ class Connection:
             yield
         except WireError as fault:
             elapsed, words = clock.monotonic() - started, fault.obituary
-            raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
+            raise_alone(call_error(fault, self.name, about, elapsed, words, self.owner.redact))
 
 
 async def _unheard(progress: float, total: float | None, message: str | None) -> None:

@@ -261,7 +261,7 @@ class Owner:
             fault = leaf(group)
             problem = explain(fault, self.config, self._last_words, self.redact)
             if isinstance(problem, AuthNeeded) and self.access is not None:
-                problem = await self.access.explain(str(fault))
+                problem = await self.access.explain(self.redact(str(fault)))
             self._in_vain += 1
             # One that was there and fell while it came back gets another try for those who wait for it.
             again = self._waiters and self.connected_before and self._in_vain < TRIES
