@@ -68,7 +68,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async def approve(request: ApprovalRequest) -> bool:
         return args.yes or await _said_yes(request, out)
 
-    async with open_host(options, out, style=args.style, on_approval=approve, on_elicit=asker(out)) as host:
+    async with open_host(
+        options, out, style=args.style, idle=True, on_approval=approve, on_elicit=asker(out)
+    ) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = await filled(args.arguments, document, tool, out)

@@ -35,7 +35,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, watch
     from mooring.cli.servers import chosen, settle
 
-    async with open_host(options, out, servers=args.servers) as host:
+    async with open_host(options, out, servers=args.servers, idle=bool(args.servers)) as host:
         names = chosen(host, args.servers)
         await watch(host, out, lambda: settle(host, names), timeout=options.timeout)
         answers: dict[str, dict[str, Any]] = {}

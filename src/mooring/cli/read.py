@@ -38,7 +38,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     named = [args.server] if args.server else []
-    async with open_host(options, out, servers=named, on_elicit=asker(out)) as host:
+    async with open_host(options, out, servers=named, idle=True, on_elicit=asker(out)) as host:
         contents = await host.read(args.uri, args.server, timeout=options.timeout)
     if args.output:
         _save(contents, Path(args.output), out)

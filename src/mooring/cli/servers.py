@@ -33,6 +33,8 @@ def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
 
 async def gather(host: Host, out: Output, names: Collection[str], timeout: float | None) -> None:
     """Wait for those of these servers that neither the lock nor the cache knows, and say who is missing."""
+    for problem in host.held.values():
+        out.warning(str(problem))
     known = host.catalog.servers
     asked = [name for name in names if name not in known]
     if asked:

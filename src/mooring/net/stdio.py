@@ -24,6 +24,9 @@ BATCH = 16
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
+UNSTARTED_GRACE = 0.5
+"""Seconds that a child that has not answered yet gets to exit, if `shutdown_grace` is longer."""
+
 
 class StdioChannel(DuplexChannel):
     """A child's stdin and stdout."""
@@ -48,7 +51,8 @@ class StdioChannel(DuplexChannel):
             self.cancel_on_wire(key)
         self._flush()
         self.die("the connection was closed")
-        await self.child.end(grace)
+        # A server that has not even finished its start has nothing to put in order.
+        await self.child.end(grace if self.answered else min(grace, UNSTARTED_GRACE))
 
     # --- out ----------------------------------------------------------------------------------
 
