@@ -177,6 +177,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.progress import plural
     from mooring.core.diagnosis import diagnose, unpinned_package
     from mooring.core.plan import fingerprint
+    from mooring.core.poison import doubts
     from mooring.core.trust import forbidden
 
     server = next(one for one in host.config.servers if one.name == name)
@@ -195,6 +196,12 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         yield Finding(level="info", server=name, finding=status.state)
     for text in status.warnings:
         yield Finding(level="warning", server=name, finding=text)
+    if status.state == "connected":
+        for text in doubts(host.provider(name).snapshot):
+            advice = (
+                f"Read it: `mooring tools --server {name} --json`. Leave it out with `deny` in its entry."
+            )
+            yield Finding(level="warning", server=name, finding=text.removeprefix(f"{name}: "), next=advice)
     if (package := unpinned_package(server)) is not None:
         unpinned = f"{server.command} fetches {package} in whatever version there is today"
         yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))

@@ -16,6 +16,7 @@ __all__ = [
     "chosen",
     "gather",
     "listed",
+    "report_doubts",
     "report_failed",
     "report_missing",
     "report_warnings",
@@ -83,6 +84,16 @@ def report_warnings(host: Host, out: Output) -> None:
     """Say on standard error what was set aside of what the servers offered."""
     for warning in _of_servers(host):
         out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
+
+
+def report_doubts(host: Host, out: Output, names: Collection[str]) -> None:
+    """Say on standard error what is doubtful in the descriptions of servers that are about to be approved."""
+    from mooring.core.poison import doubts
+
+    for status in host.status():
+        if status.name in names and status.state == "connected":
+            for text in doubts(host.provider(status.name).snapshot):
+                out.warning(f"{text}; read it before you approve it")
 
 
 def warnings_of(host: Host) -> list[dict[str, str | None]]:

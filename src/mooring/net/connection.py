@@ -15,7 +15,6 @@ from mooring.core.events import Event
 from mooring.core.known import Known
 from mooring.core.logintool import login_tool
 from mooring.core.names import AUTHENTICATE, LOGIN
-from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
@@ -74,7 +73,6 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
-        self._doubts: tuple[Snapshot, tuple[str, ...]] | None = None
         self._carrier = Carrier(self.owner)
 
     @property
@@ -118,14 +116,8 @@ class Connection:
             breaker=self._carrier.breaker(now),
             retry_in=None if owner.next_try is None else max(owner.next_try - now, 0.0),
             fresh_within=owner.freshness.bound if owner.freshness else None,
-            warnings=(*owner.snapshot.warnings, *self._doubted(owner.snapshot)),
+            warnings=owner.snapshot.warnings,
         )
-
-    def _doubted(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What is doubtful about what the server offers: looked for when somebody looks, once for each."""
-        if self._doubts is None or self._doubts[0] is not snapshot:
-            self._doubts = (snapshot, doubts(snapshot))
-        return self._doubts[1]
 
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""
