@@ -12,7 +12,7 @@ from mooring.errors import Outcome
 from mooring.net import trace
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.message import decode
-from mooring.net.process import Child
+from mooring.net.process import STDERR_LINES, Child
 from mooring.net.rpc import log
 
 KEPT_NOISE = 3
@@ -151,6 +151,9 @@ class StdioChannel(DuplexChannel):
 
     def last_words(self) -> list[str]:
         lines: list[str] = []
+        # Errors of the start do not explain why a server that has worked fails later.
+        if not self.answered and (first := self.child.first_errors.before(STDERR_LINES)):
+            lines += ["its first errors on stderr:", *first]
         if tail := [line for line in self.child.stderr_tail if line.strip()]:
             lines += ["its last words on stderr:", *tail]
         if self.noise:
