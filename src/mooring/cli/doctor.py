@@ -171,7 +171,7 @@ def _summary(states: Sequence[tuple[State, bool]]) -> Finding:
     from mooring.cli.progress import plural
 
     words = {"connected": "ok", "pending": "failed", "needs-auth": "to log in to"}
-    counts = dict.fromkeys(("ok", "failed", "to log in to", "not approved", "disabled"), 0)
+    counts: dict[str, int] = dict.fromkeys(("ok", "failed", "to log in to", "not approved", "disabled"), 0)
     for state, held in states:
         counts["not approved" if held else words.get(state, state)] += 1
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -7,7 +7,7 @@ user's own network and have us knock there. Pure: spelled hosts and addresses in
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -19,19 +19,16 @@ Realm = Literal["public", "loopback", "private", "link-local", "reserved"]
 
 # The IANA special-purpose address registries, written out: what `ipaddress` knows of them depends on the
 # version of Python. A few of their entries are reachable globally (192.0.0.9/32); no login server is there.
-_REALMS: tuple[tuple[Realm, tuple[IPv4Network | IPv6Network, ...]], ...] = tuple(
-    (realm, tuple(map(ip_network, networks.split())))
-    for realm, networks in (
-        ("loopback", "127.0.0.0/8 ::1/128"),
-        ("link-local", "169.254.0.0/16 fe80::/10"),
-        ("private", "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"),
-        (
-            "reserved",
-            "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 "
-            "224.0.0.0/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20",
-        ),
-    )
-)
+_SPECIAL: Mapping[Realm, str] = {
+    "loopback": "127.0.0.0/8 ::1/128",
+    "link-local": "169.254.0.0/16 fe80::/10",
+    "private": "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "reserved": "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 "
+    "203.0.113.0/24 224.0.0.0/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20",
+}
+_REALMS: Mapping[Realm, Sequence[IPv4Network | IPv6Network]] = {
+    where: [ip_network(network) for network in networks.split()] for where, networks in _SPECIAL.items()
+}
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _CARRYING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """IPv4-compatible, IPv4-mapped, IPv4-translated and NAT64: the last 32 bits are an IPv4 address."""
@@ -69,7 +66,7 @@ def realm(address: str | IPv4Address | IPv6Address) -> Realm:
 
 
 def _listed(address: IPv4Address | IPv6Address) -> Realm | None:
-    for where, networks in _REALMS:
+    for where, networks in _REALMS.items():
         if any(address in network for network in networks):
             return where
     return None
