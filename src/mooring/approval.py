@@ -77,6 +77,11 @@ class Gatekeeper:
         self._denied[snapshot.server] = denied
         return replace(snapshot, tools=tuple(tool for tool, one in judged if one.verdict != "deny"))
 
+    @property
+    def denied(self) -> Mapping[str, Mapping[str, str]]:
+        """Tools that are not listed, by server and the server's own name, and the rule that denies each."""
+        return self._denied
+
     def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
         """Why a tool of this name is not shown, if it is denied."""
         for server, denied in self._denied.items():

@@ -247,6 +247,14 @@ class Fleet:
         except KeyError:
             raise UnknownServer(name, nearest(name, self.configs)) from None
 
+    def may_offer(self, name: str, capability: str) -> bool:
+        """Whether a server has this capability, by itself, the lock or the cache; True: nothing is known."""
+        known = self._asleep.get(name)
+        connection = self.connections.get(name)
+        snapshot = connection.snapshot if connection is not None else known.snapshot if known else None
+        capabilities = snapshot.info.capabilities if snapshot is not None else None
+        return not capabilities or capability in capabilities
+
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Wake the servers that are asleep and wanted, by name."""
         self.check_started()

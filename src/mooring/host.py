@@ -19,6 +19,7 @@ from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
+from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
@@ -261,6 +262,11 @@ class Host:
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
         return self._sessions.status()
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        """Tools that servers offer and the catalog does not show, each with what hides it and why: the lock,
+        a policy, `allow` and `deny` of its server, or a configuration file that was not approved."""
+        return self._offer.hidden()
 
     def events(self, *kinds: type[Event]) -> EventStream:
         """What happens from now on, of all kinds or these. Bounded: a slow reader is told what it lost."""

@@ -10,7 +10,9 @@ from mooring.core.catalog import Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ToolSetAside
 from mooring.core.exposure import Exposure, always_shown, plan_exposure
+from mooring.core.hidden import Hidden
 from mooring.core.known import Known
+from mooring.core.merging import Filter
 from mooring.core.types import Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
@@ -94,6 +96,29 @@ class Offer:
         """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
         whys = (self.pins.explain, self.gatekeeper.explain, self._fleet.withheld)
         return next((why for ask in whys if (why := ask(tool, self._style())) is not None), None)
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What servers offer, or would offer, and the catalog does not show; sorted."""
+        _ = self.shelf.catalog  # the policy is applied when the catalog is merged
+        found = [
+            Hidden(server=name, tool=None, by="trust", reason="the file that names it was not approved")
+            for name in self._fleet.held
+        ]
+        for name, aside in self.pins.set_aside.items():
+            for tool, change in aside.items():
+                why = (
+                    "not in the lock" if change.kind == "added" else f"changed since approval: {change.kind}"
+                )
+                found.append(Hidden(server=name, tool=tool, by="lock", reason=why))
+        for name, denied in self.gatekeeper.denied.items():
+            found += [Hidden(server=name, tool=tool, by="policy", reason=why) for tool, why in denied.items()]
+        for name, server in self._fleet.configs.items():
+            chosen, offer = Filter(allow=server.allow, deny=server.deny), self.shelf.offered(name)
+            for tool in offer.tools if offer is not None and chosen.choosy else ():
+                if not chosen.passes(tool.remote_name):
+                    why = "`allow` or `deny` of the server"
+                    found.append(Hidden(server=name, tool=tool.remote_name, by="filter", reason=why))
+        return tuple(sorted(set(found), key=lambda one: (one.server, one.by, one.tool or "")))
 
     def exposure(self) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""

@@ -84,6 +84,11 @@ class Pins:
         """The lock beside the configuration."""
         return self._memory.lock
 
+    @property
+    def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
+        """Tools that are offered and not shown, by server and the server's own name of them."""
+        return self._aside
+
     def known(self, server: ServerConfig) -> Known | None:
         """What the server is known to offer before it has said a word; None when it never spoke."""
         name = server.name

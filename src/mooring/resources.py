@@ -193,9 +193,13 @@ class Resources:
     async def _owner_of(self, uri: str, timeout: float | None) -> str:
         """The one server that has the resource; those that have not yet spoken are asked if need be."""
         owners = self._owners(uri)
-        if not owners:
-            await gather(self._fleet, None, timeout)
-            owners = self._owners(uri)
+        for able in (True, False):  # servers that are known to have no resources are asked last
+            if not owners:
+                names = [
+                    name for name in self._fleet.configs if self._fleet.may_offer(name, "resources") is able
+                ]
+                await gather(self._fleet, names, timeout)
+                owners = self._owners(uri)
         if len(owners) == 1:
             return owners[0]
         if owners:

@@ -100,9 +100,10 @@ def test_an_error_text_of_a_server_is_cleaned(terminal, config) -> None:
     assert r"\x1b[2Jgone\u202e\x07" in shown.text
 
 
-def test_text_of_a_server_reaches_a_pipe_unchanged(ran, config) -> None:
-    done = ran("call", "mcp_echo_say", "--config", config({"echo": echo_server(NASTY)}))
-    assert done.stdout == f"{NASTY}\n"
+def test_text_of_a_server_reaches_a_pipe_without_control_characters(ran, config) -> None:
+    said = "a\tb\r\nc \x1b[2J\x1b]0;t\x07 \x9b31m \x7f \x00 \u200cد 👩\u200d💻"
+    done = ran("call", "mcp_echo_say", "--config", config({"echo": echo_server(said)}))
+    assert done.stdout == ("a\tb\nc \\x1b[2J\\x1b]0;t\\x07 \\x9b31m \\x7f \\x00 \u200cد 👩\u200d💻\n")
 
 
 def test_json_holds_the_text_of_a_server_unchanged(ran, config) -> None:

@@ -73,7 +73,54 @@ def test_doctor_on_a_terminal(terminal, config) -> None:
     broken: cannot read /etc/broken.conf: no such file
     → See everything that it prints: `mooring list --verbose`.
 ✓ clock: connected: stdio, protocol 2026-07-28, 2 tools
+! 2 servers: 1 ok, 1 failed
 """)
+
+
+def test_the_last_line_counts_the_servers(ran, config) -> None:
+    good = config({"clock": "clock", "notes": "notes", "spare": {"bundled": "notes", "disabled": True}})
+    assert ran("doctor", "--config", good).stdout.endswith("✓ 3 servers: 2 ok, 1 disabled\n")
+    bad = config({"clock": "clock", "broken": "broken", "absent": {"command": "no-such-program"}})
+    assert ran("doctor", "--config", bad).stdout.endswith("! 3 servers: 1 ok, 2 failed\n")
+    assert document(ran("doctor", "--json", "--config", bad))[-1] == {
+        "level": "warning",
+        "server": None,
+        "finding": "3 servers: 1 ok, 2 failed",
+        "next": None,
+    }
+
+
+def test_the_first_error_of_a_long_output_is_shown_and_understood(ran, config) -> None:
+    script = (
+        "import sys\n"
+        "for n in range(30): print('npm warn deprecated', n, file=sys.stderr)\n"
+        "print('Error: WEATHER_API_KEY is required', file=sys.stderr)\n"
+        "for n in range(60): print('    at node:internal', n, file=sys.stderr)\n"
+        "sys.exit(1)"
+    )
+    file = config({"weather": {"command": sys.executable, "args": ["-S", "-c", script]}})
+    [found] = about(document(ran("doctor", "--json", "--config", file)), "weather")
+    assert "its first errors on stderr:\nError: WEATHER_API_KEY is required\n" in found["finding"]
+    assert found["finding"].startswith("missing-variable: ")
+    assert found["finding"].endswith("    at node:internal 59")
+    assert len(found["finding"].splitlines()) < 30
+    assert '"env": {"WEATHER_API_KEY": "${WEATHER_API_KEY}"}' in found["next"]
+
+
+def test_errors_of_the_start_are_not_told_when_a_server_fails_later(ran, config) -> None:
+    from tests.lab.stdio import COMMAND
+
+    script = json.dumps({"tools": ["crash"]})
+    noisy = "import sys, subprocess\nprint('error: cosmetic', file=sys.stderr)\n" + (
+        "[print('log', n, file=sys.stderr) for n in range(40)]\n"
+        "sys.stderr.flush()\nsys.exit(subprocess.call(sys.argv[1:]))"
+    )
+    args = ["-S", "-c", noisy, *COMMAND, script]
+    done = ran(
+        "call", "mcp_lab_crash", "--config", config({"lab": {"command": sys.executable, "args": args}})
+    )
+    assert done.returncode == 1
+    assert "cosmetic" not in done.stderr
 
 
 def test_progress_is_shown_while_the_servers_are_looked_at(terminal, config) -> None:

@@ -178,3 +178,71 @@ def test_quiet_leaves_only_the_document(ran, config) -> None:
     done = ran("list", "--json", "-q", "--config", config({"clock": "clock", "bad": {"command": 7}}))
     assert document(done)["servers"][0]["tools"] == IsInt(ge=1)
     assert done.stderr == ""
+
+
+# --- failures
+
+
+FAILURES = {
+    ("list", "--json", "--timeout", "soon"): ("UsageError", 2, "mooring --help"),
+    ("--json", "tool"): ("UsageError", 2, "mooring --help"),
+    ("list", "extra", "--json"): ("UsageError", 2, "mooring list --help"),
+    ("call", "--json"): ("UsageError", 2, "mooring call --help"),
+    ("tools", "--json", "--style", "loud"): ("UsageError", 2, "mooring tools --help"),
+    ("list", "--json", "--config"): ("UsageError", 2, "mooring --help"),
+    ("list", "--json", "--config", "none.json"): ("ConfigError", 2, "mooring doctor"),
+    ("call", "mcp_notes_lst", "--json"): ("UnknownTool", 2, "mooring tools"),
+    ("ping", "nots", "--json"): ("UnknownServer", 2, "mooring list"),
+    ("read", "memo:///x", "--json"): ("UnknownResource", 2, "mooring resources"),
+    ("read", "memo:///x", "--server", "broken", "--json"): ("ConnectionLost", 1, "mooring doctor"),
+    ("prompt", "notes", "x", "--json"): ("UnknownPrompt", 2, "mooring prompts --server notes"),
+    ("prompt", "broken", "x", "--json"): ("ConnectError", 1, "mooring doctor"),
+    ("import", "nothing", "--json"): ("ConfigError", 2, "mooring doctor"),
+    ("login", "notes", "--json"): ("ConfigError", 2, "mooring doctor"),
+    ("remove", "nots", "--json"): ("UnknownServer", 2, IsStr()),
+    ("trust", "none.json", "--json"): ("ConfigError", 2, "mooring doctor"),
+}
+
+
+@pytest.mark.parametrize("words", FAILURES)
+def test_an_error_is_the_one_document_and_a_paragraph_on_standard_error(ran, config, words) -> None:
+    named = [] if "--config" in words else ["--config", config({"notes": "notes", "broken": "broken"})]
+    done = ran(*words, *named)
+    kind, code, following = FAILURES[words]
+    error = document(done)["error"]
+    assert (error["kind"], error["exit_code"], error["next"]) == (kind, code, following)
+    assert done.returncode == code
+    assert error["message"] in done.stderr
+    assert "error: " in done.stderr
+
+
+def test_an_error_document_names_the_nearest_names(ran, config) -> None:
+    error = document(ran("ping", "nots", "--json", "--config", config({"notes": "notes"})))["error"]
+    assert error["suggestions"] == ["notes"]
+
+
+def test_a_command_that_is_not_confirmed_says_so_in_its_document(ran, config) -> None:
+    file = config({"notes": "notes"})
+    done = ran("trust", file, "--json")
+    assert done.returncode == 3
+    assert isinstance(document(done), dict)
+
+
+def test_a_defect_is_a_document_too(monkeypatch, ran) -> None:
+    def broken(*words: object) -> int:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("mooring.cli.app._dispatch", broken)
+    assert document(ran("list", "--json"))["error"]["kind"] == "ZeroDivisionError"
+
+
+def test_json_after_two_dashes_is_not_an_option(ran) -> None:
+    assert ran("add", "x", "y", "--", "program", "--json").stdout == ""
+
+
+def test_cost_counts_the_tools_of_two_servers_with_the_same_tool_names(ran, config) -> None:
+    once = document(ran("cost", "--json", "--config", config({"notes": "notes"})))
+    twice = document(ran("cost", "--json", "--config", config({"notes": "notes", "more": "notes"})))
+    assert twice["styles"]["raw"] == once["styles"]["raw"]  # there one of the two is shown
+    assert twice["styles"]["double"] > once["styles"]["double"] * 1.9
+    assert ran("cost", "--config", config({"notes": "notes", "more": "notes"})).returncode == 0

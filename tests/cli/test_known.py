@@ -3,8 +3,14 @@
 import hashlib
 import json
 import random
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mooring import demo
+from tests.lab.libraries import SCRIPT
 
 
 @pytest.mark.parametrize("words", [["tools"], ["groups"], ["search", "letter"], ["cost"]])
@@ -23,6 +29,95 @@ def test_with_a_lock_the_very_first_run_starts_nothing(ran, config, lab, tmp_pat
     monkeypatch.setenv("MOORING_HOME", str(tmp_path / "another"))
     assert "mcp_lab_read" in ran("tools", "--config", file).stdout
     assert lab.starts == 1
+
+
+# --- a command that needs one server starts no other
+
+
+class Crowd:
+    """Servers that write down each start of theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "starts.log"
+
+    def entry(self, name: str, *command: str, **settings: Any) -> dict[str, Any]:
+        note = f'echo {name} >> {self._log}; exec "$@"'
+        return {"command": "/bin/sh", "args": ["-c", note, "sh", *command], **settings}
+
+    def started(self) -> list[str]:
+        """Names of the servers that were started since the last question."""
+        names = sorted(self._log.read_text().split()) if self._log.exists() else []
+        self._log.unlink(missing_ok=True)
+        return names
+
+
+@pytest.fixture
+def crowd(config, tmp_path) -> tuple[Crowd, str]:
+    """Four servers, of which two have resources and prompts."""
+    made = Crowd(tmp_path)
+    script = {"resources": {"memo:///a": "x"}, "templates": ["memo:///{title}"], "prompts": [{"name": "p"}]}
+    library = (sys.executable, "-I", "-S", str(SCRIPT))
+    other = script | {"resources": {"else:///b": "y"}, "templates": []}
+    file = config(
+        {
+            "notes": made.entry("notes", *demo.command("notes"), start="eager"),
+            "clock": made.entry("clock", *demo.command("clock")),
+            "lib": made.entry("lib", *library, json.dumps(script)),
+            "other": made.entry("other", *library, json.dumps(other)),
+        }
+    )
+    return made, file
+
+
+ONE_SERVER = {
+    ("call", "mcp_clock_now"): ["clock"],
+    ("read", "memo:///a"): ["lib"],
+    ("read", "memo:///a", "--server", "lib"): ["lib"],
+    ("prompt", "lib", "p"): ["lib"],
+    ("ping", "notes"): ["notes"],
+    ("resources", "--server", "lib"): ["lib"],
+}
+
+
+@pytest.mark.parametrize("words", ONE_SERVER)
+@pytest.mark.parametrize("known_by", ["cache", "lock"])
+def test_a_command_about_one_server_starts_only_that_one(
+    ran, crowd, tmp_path, monkeypatch, words, known_by
+) -> None:
+    servers, file = crowd
+    if known_by == "lock":
+        ran("lock", "--config", file)
+        monkeypatch.setenv("MOORING_HOME", str(tmp_path / "another"))
+    else:
+        ran("tools", "--config", file)
+    assert servers.started() == ["clock", "lib", "notes", "other"]
+    done = ran(*words, "--config", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert servers.started() == ONE_SERVER[words]
+
+
+def test_a_resource_that_no_server_is_known_for_starts_only_servers_with_resources(ran, crowd) -> None:
+    servers, file = crowd
+    ran("tools", "--config", file)
+    servers.started()
+    assert ran("read", "else:///b", "--config", file).stdout == "y"
+    assert servers.started() == ["lib", "other"]
+
+
+def test_a_call_ends_although_another_server_never_starts_nor_stops(piped, config, tmp_path) -> None:
+    deaf = "trap '' TERM; while :; do sleep 1; done"
+    servers = {
+        "notes": "notes",
+        "hanging": {
+            "command": "/bin/sh",
+            "args": ["-c", deaf],
+            "connect_timeout": 300,
+            "shutdown_grace": 300,
+        },
+    }
+    done = piped("call", "list_notes", "--style", "raw", "--config", config(servers))
+    assert done.returncode == 0
+    assert "welcome" in done.stdout
 
 
 def test_only_servers_that_are_not_known_are_started(ran, config, lab) -> None:

@@ -132,9 +132,14 @@ bread\\x1b[2J
     )
 
 
-def test_read_in_a_pipe_passes_the_text_on_as_it_came(ran: Any, library: str) -> None:
+def test_read_in_a_pipe_gives_the_text_without_terminal_escapes(ran: Any, library: str) -> None:
     done = ran("read", "memo:///shopping", "--config", library)
-    assert (done.returncode, done.stdout) == (0, "milk\nbread\x1b[2J\n")
+    assert (done.returncode, done.stdout) == (0, "milk\nbread\\x1b[2J\n")
+
+
+def test_read_into_a_file_gives_the_text_as_it_was_sent(ran: Any, library: str, tmp_path: Path) -> None:
+    assert ran("read", "memo:///shopping", "--output", "x", "--config", library).returncode == 0
+    assert (tmp_path / "x").read_text() == "milk\nbread\x1b[2J\n"
 
 
 def test_read_as_json(ran: Any, library: str) -> None:

@@ -71,7 +71,7 @@ def test_a_configuration_that_cannot_be_read_is_exit_code_2_and_names_the_file(
 
 
 def test_a_configuration_that_is_not_there_is_exit_code_2_and_names_the_file(ran) -> None:
-    done = ran("--config", "none.json", "tools", "--json")
+    done = ran("--config", "none.json", "tools")
     assert done.returncode == 2
     assert done.stdout == ""
     assert "none.json" in done.stderr

@@ -50,6 +50,95 @@ URL = {"url": "https://example.org/mcp"}
         ),
         (f"{CRASH}cannot import name 'FastMCP' from 'mcp.server'", {}, "sdk-mismatch", "'mcp<2'"),
         (
+            f"{CRASH}AttributeError: 'Server' object has no attribute 'list_tools'",
+            {"command": "uv"},
+            "sdk-mismatch",
+            "--with 'mcp<2'",
+        ),
+        (f"{CRASH}cannot import name 'McpError' from 'mcp'", {}, "sdk-mismatch", "'mcp<2'"),
+        (f"{CRASH}'Tool' object has no attribute 'inputSchema'", {}, "sdk-mismatch", "'mcp<2'"),
+        (f"{CRASH}No module named 'mcp.server.mcpserver'", {"command": "uvx"}, "sdk-mismatch", "'mcp>=2'"),
+        (f"{CRASH}cannot import name 'MCPServer' from 'mcp.server'", {}, "sdk-mismatch", "'mcp>=2'"),
+        *(
+            (f"{CRASH}{said}", {}, "missing-variable", '"env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}')
+            for said in (
+                "GITHUB_TOKEN is required",
+                "Error: GITHUB_TOKEN environment variable is not set",
+                "fatal: environment variable GITHUB_TOKEN not found",
+                "KeyError: 'GITHUB_TOKEN'",
+                "Please set the GITHUB_TOKEN environment variable",
+                "Missing required environment variable: GITHUB_TOKEN",
+                "Missing GITHUB_TOKEN",
+                "ValueError: GITHUB_TOKEN must be set",
+                "GITHUB_TOKEN undefined",
+                "no value for `GITHUB_TOKEN`",
+                "Usage: github-mcp\nGITHUB_TOKEN is missing",
+                "2026-11-16 ERROR Environment variable 'GITHUB_TOKEN' is missing",
+            )
+        ),
+        (
+            f"{CRASH}A_KEY and more\nA_KEY is not set\nB_KEY is not set",
+            {},
+            "missing-variable",
+            "export B_KEY=…",
+        ),
+        (
+            f"{CRASH}A_KEY is required",
+            {"command": "x", "env": {"A_KEY": "1"}},
+            "missing-variable",
+            "look at the value",
+        ),
+        (
+            f"{CRASH}1 validation error for Settings\napi_key\n  Field required [type=missing]",
+            {},
+            "missing-variable",
+            '"env": {"API_KEY": "${API_KEY}"}',
+        ),
+        (
+            f"{CRASH}Failed to fetch: `https://pypi.org/simple/x/`\n invalid peer certificate: UnknownIssuer",
+            {"command": "uvx", "args": ["x"]},
+            "tls",
+            '"inherit_env": ["SSL_CERT_FILE"',
+        ),
+        (
+            f"{CRASH}npm error code SELF_SIGNED_CERT_IN_CHAIN",
+            {"command": "npx", "args": ["-y", "x"]},
+            "tls",
+            '"inherit_env": ["NODE_EXTRA_CA_CERTS"]',
+        ),
+        (
+            "no answer within 30 s\nits last words on stderr:\nssl.SSLCertVerificationError: "
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
+            {"command": "python"},
+            "tls",
+            "REQUESTS_CA_BUNDLE",
+        ),
+        (
+            f"{CRASH}npm error network request to https://registry.npmjs.org/x failed, reason: ENOTFOUND",
+            {"command": "npx", "args": ["x"]},
+            "fetch",
+            '"HTTPS_PROXY"',
+        ),
+        (
+            "the server exited with code 2\nits last words on stderr:\nusage: x [-h] DIR\n"
+            "x: error: the following arguments are required: DIR",
+            {"command": "/opt/x"},
+            "usage",
+            "correct `args`",
+        ),
+        (
+            "the server exited with code 1\nits last words on stderr:\nUsage: mcp-server-filesystem <dir>",
+            {"command": "npx", "args": ["-y", "@scope/fs"]},
+            "usage",
+            "`npx @scope/fs --help`",
+        ),
+        (
+            "the server exited with code 2\non stdout, where only messages belong, it wrote:\nUsage: x DIR",
+            {},
+            "usage",
+            "correct `args`",
+        ),
+        (
             f"{CRASH}ModuleNotFoundError: No module named 'yaml.x'",
             {"command": "python3"},
             "missing-module",

@@ -16,7 +16,7 @@ INTERNAL_HOSTS = [
     "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0x7F.1", "017700000001",
     "0177.0.0.1", "0177.0.0.01", "127.0.0.1.", "0.0.0.0", "0", "localhost", "LOCALHOST", "localhost.",
     "app.localhost", "[::1]", "[0:0:0:0:0:0:0:1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
-    "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
+    "[::127.0.0.1]", "[64:ff9b::127.0.0.1]", "[::ffff:0:7f00:1]", "[::ffff:0:127.0.0.1]",
     # the network around it
     "10.0.0.1", "10.1", "167772161", "0xa000001", "012.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1",
     "0xc0a80101", "3232235777", "100.64.0.1", "100.127.255.254", "[fc00::1]", "[fd12:3456::1]", "[fec0::1]",
@@ -28,7 +28,7 @@ INTERNAL_HOSTS = [
     "[64:ff9b:1::a9fe:a9fe]",
     # nobody's
     "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.2.1", "[ff02::1]", "1.2.3.4.5",
-    "1.2.3.256",
+    "1.2.3.256", "[5f00::1]", "[3fff::1]", "[100::1]", "[2001:2::1]", "[4000::1]",
     "08.0.0.1", "0x", "999999999999",
 ]  # fmt: skip
 
@@ -71,12 +71,56 @@ def test_the_borders_of_the_networks(address: str, expected: str) -> None:
     assert realm(address) == expected
 
 
+SPECIAL = {
+    # IPv4: https://www.iana.org/assignments/iana-ipv4-special-registry
+    "0.0.0.0/8": "reserved", "10.0.0.0/8": "private", "100.64.0.0/10": "private", "127.0.0.0/8": "loopback",
+    "169.254.0.0/16": "link-local", "172.16.0.0/12": "private", "192.0.0.0/24": "reserved",
+    "192.0.2.0/24": "reserved", "192.88.99.0/24": "reserved", "192.168.0.0/16": "private",
+    "198.18.0.0/15": "reserved", "198.51.100.0/24": "reserved", "203.0.113.0/24": "reserved",
+    "224.0.0.0/4": "reserved", "240.0.0.0/4": "reserved", "255.255.255.255/32": "reserved",
+    # IPv6: https://www.iana.org/assignments/iana-ipv6-special-registry
+    "::1/128": "loopback", "::/128": "reserved", "64:ff9b:1::/48": "reserved", "100::/64": "reserved",
+    "100:0:0:1::/64": "reserved", "2001:1::/32": "reserved", "2001:2::/48": "reserved",
+    "2001:3::/32": "reserved", "2001:4:112::/48": "reserved", "2001:10::/28": "reserved",
+    "2001:20::/28": "reserved", "2001:30::/28": "reserved", "2001:db8::/32": "reserved",
+    "3fff::/20": "reserved", "5f00::/16": "reserved", "fc00::/7": "private", "fe80::/10": "link-local",
+    "fec0::/10": "private", "ff00::/8": "reserved", "4000::/3": "reserved", "e000::/4": "reserved",
+    # forms of an internal IPv4 address inside IPv6
+    "::7f00:0/104": "loopback", "::ffff:7f00:0/104": "loopback", "::ffff:0:7f00:0/104": "loopback",
+    "::ffff:0:a9fe:0/112": "link-local", "64:ff9b::a00:0/104": "private", "2002:7f00::/24": "loopback",
+    "2002:a9fe::/32": "link-local", "2001:0:7f00::/40": "loopback",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("network", SPECIAL)
+def test_TH07_no_special_purpose_network_is_public_on_any_version_of_python(network: str) -> None:
+    whole = ipaddress.ip_network(network)
+    for address in (whole[0], whole[-1], whole[whole.num_addresses // 2]):
+        assert realm(address) == SPECIAL[network], address
+
+
+@given(st.ip_addresses(v=4) | st.ip_addresses(v=6))
+def test_what_is_public_is_public_for_the_standard_library_too(address: ipaddress.IPv6Address) -> None:
+    if realm(address) == "public":
+        inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
+        low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        carried = address.version == 6 and int(address) >> 48 == 0
+        assert (inner or (low if carried else address)).is_global
+        assert not address.is_multicast
+
+
+@pytest.mark.parametrize("address", ["fe80::5efe:8.8.8.8", "fd00::200:5efe:8.8.8.8", "3fff::5efe:8.8.8.8"])
+def test_TH07_a_public_address_inside_does_not_make_an_internal_one_public(address: str) -> None:
+    assert realm(address) not in ("public", "loopback")
+
+
 @given(st.ip_addresses(v=4))
 def test_an_address_within_another_counts_as_itself(address: ipaddress.IPv4Address) -> None:
     expected = realm(address)
     number = int(address)
     for outer in (
         ipaddress.IPv6Address((0xFFFF << 32) | number),
+        ipaddress.IPv6Address((0xFFFF << 48) | number),
         ipaddress.IPv6Address((0x64FF9B << 96) | number),
         ipaddress.IPv6Address((0x2002 << 112) | (number << 80) | 1),
     ):

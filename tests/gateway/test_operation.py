@@ -15,9 +15,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from dirty_equals import IsStr
 
 from mooring import ConfigError
 from mooring.core.gateway import ProfileSettings
+from mooring.core.policy import Policy
 from tests.lab.caller import Caller, soon
 from tests.lab.libraries import library_server
 from tests.lab.stdio import COMMAND, lab_server, wire_log
@@ -34,13 +36,46 @@ async def fetched(here: Any, path: str) -> tuple[int, str]:
 async def test_health_readiness_and_metrics_can_be_asked_for(serving: Any) -> None:
     async with serving(lab_server()) as here:
         assert (await fetched(here, "/health"))[0] == 200
-        assert await fetched(here, "/ready") == (200, '{"ready": true}')
+        status, text = await fetched(here, "/ready")
+        assert (status, json.loads(text)["ready"]) == (200, True)
         client = await here.caller()
         await client.call("echo", {"text": "hi"})
         status, text = await fetched(here, "/metrics")
         assert status == 200
         assert 'mooring_gateway_requests_total{method="tools/call",outcome="ok"} 1' in text
         assert 'mooring_server_up{server="lab"} 1' in text
+
+
+async def test_ready_counts_what_is_hidden_and_names_it_to_those_who_have_a_token(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOB", "bobs-very-long-token")
+    many = lab_server(
+        "many",
+        definitions=[{"name": f"t{n}\x1b[2J", "inputSchema": {"type": "object"}} for n in range(150)],
+        tools=["echo"],
+        settings={"allow": ["echo"]},
+    )
+    lab = lab_server("lab", tools=["echo", "fail", "sleep"], settings={"deny": ["sleep"]})
+    tokens = {"tokens": [{"name": "bob", "token": "${BOB}"}]}
+    async with serving(many, lab, gateway=tokens, policy=Policy(deny=["lab/fail"])) as here:
+        status, text = await fetched(here, "/ready")
+        assert (status, json.loads(text)["hidden"]) == (
+            200,
+            {"count": 152, "by": {"filter": 151, "policy": 1}},
+        )
+        for token, told in (("bobs-very-long-token", True), ("another-very-long-token", False)):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with here.http.get(here.base + "/ready", headers=headers) as response:
+                hidden = (await response.json())["hidden"]
+                assert "\x1b" not in await response.text()
+            assert ("tools" in hidden) == told
+            if told:
+                assert len(hidden["tools"]) == 100
+                assert hidden["tools"][:2] == [
+                    {"server": "lab", "tool": "sleep", "by": "filter", "reason": IsStr()},
+                    {"server": "lab", "tool": "fail", "by": "policy", "reason": IsStr(regex=".*lab/fail.*")},
+                ]
 
 
 @pytest.mark.parametrize("way", ["flag", "gateway", "host"])
@@ -307,7 +342,7 @@ def test_where_it_serves_is_one_json_document_on_request_and_a_note_otherwise(tm
 def test_json_and_the_protocol_do_not_share_standard_output(tmp_path: Path) -> None:
     words = command("--config", configured(tmp_path), "serve", "--stdio", "--json")
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, json.loads(done.stdout)["error"]["kind"]) == (2, "UsageError")
     assert "--json needs --http" in done.stderr
 
 

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from mooring import Host, Secret, ServerConfig, demo
 from mooring.cli import main
+from mooring.errors import MooringError
 from tests.lab.http import HttpLab
 
 pytestmark = pytest.mark.anyio
@@ -185,6 +186,110 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
     logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "aiohttp.access")
     for text in (*said, logged, written):
         assert leaks(text) == []
+
+
+def chain(problem: BaseException | None) -> str:
+    """All that an error tells: texts, attributes and notes of it and of every error it leads to."""
+    said: list[str] = []
+    left, seen = [problem], set[int]()
+    while left:
+        if (each := left.pop()) is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        said += [repr(each), str(each), repr(each.args), repr(vars(each)), *getattr(each, "__notes__", ())]
+        left += [each.__context__, each.__cause__, *getattr(each, "exceptions", ())]
+    return "\n".join(said)
+
+
+async def test_TH19_no_error_leads_to_another_one_that_holds_a_secret(
+    hosting: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("PLANTED_HEADER", PLANTED["header"])
+    monkeypatch.setenv("PLANTED_QUERY", PLANTED["query"])
+
+    async def answer(request: web.Request, message: dict[str, Any]) -> web.Response:
+        told = str(dict(request.headers)) + request.query_string
+        error = {"code": -32000, "message": told, "data": {"headers": [told]}}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async def refuse(request: web.Request, message: dict[str, Any]) -> web.Response:
+        told = str(dict(request.headers)) + request.query_string
+        return web.Response(status=500, text=told)
+
+    async def elsewhere(request: web.Request, message: dict[str, Any]) -> web.Response:
+        return web.Response(status=307, headers={"Location": f"http://[{request.headers['X-Key']}"})
+
+    async def ask_for_login(request: web.Request, message: dict[str, Any]) -> web.Response:
+        told = f'Bearer error="invalid_token", error_description="{request.headers["X-Key"]}"'
+        return web.Response(status=401, headers={"WWW-Authenticate": told})
+
+    async def strange(request: web.Request, message: dict[str, Any]) -> web.Response:
+        result = {"resultType": request.headers["X-Key"], "contents": 1, "messages": 1}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    found: list[BaseException | None] = []
+    async with HttpLab(era="modern") as lab:
+        server = ServerConfig(
+            name="lab",
+            url=f"{lab.url}?api_key=${{PLANTED_QUERY}}",
+            headers={"X-Key": "${PLANTED_HEADER}", "Authorization": "Bearer ${PLANTED_HEADER}"},
+        )
+        async with hosting(server) as host:
+            for fault in (answer, refuse, elsewhere, strange, ask_for_login):
+                for method in ("tools/call", "resources/read", "prompts/get", "server/discover"):
+                    lab.faults[method] = fault
+                result = await host.call("mcp_lab_echo", {"text": "x"})
+                assert result.error is not None, fault
+                found.append(result.error)
+                for verb in (
+                    lambda: host.call("mcp_lab_echo", {"text": "x"}, check=True),
+                    lambda: host.read("memo:///x", "lab"),
+                    lambda: host.ping("lab"),
+                    lambda: host.subscribe("memo:///x", "lab", timeout=5),
+                ):
+                    try:
+                        await verb()
+                    except MooringError as problem:
+                        found.append(problem)
+    assert len(found) >= 15
+    assert any("***" in str(problem) for problem in found)
+    for problem in found:
+        assert leaks(chain(problem)) == [], repr(problem)
+    for record in caplog.records:
+        if record.name.startswith("mooring") and record.exc_info:
+            assert leaks(chain(record.exc_info[1])) == []
+
+
+def test_TH19_a_secret_that_is_no_text_is_in_no_error(tmp_path: Path) -> None:
+    from mooring.config.secrets import default_lookup
+    from mooring.core.expand import Reference
+    from mooring.errors import ConfigError
+
+    (tmp_path / "secret").write_bytes(b"\xff" + PLANTED["file"].encode())
+    with pytest.raises(ConfigError) as caught:
+        default_lookup({})(Reference(kind="file", name=str(tmp_path / "secret")))
+    assert leaks(chain(caught.value)) == []
+
+
+def test_TH19_the_log_holds_no_exception_whose_hidden_context_has_a_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from mooring.config.logs import guard, logger
+    from mooring.core.redact import Redactor
+
+    redactor = Redactor([PLANTED["env"]])
+    guard(redactor)
+    try:
+        try:
+            raise ValueError(PLANTED["env"])
+        except ValueError:
+            raise RuntimeError("harmless") from None
+    except RuntimeError:
+        logger("mooring.test").exception("it failed")
+    (record,) = caplog.records
+    assert leaks(chain(record.exc_info[1] if record.exc_info else None)) == []
+    assert "RuntimeError: harmless" in caplog.text
 
 
 @pytest.fixture

@@ -48,6 +48,36 @@ def test_secrets_are_taken_out_of_values_and_names_alike(tmp_path: Path) -> None
     }
 
 
+def test_arguments_with_the_name_of_a_secret_are_not_kept_nor_is_what_repeats_them(tmp_path: Path) -> None:
+    arguments = {
+        "user": "ana",
+        "password": "correct horse",
+        "options": [
+            {"apiKey": "k-4711-4711", "page": 2},
+            {"Authorization": ["Bearer abcdefgh", {"x": "inner-1"}]},
+        ],
+        "pin_token": 123456,
+        "secret": None,
+    }
+    content = ({"type": "text", "text": "ana logged in with correct horse and k-4711-4711"},)
+    structured = {"sent": {"with": "inner-1"}, "token": "of the result"}
+    path = Artifacts(tmp_path, same).write(
+        {"arguments": arguments, "content": content, "structured": structured, "is_error": False}
+    )
+    assert json.loads(path.read_text()) == {
+        "arguments": {
+            "user": "ana",
+            "password": "***",
+            "options": [{"apiKey": "***", "page": 2}, {"Authorization": "***"}],
+            "pin_token": "***",
+            "secret": None,
+        },
+        "content": [{"type": "text", "text": "ana logged in with *** and ***"}],
+        "structured": {"sent": {"with": "***"}, "token": "of the result"},
+        "is_error": False,
+    }
+
+
 ANYTHING = st.recursive(
     st.none() | st.floats() | st.text(alphabet=st.characters(codec=None)) | st.binary() | st.builds(object),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

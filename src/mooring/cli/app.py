@@ -9,7 +9,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
-from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options
+from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options, wants_json
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
@@ -68,11 +68,14 @@ DONE, FAILED, MISUSED, NEEDS_LOGIN, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a traceback is shown only for MOORING_DEBUG."""
-    out = Output(Options())
+    words = sys.argv[1:] if argv is None else argv
+    out = Output(Options(json=wants_json(words)))
     try:
-        options, rest = split_options(sys.argv[1:] if argv is None else argv)
+        options, rest = split_options(words)
         out = Output(options)
         code = _dispatch(rest, options, out)
+        if code:
+            _document_error(out, code)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain when it flushes at exit.
@@ -80,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     except KeyboardInterrupt:
         out.error("Interrupted: the servers that were started have been ended.", label="")
+        _document_error(out, INTERRUPTED)
         return INTERRUPTED
     except Exception as problem:
         if os.environ.get("MOORING_DEBUG"):
@@ -175,7 +179,23 @@ def _explain(problem: BaseException, out: Output) -> int:
             f"{type(problem).__name__}: {problem}. This is a defect of mooring: "
             "please report it with what MOORING_DEBUG=1 shows."
         )
-    return exit_code(problem)
+    code = exit_code(problem)
+    _document_error(out, code, problem)
+    return code
+
+
+def _document_error(out: Output, code: int, problem: BaseException | None = None) -> None:
+    """With `--json`, write the error to standard output too, unless the document of the command is there."""
+    if not out.options.json or out.wrote == "document":
+        return
+    from mooring.cli.errordoc import error_document
+
+    document = error_document(out.reported, code, problem)
+    if out.wrote == "lines":
+        out.json_line(document)
+    else:
+        out.document(document)
+    sys.stdout.flush()
 
 
 def _innermost(problem: BaseException) -> BaseException:

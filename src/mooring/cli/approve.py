@@ -38,6 +38,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.asking import asked
     from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
     from mooring.cli.progress import plural
+    from mooring.cli.servers import report_doubts
     from mooring.config.lockfile import read, write
     from mooring.core.lock import approve
     from mooring.core.plan import fingerprint
@@ -51,6 +52,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         status = next(status for status in host.status() if status.name == server)
         if status.state != "connected":
             raise MooringError(f"{server} cannot be asked what it offers: {status.error or status.state}")
+        report_doubts(host, out, [server])
         snapshot = host.provider(server).snapshot
         mark = next(fingerprint(one) for one in host.config.servers if one.name == server)
     tools = None if tool is None else [tool]

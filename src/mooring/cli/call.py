@@ -26,9 +26,10 @@ A value is read as the type that the tool's schema asks for; `key:=json` is
 always JSON. `key=@file` takes the value from a file, `@-` from standard
 input. On a terminal you are asked for what the tool requires and you have
 not given. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1. Ctrl-C cancels the call at
-the server. Questions that the server has meanwhile are asked on a terminal,
-and declined elsewhere.
+error goes to standard error, with exit code 1. Control characters in text,
+such as terminal escapes, are written as \\x1b; `--json` has them as they are.
+Ctrl-C cancels the call at the server. Questions that the server has meanwhile
+are asked on a terminal, and declined elsewhere.
 
 A tool that the configuration wants to be asked for is asked for on the
 terminal. Exit code 3: nobody said yes, or it is denied."""
@@ -67,7 +68,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async def approve(request: ApprovalRequest) -> bool:
         return args.yes or await _said_yes(request, out)
 
-    async with open_host(options, out, style=args.style, on_approval=approve, on_elicit=asker(out)) as host:
+    async with open_host(
+        options, out, style=args.style, idle=True, on_approval=approve, on_elicit=asker(out)
+    ) as host:
         style = args.style or host.config.style
         tool = await _find(host, args.tool, options, out, style)
         arguments = await filled(args.arguments, document, tool, out)
@@ -135,7 +138,7 @@ def _document(result: Result) -> dict[str, object]:
 
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
-    """The result as a person reads it; in a pipe the text is passed on as the server sent it."""
+    """The result as lines: laid out on a terminal, the plain text in a pipe."""
     from mooring.core.tokens import dumps
 
     shown = [await _line(block, host) for block in result.blocks]

@@ -98,12 +98,13 @@ def _document(host: Host) -> dict[str, Any]:
 
 
 def _in_style(tools: Iterable[Tool], style: Style) -> int:
+    """The cost of what a model is shown in this style: in `raw`, one of several tools of the same name."""
     from mooring.core.names import assign
     from mooring.core.tokens import tool_cost
 
-    listed = list(tools)
-    names = assign([(tool.server, tool.remote_name) for tool in listed], style)
-    return sum(tool_cost(replace(tool, name=names[tool.server, tool.remote_name])) for tool in listed)
+    listed = [(tool, (tool.server, tool.remote_name)) for tool in tools]
+    names = assign((pair for _, pair in listed), style)
+    return sum(tool_cost(replace(tool, name=names[pair])) for tool, pair in listed if pair in names)
 
 
 def _servers(document: dict[str, Any], out: Output) -> list[str]:

@@ -20,6 +20,7 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     from mooring.cli.tracing import Trace
     from mooring.core.lock import Lock
+    from mooring.core.types import State
     from mooring.host import Host
 
 USAGE = "mooring doctor [--trace FILE] [options]"
@@ -27,7 +28,8 @@ DETAILS = """
 
 Looks at the environment, the configuration files, the lock and the
 processes of earlier runs, connects every enabled server, and says for each
-finding the next thing to type. Ends and changes nothing.
+finding the next thing to type. The last line counts the servers. Ends and
+changes nothing.
 
 With --trace, every message between mooring and the servers is written to
 FILE as it passes, with what they print: long ones cut, secrets as ***.
@@ -65,15 +67,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     with Trace(args.trace) if args.trace is not None else nullcontext() as trace:
         findings = [*_environment(), *_strays()]
+        summary: list[Finding] = []
         try:
             findings += _files(options)
             lock, told = _lock(options)
-            findings += [*told, *await _servers(options, out, lock, trace)]
+            found, summary = await _servers(options, out, lock, trace)
+            findings += [*told, *found]
         except ConfigError as problem:
             findings.append(
                 Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
             )
-    findings += _traced(trace)
+    findings += [*_traced(trace), *summary]
     if options.json:
         out.document([asdict(finding) for finding in findings])
     else:
@@ -132,7 +136,10 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
 
 
-async def _servers(options: Options, out: Output, lock: Lock | None, trace: Trace | None) -> list[Finding]:
+async def _servers(
+    options: Options, out: Output, lock: Lock | None, trace: Trace | None
+) -> tuple[list[Finding], list[Finding]]:
+    """What is found about each server, and one line on all of them."""
     from mooring.cli.hosting import open_host, watch
     from mooring.cli.locking import guests_of
     from mooring.cli.servers import chosen
@@ -155,7 +162,21 @@ async def _servers(options: Options, out: Output, lock: Lock | None, trace: Trac
             found.append(Finding(level="error", finding=finding, next="Correct `audit`, or the file."))
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in guests else lock)
-    return found
+        states = [(status.state, status.name in host.held) for status in host.status()]
+    return found, [_summary(states)] if states else []
+
+
+def _summary(states: Sequence[tuple[State, bool]]) -> Finding:
+    """How many servers there are and how they are, as in `3 servers: 2 ok, 1 failed`."""
+    from mooring.cli.progress import plural
+
+    words = {"connected": "ok", "pending": "failed", "needs-auth": "to log in to"}
+    counts: dict[str, int] = dict.fromkeys(("ok", "failed", "to log in to", "not approved", "disabled"), 0)
+    for state, held in states:
+        counts["not approved" if held else words.get(state, state)] += 1
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    good = counts["ok"] + counts["disabled"] == len(states)
+    return Finding(level="info" if good else "warning", finding=f"{plural(len(states), 'server')}: {told}")
 
 
 def _traced(trace: Trace | None) -> Iterator[Finding]:
@@ -177,6 +198,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.progress import plural
     from mooring.core.diagnosis import diagnose, unpinned_package
     from mooring.core.plan import fingerprint
+    from mooring.core.poison import doubts
     from mooring.core.trust import forbidden
 
     server = next(one for one in host.config.servers if one.name == name)
@@ -195,6 +217,12 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         yield Finding(level="info", server=name, finding=status.state)
     for text in status.warnings:
         yield Finding(level="warning", server=name, finding=text)
+    if status.state == "connected":
+        for text in doubts(host.provider(name).snapshot):
+            advice = (
+                f"Read it: `mooring tools --server {name} --json`. Leave it out with `deny` in its entry."
+            )
+            yield Finding(level="warning", server=name, finding=text.removeprefix(f"{name}: "), next=advice)
     if (package := unpinned_package(server)) is not None:
         unpinned = f"{server.command} fetches {package} in whatever version there is today"
         yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))

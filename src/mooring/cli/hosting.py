@@ -72,8 +72,6 @@ async def open_host(
         if idle:
             host.config = _all_lazy(host.config)
         async with host:
-            for problem in host.held.values() if idle and lock else ():
-                out.warning(str(problem))
             yield host
 
 

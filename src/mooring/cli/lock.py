@@ -53,6 +53,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         review,
         review_lines,
     )
+    from mooring.cli.servers import report_doubts
     from mooring.config.lockfile import write
     from mooring.core.lock import Lock
 
@@ -60,6 +61,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     previous = _previous(file, force=args.force)
     async with connected_host(options, out, args.server) as host:
         reviews = review(host, options, previous or Lock(), args.server)
+        report_doubts(host, out, [one.server for one in reviews])
         fresh = _fresh(host, previous, reviews, guests_of(host, options), whole=not args.server)
     # Out of nothing no empty lock is made: it would set every tool aside.
     stale = fresh != (previous or Lock())

@@ -13,7 +13,16 @@ from typing import NoReturn
 from mooring.core.near import nearest
 from mooring.errors import MooringError
 
-__all__ = ["Options", "Parser", "UsageError", "did_you_mean", "positive", "seconds", "split_options"]
+__all__ = [
+    "Options",
+    "Parser",
+    "UsageError",
+    "did_you_mean",
+    "positive",
+    "seconds",
+    "split_options",
+    "wants_json",
+]
 
 
 class UsageError(MooringError):
@@ -93,6 +102,11 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
         no_lock=args.no_lock,
     )
     return options, [*rest, *argv[end:]]
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether `--json` is given, on a line that may be wrong otherwise."""
+    return "--json" in argv[: argv.index("--") if "--" in argv else len(argv)]
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

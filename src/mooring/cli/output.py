@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 
 from mooring.cli.layout import wrap
 from mooring.cli.options import Options
-from mooring.core.text import clean, clean_json
+from mooring.core.text import clean, clean_json, without_controls
 
 __all__ = ["Output", "Style"]
 
@@ -26,6 +26,10 @@ class Output:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.wrote: Literal["nothing", "document", "lines"] = "nothing"
+        """What standard output holds so far: with `--json` one document, or many on lines of their own."""
+        self.reported = ""
+        """The last error on standard error."""
         for stream in (sys.stdout, sys.stderr):
             # An old locale must not turn a symbol into a crash.
             if isinstance(stream, io.TextIOWrapper):
@@ -42,8 +46,8 @@ class Output:
         return sys.stderr.isatty() and not self.options.quiet and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str = "") -> None:
-        """One line of the result."""
-        sys.stdout.write(f"{text}\n")
+        """Write one line of the result. A pipe or file gets no control characters but newline and tab."""
+        sys.stdout.write(f"{text if sys.stdout.isatty() else without_controls(text)}\n")
 
     def lines(self, lines: Iterable[str]) -> None:
         for text in lines:
@@ -52,10 +56,12 @@ class Output:
     def document(self, value: Any) -> None:
         """The one JSON document of `--json`."""
         self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=2)))
+        self.wrote = "document"
 
     def json_line(self, value: Any) -> None:
         """One of many JSON documents, on a line of its own: for what has no end."""
         self.line(clean_json(json.dumps(value, ensure_ascii=False)))
+        self.wrote = "lines"
 
     def flush(self) -> None:
         """Let whoever reads the result have it now."""
@@ -73,6 +79,7 @@ class Output:
 
     def error(self, text: str, *, label: str = "error:") -> None:
         """Why the command failed, and what to try next."""
+        self.reported = text
         self._paragraph(text, label, "red")
 
     def paint(self, text: str, style: Style, stream: TextIO | None = None) -> str:

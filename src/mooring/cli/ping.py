@@ -37,7 +37,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, watch
     from mooring.cli.servers import chosen, settle
 
-    async with open_host(options, out, servers=args.servers) as host:
+    async with open_host(options, out, servers=args.servers, idle=bool(args.servers)) as host:
         names = chosen(host, args.servers)
         limit = TIMEOUT if options.timeout is None else options.timeout
         started = anyio.current_time()

@@ -38,7 +38,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.core.prompts import fitting
 
     given = _arguments(args.arguments)
-    async with open_host(options, out, servers=[args.server], on_elicit=asker(out)) as host:
+    async with open_host(options, out, servers=[args.server], idle=True, on_elicit=asker(out)) as host:
         prompt = await _find(host, args.server, args.name, options.timeout)
         try:
             fitting(prompt, given)

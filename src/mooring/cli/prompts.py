@@ -31,7 +31,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
     from mooring.cli.servers import listed, report_failed
 
-    async with open_host(options, out, servers=[args.server] if args.server else []) as host:
+    named = [args.server] if args.server else []
+    async with open_host(options, out, servers=named, idle=bool(named)) as host:
         found = await listed(host, out, host.prompts, args.server, options.timeout)
         report_failed(found.errors, out)
     if options.json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import Output
-from mooring.core.text import clean, clean_line
+from mooring.core.text import clean, clean_line, without_controls
 
 if TYPE_CHECKING:
     from mooring.core.types import Block, Contents
@@ -18,8 +18,9 @@ USAGE = "mooring read URI [--server S] [--output FILE] [options]"
 DETAILS = """
 
 Without `--server`, the server is found that lists the URI or has a template
-for it. Text goes to standard output; in a pipe it is passed on as the server
-sent it, and so are bytes. Bytes are never written to a terminal."""
+for it. Text goes to standard output, with control characters other than
+newline and tab written as \\x1b. Bytes go into a pipe as they are, and never
+to a terminal. `--output FILE` writes text and bytes exactly as sent."""
 EXAMPLES = """\
   mooring read memo:///shopping
   mooring read file:///notes.md --server files | less
@@ -37,7 +38,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
 
     named = [args.server] if args.server else []
-    async with open_host(options, out, servers=named, on_elicit=asker(out)) as host:
+    async with open_host(options, out, servers=named, idle=True, on_elicit=asker(out)) as host:
         contents = await host.read(args.uri, args.server, timeout=options.timeout)
     if args.output:
         _save(contents, Path(args.output), out)
@@ -51,14 +52,19 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     elif out.width is not None:
         out.line(clean(contents.text))
     else:
+        shown = contents.data if contents.is_binary else _encoded(without_controls(contents.text))
         sys.stdout.flush()
-        sys.stdout.buffer.write(_bytes(contents))
+        sys.stdout.buffer.write(shown)
         sys.stdout.buffer.flush()
     return 0
 
 
 def _bytes(contents: Contents) -> bytes:
-    return contents.data if contents.is_binary else contents.text.encode("utf-8", "replace")
+    return contents.data if contents.is_binary else _encoded(contents.text)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _save(contents: Contents, file: Path, out: Output) -> None:

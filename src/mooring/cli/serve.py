@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser, UsageError, positive
 from mooring.cli.output import Output
+
+if TYPE_CHECKING:
+    from mooring.host import Host
 
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
 DETAILS = """
@@ -45,7 +51,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if options.json and args.http is None:
         raise UsageError("--json needs --http: the protocol has standard output. See `mooring serve --help`.")
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
-    async with open_host(options, out, style=args.style, relay=Relay()) as host:
+    async with open_host(options, out, style=args.style, relay=Relay()) as host, _telling_hidden(host, out):
         if args.http is None:
             await serve_stdio(host, whole=whole, audit=args.audit)
             return 0
@@ -60,6 +66,25 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 out.note(f"Serving at {serving.url}")
             await until_told(host, out.warning)
     return 0
+
+
+@asynccontextmanager
+async def _telling_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
+    """Say on standard error what the catalog does not show, when all servers have connected or failed."""
+    import asyncio
+
+    from mooring.core.hidden import hidden_lines
+
+    async def tell() -> None:
+        await host.ready()
+        for by, text in hidden_lines(host.hidden()):
+            (out.warning if by in ("lock", "trust") else out.note)(host.redact(text))
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 def _address(text: str) -> tuple[str, int]:

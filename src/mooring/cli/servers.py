@@ -16,6 +16,7 @@ __all__ = [
     "chosen",
     "gather",
     "listed",
+    "report_doubts",
     "report_failed",
     "report_missing",
     "report_warnings",
@@ -33,6 +34,8 @@ def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
 
 async def gather(host: Host, out: Output, names: Collection[str], timeout: float | None) -> None:
     """Wait for those of these servers that neither the lock nor the cache knows, and say who is missing."""
+    for problem in host.held.values():
+        out.warning(str(problem))
     known = host.catalog.servers
     asked = [name for name in names if name not in known]
     if asked:
@@ -81,6 +84,16 @@ def report_warnings(host: Host, out: Output) -> None:
     """Say on standard error what was set aside of what the servers offered."""
     for warning in _of_servers(host):
         out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
+
+
+def report_doubts(host: Host, out: Output, names: Collection[str]) -> None:
+    """Say on standard error what is doubtful in the descriptions of servers that are about to be approved."""
+    from mooring.core.poison import doubts
+
+    for status in host.status():
+        if status.name in names and status.state == "connected":
+            for text in doubts(host.provider(status.name).snapshot):
+                out.warning(f"{text}; read it before you approve it")
 
 
 def warnings_of(host: Host) -> list[dict[str, str | None]]:

@@ -22,10 +22,23 @@ class _Redacted(logging.Filter):
             record.msg, record.args = told, ()
         if record.exc_info and record.exc_info[0] is not None:
             trace = _plain.formatException(record.exc_info)
-            if (told := _redacted(trace)) != trace:
+            if (told := _redacted(trace)) != trace or _redacted(said := _chain(record.exc_info[1])) != said:
                 # Handlers may format or send the exception themselves: the object must not reach them.
                 record.exc_text, record.exc_info = told, None
         return True
+
+
+def _chain(problem: BaseException | None) -> str:
+    """The texts of an exception and of all that it leads to, also those that its traceback does not show."""
+    texts: list[str] = []
+    left, seen = [problem], set[int]()
+    while left:
+        if (each := left.pop()) is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        texts += [repr(each), str(each), *getattr(each, "__notes__", ())]
+        left += [each.__context__, each.__cause__, *getattr(each, "exceptions", ())]
+    return "\n".join(texts)
 
 
 _FILTER = _Redacted()

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mooring.core.chain import raise_alone
 from mooring.core.checks import check_header, check_url, shown
 from mooring.core.config import ServerConfig, Source, Target
 from mooring.core.expand import Lookup, Reference, expand
@@ -152,7 +153,7 @@ def _file(reference: Reference, source: Source) -> str | None:
         with path.open("rb") as stream:
             raw = stream.read(_FILE_LIMIT + 1)
     except OSError as error:
-        raise ConfigError(f"{reference} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise_alone(ConfigError(f"{reference} cannot be read: {error.strerror or type(error).__name__}"))
     if len(raw) > _FILE_LIMIT:
         raise ConfigError(f"{reference} is larger than 1 MiB, too large for a secret")
     return _line(raw, str(reference))
@@ -162,11 +163,11 @@ def _keyring(reference: Reference) -> str | None:
     try:
         keyring: Any = import_module("keyring")  # an extra, and slow to import
     except ImportError:
-        raise ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'") from None
+        raise_alone(ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'"))
     try:
         return keyring.get_password("mooring", reference.name)
     except Exception as error:  # backends raise what they like
-        raise ConfigError(f"{reference} cannot be read: {type(error).__name__}") from None
+        raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
 
 
 def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> str | None:
@@ -188,10 +189,10 @@ def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{name} gave no answer within {_COMMAND_TIMEOUT:g} s") from None
+        raise_alone(ConfigError(f"{name} gave no answer within {_COMMAND_TIMEOUT:g} s"))
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "a wrong quote"
-        raise ConfigError(f"{name} cannot be run: {reason}") from None
+        raise_alone(ConfigError(f"{name} cannot be run: {reason}"))
     if done.returncode != 0:
         raise ConfigError(f"{name} failed with exit code {done.returncode}")
     return _line(done.stdout, name)
@@ -202,5 +203,5 @@ def _line(raw: bytes, name: str) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError(f"{name} is not UTF-8 text") from None
+        raise_alone(ConfigError(f"{name} is not UTF-8 text"))
     return text.removesuffix("\n").removesuffix("\r")

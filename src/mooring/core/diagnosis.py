@@ -7,7 +7,7 @@ gets the general advice, so that a change of words elsewhere costs precision and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,8 @@ Cause = Literal[
     "missing-variable",
     "sdk-mismatch",
     "missing-module",
+    "usage",
+    "fetch",
     "crash",
     "no-answer",
     "noise",
@@ -130,15 +132,91 @@ def _export(server: ServerConfig, found: re.Match[str]) -> str:
     return "Make the file or value that the entry refers to, or correct the reference."
 
 
+def _environment(server: ServerConfig, found: re.Match[str]) -> str:
+    """For a server that says on stderr which variable it misses."""
+    names = list(
+        dict.fromkeys(name for match in _VARIABLE.finditer(found.string) for name in match.groups() if name)
+    )
+    new = [name for name in names[:_MOST_VARIABLES] if name not in server.env]
+    if not new:
+        return f"`env` of its entry sets {names[0]}: look at the value."
+    entry = ", ".join(f'"{name}": "${{{name}}}"' for name in new)
+    export = "; ".join(f"export {name}=…" for name in new)
+    return (
+        f'Give its entry "env": {{{entry}}}, then `{export}`. Servers inherit only a few variables of your '
+        "environment."
+    )
+
+
+def _settings(server: ServerConfig, found: re.Match[str]) -> str:
+    """For a server that reads its settings with pydantic: each field is a variable, perhaps with a prefix."""
+    name = found[1].upper()
+    return (
+        f'It misses the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
+        f"may name a prefix), then `export {name}=…`."
+    )
+
+
 def _older_sdk(server: ServerConfig, found: re.Match[str]) -> str:
-    why = "It was written for version 1 of the MCP SDK and got version 2."
+    return _with_sdk(server, "It was written for version 1 of the MCP SDK and got version 2.", "mcp<2")
+
+
+def _newer_sdk(server: ServerConfig, found: re.Match[str]) -> str:
+    return _with_sdk(server, "It was written for version 2 of the MCP SDK and got version 1.", "mcp>=2")
+
+
+def _with_sdk(server: ServerConfig, why: str, wanted: str) -> str:
     match _program(server):
         case "uvx":
-            return f"{why} Put `--with 'mcp<2'` before the package in `args`."
+            return f"{why} Put `--with '{wanted}'` before the package in `args`."
         case "uv":
-            return f"{why} Put `--with 'mcp<2'` after `run` in `args`."
+            return f"{why} Put `--with '{wanted}'` after `run` in `args`."
         case _:
-            return f"{why} In its environment: `pip install 'mcp<2'`."
+            return f"{why} In its environment: `pip install '{wanted}'`."
+
+
+def _usage(server: ServerConfig, found: re.Match[str]) -> str:
+    package = _package(list(server.args)) if _program(server) in ("npx", "bunx", "uvx", "pipx") else None
+    asked = " ".join(word for word in (server.command, package or "…", "--help") if word)
+    return (
+        f"It was started with wrong arguments: correct `args` of its entry. `{asked}` shows which it takes."
+    )
+
+
+_CERTIFICATES = {
+    "npx": ("NODE_EXTRA_CA_CERTS",),
+    "npm": ("NODE_EXTRA_CA_CERTS",),
+    "node": ("NODE_EXTRA_CA_CERTS",),
+    "bunx": ("NODE_EXTRA_CA_CERTS",),
+    "uvx": ("SSL_CERT_FILE", "SSL_CERT_DIR"),
+    "uv": ("SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
+
+
+def _own_certificates(server: ServerConfig, found: re.Match[str]) -> str:
+    names = _CERTIFICATES.get(_program(server), ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"))
+    return (
+        f"It does not trust a certificate. If your network has its own authority, {_inherit(names)}, and "
+        f"`export {names[0]}=/path/to/ca.pem`."
+    )
+
+
+def _fetch(server: ServerConfig, found: re.Match[str]) -> str:
+    registry = {
+        "npx": ("NPM_CONFIG_REGISTRY",),
+        "npm": ("NPM_CONFIG_REGISTRY",),
+        "uvx": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
+        "uv": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
+    }.get(_program(server), ())
+    names = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", *registry)
+    return (
+        f"Its package cannot be fetched. Look at your network; behind a proxy or mirror, {_inherit(names)}."
+    )
+
+
+def _inherit(names: Sequence[str]) -> str:
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f'let it have your settings: "inherit_env": [{listed}] in its entry'
 
 
 def _module(server: ServerConfig, found: re.Match[str]) -> str:
@@ -188,6 +266,23 @@ def _says(text: str) -> _Advice:
     return lambda server, found: text
 
 
+_SAID = r"(?s:(?:on stderr|it wrote):\n.*?)"
+"""Before what a server printed."""
+_NAME = r"['\"`$]?\{?\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|[A-Z]*(?:KEY|TOKEN|SECRET|PASSWORD))\b\}?['\"`]?"
+_VARIABLE = re.compile(
+    rf"{_NAME}\s+(?:env\w*\s+(?:var\w*\s+)?)?(?:(?:is|are|was|has|must|should|needs?)\s+)?(?:not\s+(?:been\s+)?"
+    r"(?:set|defined|provided|found|configured|specified|present)|required|missing|undefined|unset|empty"
+    r"|(?:to\s+)?be\s+(?:set|provided|defined|specified|configured))"
+    rf"|(?i:(?:missing|required?s?|set|provide|define|export|needs?|expects?|specify|without|no)\s+(?:\w+\s+){{0,3}}"
+    rf"(?:env\w*(?:\s+var\w*)?|variables?|value\s+for)\s*:?\s*)(?-i:{_NAME})"
+    rf"|(?i:env\w*\s+var\w*\s+){_NAME}(?i:\s+(?:is\s+|was\s+)?(?:not\s+(?:set|found|defined|provided)|missing|required|unset))"
+    rf"|(?i:please\s+(?:set|provide|export|define)\s+(?:\w+\s+){{0,2}}){_NAME}"
+    rf"|KeyError:\s+{_NAME}|[Mm]issing\s+(?:required\s+)?{_NAME}"
+)
+"""What servers print when a variable is missing; the groups are its name."""
+_MOST_VARIABLES = 5
+
+
 def _cases(*cases: tuple[Cause, str, _Advice]) -> list[tuple[Cause, re.Pattern[str], _Advice]]:
     return [(cause, re.compile(pattern), advice) for cause, pattern, advice in cases]
 
@@ -208,8 +303,24 @@ _CASES = _cases(
     ("era", r"no common protocol version", _says("Upgrade the older of the two: `pip install -U mooring`.")),
     (
         "sdk-mismatch",
-        r"(?:No module named '?mcp\.server\.fastmcp|cannot import name '\w+' from '?mcp\b)",
+        r"No module named '?(?:mcp\.server\.(?:mcpserver|caching|subscriptions)|mcp\.client\.subscriptions"
+        r"|mcp_types)"
+        r"|cannot import name '(?:MCPServer|MCPError|Client|streamable_http_client)' from '?mcp\b"
+        r"|object has no attribute '(?:input_schema|is_error|structured_content|next_cursor)'",
+        _newer_sdk,
+    ),
+    (
+        "sdk-mismatch",
+        r"No module named '?mcp\.server\.fastmcp|cannot import name '\w+' from '?mcp\b|\bpin 'mcp<2'"
+        r"|'Server' object has no attribute '(?:list_|call_|get_|read_|subscribe_|set_|progress_)\w*'"
+        r"|object has no attribute '(?:inputSchema|isError|structuredContent|nextCursor)'",
         _older_sdk,
+    ),
+    ("missing-variable", rf"{_SAID}(?:{_VARIABLE.pattern})", _environment),
+    (
+        "missing-variable",
+        rf"{_SAID}validation errors? for \w*\n(\w+)\n\s+[Ff]ield required",
+        _settings,
     ),
     ("missing-module", r"No module named '?([\w.]+)", _module),
     ("missing-module", r"Cannot find (?:module|package) '([^']+)'", _module),
@@ -217,6 +328,27 @@ _CASES = _cases(
         "crash",
         r"(?:E404|404 Not Found|No solution found|was not found in the package registry)",
         _says("There is no such package or version: correct its name in `args`."),
+    ),
+    (
+        "tls",
+        rf"{_SAID}(?:CERTIFICATE_VERIFY_FAILED|[Cc]ertificate verify failed|invalid peer certificate"
+        r"|UnknownIssuer|SELF_SIGNED_CERT|DEPTH_ZERO_SELF|UNABLE_TO_(?:GET_ISSUER|VERIFY)"
+        r"|[Ss]elf[- ]signed certificate|unable to get (?:local )?issuer certificate"
+        r"|unable to verify the first certificate)",
+        _own_certificates,
+    ),
+    (
+        "fetch",
+        rf"{_SAID}(?:[Ff]ailed to fetch|error sending request for url|registry\.npmjs\.org|pypi\.org/simple"
+        r"|npm (?:ERR!|error)[^\n]*(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|network))",
+        _fetch,
+    ),
+    (
+        "usage",
+        rf"{_SAID}(?:[Uu]sage:|USAGE:|the following arguments are required|unrecognized arguments"
+        r"|[Uu]nknown (?:option|argument|flag|command)|unexpected argument|[Mm]issing (?:required )?argument"
+        r"|[Nn]o such option|required argument)",
+        _usage,
     ),
     ("crash", r"^the server (?:exited|was ended|closed)", lambda server, _: _look(server)),
     (

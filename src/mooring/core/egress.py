@@ -7,8 +7,8 @@ user's own network and have us knock there. Pure: spelled hosts and addresses in
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,13 +17,21 @@ __all__ = ["Realm", "RefusedError", "check_url", "host_realm", "realm"]
 Realm = Literal["public", "loopback", "private", "link-local", "reserved"]
 """`private` are the networks of homes, companies and carriers; `reserved` is what nobody should talk to."""
 
-_PRIVATE = [
-    ip_network(net)
-    for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10")
-]
-_NAT64 = IPv6Network("64:ff9b::/96")
-_COMPATIBLE = IPv6Network("::/96")
-_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+# The IANA special-purpose address registries, written out: what `ipaddress` knows of them depends on the
+# version of Python. A few of their entries are reachable globally (192.0.0.9/32); no login server is there.
+_SPECIAL: Mapping[Realm, str] = {
+    "loopback": "127.0.0.0/8 ::1/128",
+    "link-local": "169.254.0.0/16 fe80::/10",
+    "private": "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "reserved": "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 "
+    "203.0.113.0/24 224.0.0.0/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20",
+}
+_REALMS: Mapping[Realm, Sequence[IPv4Network | IPv6Network]] = {
+    where: [ip_network(network) for network in networks.split()] for where, networks in _SPECIAL.items()
+}
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_CARRYING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""IPv4-compatible, IPv4-mapped, IPv4-translated and NAT64: the last 32 bits are an IPv4 address."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,253})")
@@ -38,41 +46,43 @@ class RefusedError(ValueError):
 
 
 def realm(address: str | IPv4Address | IPv6Address) -> Realm:
-    """Whose network an address belongs to; of an address that carries another one, the inner one counts.
+    """The network that an address belongs to; of an address that carries another one, the inner one counts.
 
     Raises:
         ValueError: it is no address.
     """
     plain = ip_address(address.partition("%")[0]) if isinstance(address, str) else address
-    if isinstance(plain, IPv6Address):
-        if plain == IPv6Address(1):
-            return "loopback"
-        if plain in _LOCAL_NAT64:
-            return "reserved"
-        if carried := _carried(plain):
-            first, last = realm(carried[0]), realm(carried[-1])
-            return last if first == "public" else first
-    if plain.is_loopback:
+    if isinstance(plain, IPv4Address):
+        return _listed(plain) or "public"
+    if plain == IPv6Address(1):
         return "loopback"
-    if plain.is_link_local:
-        return "link-local"
-    if any(plain in network for network in _PRIVATE):
-        return "private"
-    return "public" if plain.is_global and not plain.is_multicast else "reserved"
+    if carried := _carried(plain):
+        first, last = realm(carried[0]), realm(carried[-1])
+        return last if first == "public" else first
+    where = _listed(plain)
+    if where is None and plain in _GLOBAL_UNICAST:
+        return realm(_low(plain)) if (int(plain) >> 32) & 0xFFFFFFFF in _ISATAP else "public"
+    return where or "reserved"
+
+
+def _listed(address: IPv4Address | IPv6Address) -> Realm | None:
+    for where, networks in _REALMS.items():
+        if any(address in network for network in networks):
+            return where
+    return None
 
 
 def _carried(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses inside: mapped, 6to4, Teredo, NAT64, ISATAP and compatible forms."""
-    low = IPv4Address(int(address) & 0xFFFFFFFF)
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
+    """The IPv4 addresses inside an address of a translation or tunnel prefix, which has no other meaning."""
+    if any(address in network for network in _CARRYING):
+        return [_low(address)]
     if address.sixtofour is not None:
         return [address.sixtofour]
-    if address.teredo is not None:
-        return list(address.teredo)
-    if address in _NAT64 or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
-        return [low]
-    return [low] if address in _COMPATIBLE else []
+    return [] if address.teredo is None else list(address.teredo)
+
+
+def _low(address: IPv6Address) -> IPv4Address:
+    return IPv4Address(int(address) & 0xFFFFFFFF)
 
 
 def host_realm(host: str) -> Realm | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-__all__ = ["look_alikes", "skeleton"]
+__all__ = ["latin", "look_alikes", "skeleton"]
 
 # Letters of other scripts, and digits, that look like Latin ones in common typefaces.
 _ALIKE = str.maketrans(
@@ -23,6 +23,11 @@ def skeleton(name: str) -> str:
     return (
         re.sub(_JOINT, "_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
     )
+
+
+def latin(text: str) -> str:
+    """The text in Latin letters as far as others look like them: without case and accents."""
+    return _bare(text).translate(_ALIKE)
 
 
 def _bare(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "clean_json", "clean_line", "hides", "without_hidden"]
+__all__ = ["clean", "clean_json", "clean_line", "hides", "without_controls", "without_hidden"]
 
 # Everything that is not seen, or that acts instead of being seen. Newline and tab are left to the callers.
 _HIDDEN = (
@@ -21,6 +21,7 @@ _HIDDEN = (
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tag characters
 )
 _HIDDEN_CHARACTER = f"[{_HIDDEN}]"
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 # An emoji joined to its neighbour, or asked to be drawn in colour: the parts are shown without the glue.
 _EMOJI_GLUE = "(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+"
 _SPACES = r"\s+"
@@ -33,6 +34,15 @@ def clean(text: str) -> str:
     """
     text = re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))
     return re.sub(_HIDDEN_CHARACTER, lambda match: _escape(ord(match[0])), text)
+
+
+def without_controls(text: str) -> str:
+    """The text with control characters other than newline and tab written as escapes (`\\x1b`).
+
+    For pipes and files: a terminal that shows the text later does not act on it, and every other character,
+    such as a zero-width joiner, stays as it is.
+    """
+    return re.sub(_CONTROL, lambda match: _escape(ord(match[0])), text.replace("\r\n", "\n"))
 
 
 def hides(text: str) -> bool:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from mooring.config.logs import logger
 from mooring.core.gateway import GatewaySettings
+from mooring.core.hidden import hidden_document
 from mooring.gateway.checks import Denied
 from mooring.gateway.connections import Connection, Crowd, Listener, room
 from mooring.gateway.door import METADATA, Door
@@ -110,7 +111,7 @@ class WebServer:
         if path == "/health":
             return web.json_response({"status": "ok"})
         if path == "/ready":
-            return self._ready()
+            return await self._ready(request)
         if path == "/metrics":
             await self._door.principal(request, self._gateway.settings.scopes)
             return web.Response(text=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
@@ -143,13 +144,22 @@ class WebServer:
 
     # --- operation ------------------------------------------------------------------------------
 
-    def _ready(self) -> web.Response:
-        """Ready when every server has ended its first try, well or not: one that is down does not count."""
+    async def _ready(self, request: web.BaseRequest) -> web.Response:
+        """Ready when every server has ended its first try, well or not: one that is down does not count.
+
+        How many tools are hidden is told to everyone; which, to callers that may read `/metrics`.
+        """
         gateway = self._gateway
         waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
         lazy = {server.name for server in gateway.host.config.servers if server.start == "lazy"}
         good = not gateway.draining and not set(waiting) - lazy
-        return web.json_response({"ready": good}, status=200 if good else 503)
+        details = True
+        try:
+            await self._door.principal(request, gateway.settings.scopes)
+        except Denied:
+            details = False
+        hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
+        return web.json_response({"ready": good, "hidden": hidden}, status=200 if good else 503)
 
     def _metrics(self) -> str:
         gateway = self._gateway

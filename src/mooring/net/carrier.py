@@ -8,6 +8,7 @@ from typing import Any
 
 from mooring import clock
 from mooring.core.breaker import Breaker, BreakerState
+from mooring.core.chain import raise_alone
 from mooring.core.types import EMPTY
 from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, NotTrusted, Overloaded
 from mooring.net.deadline import Progress
@@ -88,7 +89,7 @@ class Carrier:
                 told = self._tell_breaker(fault)
                 elapsed, words = clock.monotonic() - started, fault.obituary
                 server, redact = self.owner.config.name, self.owner.redact
-                raise call_error(fault, server, about, elapsed, words, redact) from None
+                raise_alone(call_error(fault, server, about, elapsed, words, redact))
             finally:
                 self._gate.leave(self.owner.config.max_concurrency)
         finally:

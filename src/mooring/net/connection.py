@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring import clock
+from mooring.core.chain import raise_alone
 from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event
 from mooring.core.known import Known
 from mooring.core.logintool import login_tool
 from mooring.core.names import AUTHENTICATE, LOGIN
-from mooring.core.poison import doubts
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
@@ -76,7 +76,6 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
-        self._doubts: tuple[Snapshot, tuple[str, ...]] | None = None
         self._carrier = Carrier(self.owner)
 
     @property
@@ -120,14 +119,8 @@ class Connection:
             breaker=self._carrier.breaker(now),
             retry_in=None if owner.next_try is None else max(owner.next_try - now, 0.0),
             fresh_within=owner.freshness.bound if owner.freshness else None,
-            warnings=(*owner.snapshot.warnings, *self._doubted(owner.snapshot)),
+            warnings=owner.snapshot.warnings,
         )
-
-    def _doubted(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What is doubtful about what the server offers: looked for when somebody looks, once for each."""
-        if self._doubts is None or self._doubts[0] is not snapshot:
-            self._doubts = (snapshot, doubts(snapshot))
-        return self._doubts[1]
 
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""
@@ -253,7 +246,7 @@ class Connection:
         try:
             live = await self._carrier.live(end)
         except WireError as fault:
-            raise call_error(fault, self.name, "ping", 0.0, None, self.owner.redact) from None
+            raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.owner.redact))
         started = clock.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
@@ -319,7 +312,7 @@ class Connection:
             yield
         except WireError as fault:
             elapsed, words = clock.monotonic() - started, fault.obituary
-            raise call_error(fault, self.name, about, elapsed, words, self.owner.redact) from None
+            raise_alone(call_error(fault, self.name, about, elapsed, words, self.owner.redact))
 
 
 async def _unheard(progress: float, total: float | None, message: str | None) -> None:

@@ -36,6 +36,9 @@ class Waiter(Pending):
 class DuplexChannel(Channel):
     """Requests as futures; a subclass sends the bytes and hands every message it reads to `take`."""
 
+    answered = False
+    """Whether the server has answered any request."""
+
     async def request(
         self,
         method: str,
@@ -106,6 +109,7 @@ class DuplexChannel(Channel):
             self.dropped += 1  # late, foreign, uncorrelated, or not the first: that one counts
         else:
             waiter.answer.set_result(fields)
+            self.answered = True
         return True
 
     def die(self, reason: str) -> None:

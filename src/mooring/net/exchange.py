@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring import clock
+from mooring.core.chain import raise_alone
 from mooring.errors import CallTimeout, ServerError
 from mooring.net.carrier import Carrier
 from mooring.net.deadline import Progress
@@ -57,7 +58,7 @@ class Exchange:
             return await self._followed(state, options.get("on_progress"))
         except WireError as fault:
             redact = self._owner.redact
-            raise call_error(fault, self._server, self._about, self._elapsed, None, redact) from None
+            raise_alone(call_error(fault, self._server, self._about, self._elapsed, None, redact))
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from mooring.config.logs import logger
 from mooring.core.authorize import OtherLoginError, authorization_url, check_fit, read_callback
+from mooring.core.chain import raise_alone
 from mooring.core.egress import RefusedError, check_url
 from mooring.errors import AuthNeeded
 from mooring.net.egress import UnreachableError
@@ -154,7 +155,7 @@ class Login:
         try:
             await self._answer(callback_url.strip())
         except OtherLoginError as problem:
-            raise self._needed(f"{problem}; paste the whole address that the browser shows") from None
+            raise_alone(self._needed(f"{problem}; paste the whole address that the browser shows"))
 
     async def done(self, timeout: float | None = None) -> None:
         """Until the login has worked and the server was asked again with it.
@@ -193,7 +194,7 @@ class Login:
             raise
         except (RefusedError, UnreachableError) as problem:
             self._end(f"the login failed: {problem}")
-            raise self._needed(f"the login failed: {problem}") from None
+            raise_alone(self._needed(f"the login failed: {problem}"))
         self._end(None)
 
     async def _exchange(self, code: str) -> None:
@@ -244,7 +245,7 @@ async def begin(access: Access) -> Login:
         callback = await Callback.open(access.auth.callback_port)
     except OSError as problem:
         text = f"{access.server!r}: no port on 127.0.0.1 can be had for the login: {problem.strerror}"
-        raise AuthNeeded(text, server=access.server) from None
+        raise_alone(AuthNeeded(text, server=access.server))
     try:
         async with access.visit() as visit:
             found = await access.found(visit)
@@ -258,7 +259,7 @@ async def begin(access: Access) -> Login:
         await callback.close()
         if isinstance(problem, RefusedError | UnreachableError | WireError):
             text = f"{access.server!r} cannot be logged in to: {problem}"
-            raise AuthNeeded(text, server=access.server) from None
+            raise_alone(AuthNeeded(text, server=access.server))
         raise
 
 
@@ -280,16 +281,16 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
         shown = on_auth(login)
         if isawaitable(shown):
             await shown
-    except Exception as problem:
+    except Exception:
         await login.cancel()
         log.exception("on_auth failed for %s", login.server)
         text = f"{login.server!r} is not logged in: the application could not show the login"
-        raise AuthNeeded(text, server=login.server) from problem
+        raise_alone(AuthNeeded(text, server=login.server))
     try:
         await login.done(timeout)
     except TimeoutError:
         text = f"{login.server!r} is not logged in yet: nobody has done so in time; the login still waits"
-        raise AuthNeeded(text, server=login.server, url=login.url) from None
+        raise_alone(AuthNeeded(text, server=login.server, url=login.url))
     return f"Logged in to {login.server!r}. Its tools are available now."
 
 

@@ -263,7 +263,7 @@ class Owner:
                 fault = leaf(group)
                 problem = explain(fault, self.config, self._last_words, self.redact)
                 if isinstance(problem, AuthNeeded) and self.access is not None:
-                    problem = await self.access.explain(str(fault))
+                    problem = await self.access.explain(self.redact(str(fault)))
                 self._give_up(problem)
             return
         finally:

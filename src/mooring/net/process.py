@@ -21,6 +21,7 @@ import anyio
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
 from mooring.net import trace, watchdog
+from mooring.net.firsterrors import FirstErrors
 
 log = logger("mooring.server")
 
@@ -78,6 +79,8 @@ class Child(asyncio.SubprocessProtocol):
         self._pause: int | None = None
         self._stderr = deque[str](maxlen=STDERR_LINES)
         self._stderr_rest = b""
+        self.first_errors = FirstErrors()
+        """What its stderr said first of an error, however much it says later."""
         self._transport: asyncio.SubprocessTransport | None = None
         self._pipe: asyncio.WriteTransport | None = None
 
@@ -259,6 +262,7 @@ class Child(asyncio.SubprocessProtocol):
         *lines, rest = (self._stderr_rest + data).split(b"\n")
         # A line without end is cut, so that a flood costs a bounded amount of memory.
         self._stderr_rest = rest[-STDERR_LINE - OVERLAP :]
+        self.first_errors.look(lines, self._shown)
         for line in lines[-STDERR_LINES:]:
             self._stderr.append(self._shown(line)[:STDERR_LINE])
         for line in lines if trace.taps else ():

@@ -12,7 +12,7 @@ from mooring.errors import Outcome
 from mooring.net import trace
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.message import decode
-from mooring.net.process import Child
+from mooring.net.process import STDERR_LINES, Child
 from mooring.net.rpc import log
 
 KEPT_NOISE = 3
@@ -23,6 +23,9 @@ BATCH = 16
 """Messages that leave in one write: with more, the server would idle while we work, and we while it does."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
+
+UNSTARTED_GRACE = 0.5
+"""Seconds that a child that has not answered yet gets to exit, if `shutdown_grace` is longer."""
 
 
 class StdioChannel(DuplexChannel):
@@ -49,7 +52,8 @@ class StdioChannel(DuplexChannel):
             self.cancel_on_wire(key)
         self._flush()
         self.die("the connection was closed")
-        await self.child.end(grace)
+        # A server that has not even finished its start has nothing to put in order.
+        await self.child.end(grace if self.answered else min(grace, UNSTARTED_GRACE))
 
     # --- out ----------------------------------------------------------------------------------
 
@@ -148,6 +152,9 @@ class StdioChannel(DuplexChannel):
 
     def last_words(self) -> list[str]:
         lines: list[str] = []
+        # Errors of the start do not explain why a server that has worked fails later.
+        if not self.answered and (first := self.child.first_errors.before(STDERR_LINES)):
+            lines += ["its first errors on stderr:", *first]
         if tail := [line for line in self.child.stderr_tail if line.strip()]:
             lines += ["its last words on stderr:", *tail]
         if self.noise:

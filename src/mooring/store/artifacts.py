@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from mooring.core.redact import Redactor, is_secret_name
+from mooring.core.secret import MASK
 from mooring.store.folder import Folder
 
 __all__ = ["Artifacts"]
 
 _DAY = 86_400.0
+_LONGEST_NAME = 65_536
 _NAME = re.compile(r"call-(\d{6,})\.json")
 
 
@@ -46,19 +49,52 @@ class Artifacts:
 
     def _document(self, record: Mapping[str, Any]) -> bytes:
         try:
-            plain = self._redacted(record)
+            named: set[str] = set()
+            given = {"arguments": _masked(record["arguments"], named)} if "arguments" in record else {}
+            repeated = Redactor(named)
+            plain = _redacted({**record, **given}, lambda text: repeated(self._redact(text)))
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=2, default=str)
         except (ValueError, RecursionError) as problem:
             told = {name: record.get(name) for name in ("started_at", "server", "tool", "duration_ms")}
             text = json.dumps(told | {"problem": f"no JSON can hold the rest: {type(problem).__name__}"})
         return text.encode("utf-8", "replace")
 
-    def _redacted(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, Mapping):
-            items = cast("Mapping[Any, Any]", value).items()
-            return {self._redact(str(name)): self._redacted(item) for name, item in items}
-        if isinstance(value, list | tuple):
-            return [self._redacted(item) for item in cast("list[Any]", value)]
-        return value
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {redact(str(name)): _redacted(item, redact) for name, item in items}
+    if isinstance(value, list | tuple):
+        return [_redacted(item, redact) for item in cast("list[Any]", value)]
+    return value
+
+
+def _masked(value: Any, found: set[str]) -> Any:
+    """Arguments without what stands under a name such as `password`, at any depth. What is taken out is added
+    to `found`: tools repeat their arguments in results."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        masked: dict[Any, Any] = {}
+        for name, item in items:
+            if item is not None and is_secret_name(str(name)[:_LONGEST_NAME]):
+                found.update(_texts(item))
+                masked[name] = MASK
+            else:
+                masked[name] = _masked(item, found)
+        return masked
+    if isinstance(value, list | tuple):
+        return [_masked(item, found) for item in cast("list[Any]", value)]
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[Any, Any]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
