@@ -92,6 +92,7 @@ class Fleet:
             self.publish(provider.snapshot)
             tasks.start_soon(self._start_provider, provider)
         self.held = await self._trust.held(config.active)
+        self._warn_held({})
         active = {server.name for server in config.active} - self.held.keys()
         for server in config.servers:
             self._reserve(server.name)
@@ -164,6 +165,7 @@ class Fleet:
         async with self._applying:
             steps, self._launcher.config = plan(old, new), new
             before, self.held = self.held, await self._trust.held(new.active)
+            self._warn_held(before)
             wanted = {server.name: server for server in new.servers}
             kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
             gone = [name for name in self.configs if name not in kept]
@@ -311,6 +313,12 @@ class Fleet:
             self.connections[name] = connection
         self._tasks.start_soon(_run_after, self._leaving.get(name), connection)
         return connection
+
+    def _warn_held(self, before: Mapping[str, NotTrusted]) -> None:
+        """Log which servers are skipped because their file is not approved, unless that was logged before."""
+        for name, problem in self.held.items():
+            if str(problem) != str(before.get(name)):
+                log.warning("server skipped: %s", problem)
 
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:

@@ -493,8 +493,8 @@ def _check_servers(servers: object) -> None:
         raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
     if isinstance(servers, Mapping):
         raise TypeError(
-            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write the "
-            "mapping to a file and use Host.from_config(path)."
+            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
+            "the mapping to a file and use Host.from_config(path)."
         )
     if isinstance(servers, ServerConfig):
         raise TypeError("Host takes a list of servers. Use Host([server]).")

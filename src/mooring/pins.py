@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mooring.config import FoundFile
     from mooring.config.pincache import Recollection
     from mooring.core.changes import Change
-    from mooring.core.lock import Pinning
+    from mooring.core.lock import Admission, Pinning
 
 log = logger("mooring.pins")
 
@@ -160,8 +160,7 @@ class Pins:
 
         pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
         admission = decide(pin, snapshot, pinning, fingerprint=mark)
-        for warning in admission.warnings:
-            log.warning("%s", warning)
+        self._report(name, admission)
         if admission.set_aside != self._aside.get(name, {}):
             for tool in admission.set_aside:
                 self._withhold(f"{name}/{tool}")
@@ -174,6 +173,21 @@ class Pins:
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()
         return admission.visible
+
+    def _report(self, name: str, admission: Admission) -> None:
+        """Log what changed. Without a lock nothing was approved, so that new and missing entries are no
+        reason to act."""
+        from mooring.core.changetext import warnings_of
+
+        if name not in self._cached:
+            warnings = admission.warnings
+        else:
+            changes = admission.drift.changes
+            warnings = warnings_of([one for one in changes if one.kind not in ("added", "removed")])
+            if usual := [repr(one.name) for one in changes if one.kind in ("added", "removed")]:
+                log.info("server %r offers other entries than last time: %s", name, ", ".join(usual[:20]))
+        for warning in warnings:
+            log.warning("%s", warning)
 
     def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
         """The tools that one connection to a server describes otherwise than `shown`, which models have

@@ -13,16 +13,15 @@ import anyio
 
 from mooring import clock
 from mooring.config.logs import logger
-from mooring.core import events
 from mooring.core.breaker import Restarts
 from mooring.core.config import ServerConfig, Target
-from mooring.core.events import Event, ServerConnected, ServerLost, StateChanged
+from mooring.core.events import Event, ServerConnected, ServerLost
 from mooring.core.known import Known
 from mooring.core.redact import Redactor
 from mooring.core.sharing import shared
-from mooring.core.types import Snapshot, State
+from mooring.core.types import Snapshot
 from mooring.errors import AuthNeeded, ConnectError, MooringError
-from mooring.net.attempts import Attempts
+from mooring.net.attempts import STABLE, Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness, differs
 from mooring.net.live import Live
@@ -36,26 +35,19 @@ from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
 from mooring.net.rpc import Channel
 from mooring.net.starts import ConnectTimer, StartLimit, StartSlot, Urgency
+from mooring.net.states import States
 
 if TYPE_CHECKING:
-    from mooring.net.access import Access
+    pass
 
 log = logger("mooring.connection")
-
-_ALLOWED: Mapping[State, tuple[State, ...]] = {
-    "disabled": (),
-    "pending": ("connected", "failed", "needs-auth", "pending"),
-    "connected": ("pending", "failed"),
-    "failed": ("pending", "failed"),
-    "needs-auth": ("pending",),
-}
 
 
 class _Again(Exception):
     """This attempt goes on with another transport or era."""
 
 
-class Owner:
+class Owner(States):
     """Keeps a server connected: connect, publish what it offers, keep that fresh, notice its end, rest,
     again. Everybody else only asks for the `live` connection."""
 
@@ -74,7 +66,7 @@ class Owner:
         questions: Questions,
         starts: StartLimit,
     ) -> None:
-        self.config = config
+        super().__init__(config, enabled=enabled, emit=emit)
         self.publish = publish
         self.questions = questions
         self.notices = Notices(
@@ -84,28 +76,19 @@ class Owner:
         self._listed: Snapshot | None = None
         self.live: Live | None = None
         """The connection while it is up; None the very moment its wire is gone."""
-        self.state: State = "pending" if enabled else "disabled"
-        self.problem: MooringError | None = None
         self.connected_at: float | None = None
         self.next_try: float | None = None
         """On the monotonic clock: when the server is tried again without being asked."""
         self.freshness: Freshness | None = None
         self.attempts = Attempts(known)
-        self.access: Access | None = None
-        """How an HTTP server is let know who asks; None where that is no matter of ours."""
-        self.session: str | None = None
-        """Whose connection alone it is; None: everybody's."""
         self.principal: str | None = None
         """Whose login is used; None: that of whoever runs the host."""
         self.log_level: str | None = None
         """From which level on a handshake server is to log; None: as it likes."""
-        self.settled = asyncio.Event()
-        """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
         self.redact = redact
         self._resolve = resolve
         self._pool = pool
-        self._emit = emit
         self._starts = starts
         self._slot: StartSlot | None = None
         self._urgency: Urgency = 0
@@ -268,10 +251,13 @@ class Owner:
             return
         finally:
             self.live = self.connected_at = self.freshness = None
-        log.warning("%s was lost: %s", self.config.name, reason)
+        lived = clock.monotonic() - born
+        if lived > STABLE:
+            self._warned.clear()
+        self._warn_once(f"server {self.config.name!r} was lost: {reason}")
         self._emit(ServerLost(server=self.config.name, reason=reason))
         # Calls that have come since the loss wait for the next connection.
-        delay = self.attempts.lost(clock.monotonic() - born, waiting=bool(self._waiters))
+        delay = self.attempts.lost(lived, waiting=bool(self._waiters))
         self._fail(ConnectError(reason, server=self.config.name), delay)
 
     def _give_up(self, problem: MooringError) -> None:
@@ -291,7 +277,9 @@ class Owner:
     def _fail(self, problem: MooringError, delay: float) -> None:
         """Not connected for `delay` seconds; a loss that is repaired at once is only an error for those who
         waited for a listing."""
-        now = clock.monotonic()
+        now, state = clock.monotonic(), "needs-auth" if isinstance(problem, AuthNeeded) else "failed"
+        if delay or isinstance(problem, AuthNeeded | Permanent):
+            self._warn_unavailable(state, problem)
         if isinstance(problem, AuthNeeded | Permanent):
             self.next_try = None
         else:
@@ -303,7 +291,7 @@ class Owner:
             self.next_try = now + delay
         self._tell(self._refreshers, problem)
         if delay or self.next_try is None:
-            self._to("needs-auth" if isinstance(problem, AuthNeeded) else "failed", problem)
+            self._to(state, problem)
             self._tell(self._waiters, problem)
         else:
             self._to("pending", problem)
@@ -461,7 +449,7 @@ class Owner:
             self._refreshers += asked  # they are told with all the others
             return
         if problem is not None:
-            log.warning("%s could not be listed: %s", self.config.name, problem)
+            self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
             freshness.failed()
         for waiter in asked:
             if not waiter.done():
@@ -476,25 +464,6 @@ class Owner:
         for waiter in told:
             if not waiter.done():
                 waiter.set_exception(problem)
-
-    def _tell_auth(self, reason: str) -> None:
-        login = self.access is not None and self.access.wanted is not None
-        self._emit(events.AuthNeeded(server=self.config.name, reason=reason, login=login))
-
-    def _to(self, state: State, problem: MooringError | None) -> None:
-        """The only door through which the state changes."""
-        old = self.state
-        if state not in _ALLOWED[old]:
-            raise AssertionError(f"{self.config.name}: {old} -> {state}")
-        self.state, self.problem = state, problem
-        if state != "pending":
-            self.settled.set()
-        if state != old:
-            reason = str(problem) if problem else None
-            log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
-            self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
-            if state == "needs-auth":
-                self._tell_auth(reason or "")
 
 
 def _unheard(event: Event) -> None:
