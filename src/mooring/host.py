@@ -19,6 +19,7 @@ from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
+from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
@@ -68,6 +69,7 @@ class Host:
         servers: HostConfig | Iterable[ServerConfig] = (),
         *,
         style: Style | None = None,
+        discovery: Mode | None = None,
         local: LocalTools | Iterable[Callable[..., Any]] = (),
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
@@ -89,6 +91,7 @@ class Host:
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
+        self._discovery: Mode | None = checked_mode(discovery)
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
 
@@ -246,6 +249,11 @@ class Host:
         return self._style or self.config.style
 
     @property
+    def discovery(self) -> Mode:
+        """When sessions show the discovery tools, not the whole catalog: `auto`, `always` or `never`."""
+        return self._discovery or self.config.discovery
+
+    @property
     def catalog(self) -> Catalog:
         """Everything that can be called now: an immutable value; the next change makes another one."""
         return self._shelf.catalog
@@ -280,9 +288,9 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def tools(self) -> tuple[Tool, ...]:
-        """What the model of the session that everybody shares sees now; see `Session.tools`."""
-        return self._shared.tools()
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """What a model sees now in the shared session; see `Session.tools`."""
+        return self._shared.tools(complete=complete)
 
     def session(
         self,
@@ -291,18 +299,22 @@ class Host:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> Session:
         """One conversation: the same one for the same id, until it is left or has been idle for long.
 
         Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
         which `headers` names headers (or a function that returns them): nobody else uses those. With a
         `principal`, its own connections use that principal's logins, and never those of anybody else.
+        `discovery` takes the place of the host's setting: `auto`, `always` or `never`.
 
         Raises:
             UnknownServer: `headers` names a server that is not there.
             ConfigError: the id belongs to another agent or principal, or to somebody with other headers.
         """
-        return self._sessions.open(session_id, agent_id=agent_id, headers=headers, principal=principal)
+        return self._sessions.open(
+            session_id, agent_id=agent_id, headers=headers, principal=principal, discovery=discovery
+        )
 
     async def call(
         self,

@@ -10,9 +10,9 @@ from mooring import clock
 from mooring.config.logs import logger
 from mooring.core.arguments import not_json
 from mooring.core.catalog import Catalog
-from mooring.core.discovery import DISCOVERY, OWNER, answer
+from mooring.core.discovery import CALL, DISCOVERY, OWNER, answer, unwrapped
 from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.exposure import Exposure, Reveal
+from mooring.core.exposure import Exposure, Mode, Reveal, checked_mode
 from mooring.core.reading import READ
 from mooring.core.render import plain
 from mooring.core.rules import Rules
@@ -59,7 +59,12 @@ class Shore(Protocol):
         """What holds for the calls of a server."""
         ...
 
-    def exposure(self) -> Exposure:
+    @property
+    def discovery(self) -> Mode:
+        """Whether sessions that do not say otherwise show the discovery tools."""
+        ...
+
+    def exposure(self, mode: Mode) -> Exposure:
         """What a new session starts with."""
         ...
 
@@ -109,7 +114,7 @@ class Session:
     """A view of the host for one conversation. Cheap: make as many as there are conversations."""
 
     __slots__ = (
-        *("_entered", "_exposure", "_reveal", "_shore"),
+        *("_discovery", "_entered", "_exposure", "_reveal", "_shore"),
         *("agent_id", "busy", "headers", "id", "principal", "used"),
     )
 
@@ -121,6 +126,7 @@ class Session:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] = EMPTY,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> None:
         self.id = session_id
         self.agent_id = agent_id
@@ -134,6 +140,7 @@ class Session:
         """Calls under way."""
         self._entered = 0
         self._shore = shore
+        self._discovery: Mode | None = checked_mode(discovery)
         self._exposure: Exposure | None = None
         self._reveal = Reveal()
 
@@ -155,15 +162,27 @@ class Session:
         """Everything that can be called, shown or not."""
         return self._shore.catalog
 
-    def tools(self) -> tuple[Tool, ...]:
+    @property
+    def discovery(self) -> Mode:
+        """When this session shows the discovery tools instead of the whole catalog: `auto` (above
+        `discovery_budget`), `always` or `never`."""
+        return self._discovery or self._shore.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
         """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
 
-        Which of the two is decided when it is first asked, and the list only ever grows at its end, so
-        that what a provider has cached of the prompt stays good.
+        Which of the two is decided on the first call, and the list only ever grows at its end, so
+        that what a provider has cached of the prompt stays good. Tools that are not listed can be
+        called nevertheless.
+
+        Args:
+            complete: For frameworks that refuse calls of tools they were not given. With `discovery`
+                `auto`, the list is the whole catalog whatever its size; with `always`, it has `tools_call`.
         """
         self.used = clock.monotonic()
-        if self._exposure is None:
-            self._exposure = self._shore.exposure()
+        if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
+            mode = self.discovery
+            self._exposure = self._shore.exposure("never" if complete and mode == "auto" else mode)
             self._reveal = self._reveal.plus(self._exposure.names)
         # The tools that read resources come when a server has some, and stand beside those of discovery.
         known = self._shore.catalog.tools
@@ -171,7 +190,7 @@ class Session:
         self._reveal = self._reveal.plus(more)
         if self._shore.keeper.has(self.id):
             self._reveal = self._reveal.plus([READ.name])
-        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
+        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery, with_call=complete)
 
     async def call(
         self,
@@ -201,6 +220,8 @@ class Session:
                 it failed.
         """
         self._shore.check_running()
+        if name == CALL.name:
+            name, arguments = unwrapped(arguments)
         audit, work = self._shore.audit, self._call(name, arguments, timeout, on_progress, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
         if check and result.is_error:
@@ -223,6 +244,9 @@ class Session:
         started = time.monotonic()
         tool: Tool | None = None
         try:
+            if name == CALL.name:
+                problem = "tools_call needs the 'name' of another tool."
+                raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
             if name in DISCOVERY_NAMES:
                 return self._discover(name, arguments, started)
             if name == READ.name:

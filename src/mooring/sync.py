@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import Event
+from mooring.core.exposure import Mode
 from mooring.core.plan import Plan
 from mooring.core.search import Hit
 from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
@@ -186,8 +187,13 @@ class SyncHost:
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._host.catalog))
 
-    def tools(self) -> tuple[Tool, ...]:
-        return self._do(_now(self._host.tools))
+    @property
+    def discovery(self) -> Mode:
+        return self._host.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """See `Session.tools`."""
+        return self._do(_now(partial(self._host.tools, complete=complete)))
 
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
@@ -292,10 +298,16 @@ class SyncHost:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> SyncSession:
         """See `Host.session`."""
         made = partial(
-            self._host.session, session_id, agent_id=agent_id, headers=headers, principal=principal
+            self._host.session,
+            session_id,
+            agent_id=agent_id,
+            headers=headers,
+            principal=principal,
+            discovery=discovery,
         )
         return SyncSession(self._do(_now(made)), self._do)
 
@@ -322,8 +334,13 @@ class SyncSession:
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._session.catalog))
 
-    def tools(self) -> tuple[Tool, ...]:
-        return self._do(_now(self._session.tools))
+    @property
+    def discovery(self) -> Mode:
+        return self._session.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """See `Session.tools`."""
+        return self._do(_now(partial(self._session.tools, complete=complete)))
 
     def call(
         self,

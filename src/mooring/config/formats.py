@@ -63,7 +63,9 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
     found = [path for path in SHAPES if at(data, path) is not None]
     for path in found:
         _servers(shape, ".".join(path), at(data, path))
-    at_top = own or ("mcpServers",) in found or ("servers",) in found
+    # A file that names no servers, and has no section of ours, may be one with settings alone.
+    alone = not found and "mcp" not in data
+    at_top = own or alone or ("mcpServers",) in found or ("servers",) in found
     if at_top:
         _settings(
             shape, {key: value for key, value in data.items() if key not in _TOP}, own=own, doubtful=not own

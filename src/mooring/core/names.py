@@ -48,8 +48,8 @@ OWNER = "mooring"
 
 RESERVED = frozenset(
     (
-        *("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources"),
-        "read_mcp_resource",
+        *("tools_groups", "tools_search", "tools_select", "tools_call", "result_read"),
+        *("list_mcp_resources", "read_mcp_resource"),
     )
 )
 """Names of the tools that mooring itself puts beside those of the servers."""
