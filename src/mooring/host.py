@@ -14,6 +14,7 @@ from mooring import muster
 from mooring.approval import Approver
 from mooring.auditing import Auditing
 from mooring.builtin import Builtin
+from mooring.callbacks import InOrder
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
@@ -32,7 +33,7 @@ from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.launching import Launcher
-from mooring.local import LocalTools, Progress, Provider
+from mooring.local import LocalTools, OnProgress, Provider
 from mooring.muster import RefreshReport
 from mooring.offer import Offer
 from mooring.pins import memory_of
@@ -73,7 +74,7 @@ class Host:
         local: LocalTools | Iterable[Callable[..., Any]] = (),
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
-        on_tools_changed: Callable[[], None] | None = None,
+        on_tools_changed: Callable[[], Awaitable[None] | None] | None = None,
         on_auth: OnAuth | None = None,
         on_elicit: OnElicit | None = None,
         relay: Relay | None = None,
@@ -139,7 +140,7 @@ class Host:
             redact=self.redact,
         )
         self._rules = RuleBook()
-        self._on_tools_changed = on_tools_changed
+        self._tools_changed = InOrder(on_tools_changed, "on_tools_changed") if on_tools_changed else None
         self._offer: Offer = Offer(
             self._fleet,
             builtin,
@@ -149,7 +150,7 @@ class Host:
             config=lambda: self.config,
             ask=on_approval,
             emit=self.emit,
-            awaited=lambda: bool(self._streams) or self._on_tools_changed is not None,
+            awaited=lambda: bool(self._streams) or self._tools_changed is not None,
             announce=self._announce,
         )
         self._shelf = self._offer.shelf
@@ -228,6 +229,8 @@ class Host:
         self._offer.pins.close()
         await self.keeper.close()
         await self._auditing.close()
+        if self._tools_changed is not None:
+            await self._tools_changed.delivered()
         for stream in list(self._streams):
             stream.end()
 
@@ -323,7 +326,7 @@ class Host:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
@@ -492,11 +495,8 @@ class Host:
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
             self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
-        if self._on_tools_changed is not None:
-            try:
-                self._on_tools_changed()
-            except Exception:
-                log.exception("on_tools_changed failed")
+        if self._tools_changed is not None and self._tasks is not None:
+            self._tasks.start_from_anywhere(self._tools_changed)
 
 
 def _check_servers(servers: object) -> None:
@@ -505,8 +505,8 @@ def _check_servers(servers: object) -> None:
         raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
     if isinstance(servers, Mapping):
         raise TypeError(
-            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write the "
-            "mapping to a file and use Host.from_config(path)."
+            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
+            "the mapping to a file and use Host.from_config(path)."
         )
     if isinstance(servers, ServerConfig):
         raise TypeError("Host takes a list of servers. Use Host([server]).")

@@ -14,6 +14,9 @@ from mooring.core.types import EMPTY, Block, Group, Result, Snapshot, Tool
 from mooring.errors import CallError, CallTimeout, ConfigError, UnknownTool
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Gets the progress, the total and the message of each report, in order. A plain function runs in a thread, a
+coroutine function on the event loop."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mooring import clock
+from mooring.callbacks import InOrder
 from mooring.config.logs import logger
 from mooring.core.arguments import not_json
 from mooring.core.catalog import Catalog
@@ -21,7 +22,7 @@ from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
-from mooring.local import Progress, Provider
+from mooring.local import OnProgress, Progress, Provider
 from mooring.telemetry import tool_call, traced
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Session:
     """A view of the host for one conversation. Cheap: make as many as there are conversations."""
 
     __slots__ = (
-        *("_discovery", "_entered", "_exposure", "_reveal", "_shore"),
+        *("_discovery", "_entered", "_exposure", "_offers_call", "_reveal", "_shore"),
         *("agent_id", "busy", "headers", "id", "principal", "used"),
     )
 
@@ -141,6 +142,8 @@ class Session:
         self._entered = 0
         self._shore = shore
         self._discovery: Mode | None = checked_mode(discovery)
+        self._offers_call = False
+        """Whether `tools_call` was listed."""
         self._exposure: Exposure | None = None
         self._reveal = Reveal()
 
@@ -190,6 +193,7 @@ class Session:
         self._reveal = self._reveal.plus(more)
         if self._shore.keeper.has(self.id):
             self._reveal = self._reveal.plus([READ.name])
+        self._offers_call = self._offers_call or (complete and self._exposure.discovery)
         return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery, with_call=complete)
 
     async def call(
@@ -199,7 +203,7 @@ class Session:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
         """The outcome of one call, good or bad, as something to read.
@@ -211,7 +215,8 @@ class Session:
             arguments: What the tool is given, and all that is sent to its server.
             timeout: Seconds that it may take.
             check: Raise when it fails.
-            on_progress: Awaited for each step that the server reports.
+            on_progress: Called with progress, total and message for each step that the server reports, in
+                order. A plain function runs in a thread, a coroutine function on the event loop.
             budget: Estimated tokens that may be shown, if not as configured; 0: everything.
 
         Raises:
@@ -220,10 +225,13 @@ class Session:
                 it failed.
         """
         self._shore.check_running()
-        if name == CALL.name:
+        if name == CALL.name and self._offers_call:
             name, arguments = unwrapped(arguments)
-        audit, work = self._shore.audit, self._call(name, arguments, timeout, on_progress, budget)
+        reports = None if on_progress is None else InOrder(on_progress, "on_progress")
+        audit, work = self._shore.audit, self._call(name, arguments, timeout, reports, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
+        if reports is not None:
+            await reports.delivered()
         if check and result.is_error:
             raise result.error or CallError(
                 result.text or f"{result.tool!r} failed",
@@ -244,7 +252,7 @@ class Session:
         started = time.monotonic()
         tool: Tool | None = None
         try:
-            if name == CALL.name:
+            if name == CALL.name and self._offers_call:
                 problem = "tools_call needs the 'name' of another tool."
                 raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
             if name in DISCOVERY_NAMES:

@@ -217,6 +217,8 @@ async def test_tools_call_calls_the_tool_that_it_names(open_host: Any) -> None:
     async with open_host("always") as host:
         await host.ready(10)
         chat = host.session("a")
+        assert "There is no tool" in (await chat.call("tools_call", {"name": "mcp_mail_echo"})).text
+        chat.tools(complete=True)
         done = await chat.call("tools_call", {"name": "mcp_mail_echo", "arguments": {"text": "hello"}})
         assert (done.server, done.tool, done.text) == ("mail", "echo", "hello")
         for wrong in ({}, {"name": 3}, {"name": "tools_call", "arguments": {"name": "tools_call"}}, None):

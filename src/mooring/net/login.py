@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.callbacks import call_back
 from mooring.config.logs import logger
 from mooring.core.authorize import OtherLoginError, authorization_url, check_fit, read_callback
 from mooring.core.chain import raise_alone
@@ -45,7 +45,8 @@ _FAILED = ("The login did not work", "Go back to where you came from: it says th
 _OTHER = ("This is not the page", "It belongs to no login that is under way.")
 
 OnAuth = Callable[["Login"], Awaitable[None] | None]
-"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it."""
+"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
+function runs in a thread, a coroutine function on the event loop."""
 
 
 class Answered(Protocol):
@@ -278,9 +279,7 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
             url=login.url,
         )
     try:
-        shown = on_auth(login)
-        if isawaitable(shown):
-            await shown
+        await call_back(on_auth, login)
     except Exception:
         await login.cancel()
         log.exception("on_auth failed for %s", login.server)
