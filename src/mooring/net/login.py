@@ -40,9 +40,9 @@ _PAGE = (
     '<body style="font: 1.2em system-ui, sans-serif; margin: 4em auto; max-width: 32em">'
     "<h1>{title}</h1><p>{text}</p></body></html>"
 )
-_DONE = ("You are logged in", "You may close this window and go back to where you came from.")
-_FAILED = ("The login did not work", "Go back to where you came from: it says there why.")
-_OTHER = ("This is not the page", "It belongs to no login that is under way.")
+_DONE = ("Login complete", "You can close this window and return to your application.")
+_FAILED = ("Login failed", "Login failed. Return to your application for details.")
+_OTHER = ("Unknown login", "This page does not belong to a login in progress.")
 
 OnAuth = Callable[["Login"], Awaitable[None] | None]
 """Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
