@@ -33,7 +33,7 @@ from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.launching import Launcher
-from mooring.local import LocalTools, OnProgress, Provider
+from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.muster import RefreshReport
 from mooring.offer import Offer
 from mooring.pins import memory_of
@@ -71,7 +71,7 @@ class Host:
         *,
         style: Style | None = None,
         discovery: Mode | None = None,
-        local: LocalTools | Iterable[Callable[..., Any]] = (),
+        local: LocalTools | Iterable[LocalTools | Callable[..., Any]] = (),
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
         on_tools_changed: Callable[[], Awaitable[None] | None] | None = None,
@@ -93,7 +93,9 @@ class Host:
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
         self._discovery: Mode | None = checked_mode(discovery)
-        self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
+        bundles = local_bundles(local)
+        others = list(providers)
+        own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
         self._lock = lock
 
         def publish(snapshot: Snapshot) -> None:
@@ -112,7 +114,7 @@ class Host:
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""
         self._fleet = Fleet(
-            [self._local, *providers],
+            [*bundles, *others],
             launcher=launcher,
             trust=Trust(trust),
             known=lambda server: self._offer.known(server),
@@ -144,7 +146,7 @@ class Host:
         self._offer: Offer = Offer(
             self._fleet,
             builtin,
-            local=self._local.name,
+            local=own,
             memory=memory_of(lock, (), None),
             style=lambda: self.style,
             config=lambda: self.config,

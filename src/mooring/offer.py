@@ -37,7 +37,7 @@ class Offer:
         fleet: Fleet,
         builtin: Builtin,
         *,
-        local: str,
+        local: frozenset[str],
         memory: Memory,
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
@@ -46,7 +46,7 @@ class Offer:
         awaited: Callable[[], bool],
         announce: Callable[[Diff], None],
     ) -> None:
-        self.own = frozenset({local, builtin.name})
+        self.own = local | {builtin.name}
         """The providers of the application's own functions and of mooring's."""
         self._fleet, self._builtin = fleet, builtin
         self._style, self._config, self._emit = style, config, emit
