@@ -19,7 +19,7 @@ from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, StateChanged
 from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
@@ -453,7 +453,7 @@ class Host:
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
-        if isinstance(event, AuthNeeded):
+        if isinstance(event, AuthNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
             self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)

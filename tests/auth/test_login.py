@@ -235,14 +235,15 @@ async def test_client_credentials_need_nobody(hosting: Any) -> None:
                 await host.login("web")
 
 
-async def test_client_credentials_that_are_refused_are_told_without_a_tool(hosting: Any) -> None:
+async def test_client_credentials_that_are_refused_are_explained(hosting: Any) -> None:
     async with AuthLab() as auth:
         settings = {"type": "client_credentials", **CLIENT}
         async with hosting(auth.config(auth=settings)) as host:
             (status,) = host.status()
             assert status.state == "needs-auth"
             assert "invalid_client" in (status.error or "")
-            assert names(host) == set()
+            assert names(host) == {"mcp_web_authenticate"}
+            assert "invalid_client" in (await host.call("mcp_web_authenticate")).text
 
 
 async def test_more_rights_are_asked_for_when_a_call_needs_them(hosting: Any) -> None:
@@ -271,16 +272,17 @@ async def test_rights_that_the_login_already_has_are_not_asked_for_again(hosting
         assert "mcp_web_authenticate" not in names(host)
 
 
-async def test_a_server_with_a_token_in_its_headers_is_not_offered_a_login(hosting: Any) -> None:
+async def test_a_server_with_a_token_in_its_headers_is_not_logged_in_to(hosting: Any) -> None:
     async with AuthLab() as auth:
         async with hosting(auth.config(headers={"Authorization": "Bearer old"})) as host:
             (status,) = host.status()
             assert status.state == "needs-auth"
             assert "`headers`" in (status.error or "")
-            assert names(host) == set()
+            assert "not possible" in (await host.call("mcp_web_authenticate")).text
             assert auth.requests == []
         async with hosting(auth.config(auth="none")) as host:
-            assert names(host) == set()
+            assert "not possible" in (await host.call("mcp_web_authenticate")).text
+            assert auth.requests == []
 
 
 async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> None:
@@ -289,7 +291,7 @@ async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> Non
         assert status.state == "needs-auth"
         assert "no OAuth login" in (status.error or "")
         assert "`headers`" in (status.error or "")
-        assert names(host) == set()
+        assert "no OAuth login" in (await host.call("mcp_web_authenticate")).text
         with pytest.raises(AuthNeeded, match="no authorization server"):
             await host.login("web")
 

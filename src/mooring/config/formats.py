@@ -102,8 +102,9 @@ def _servers(shape: Shape, place: str, given: object) -> None:
         entries = _named(shape, place, cast("list[Mapping[str, Any]]", given))
     else:
         shape.wrong(
-            "must be a mapping of names to servers, or a list of servers each with a 'name'"
-            f"; it is {'a list of something else' if isinstance(given, list) else kind(given)}",
+            "must be a mapping of names to servers, or a list of servers each with "
+            + ("an 'alias'" if place == "config.servers" else "a 'name'")
+            + f"; it is {'a list of something else' if isinstance(given, list) else kind(given)}",
             place=place,
         )
         return
@@ -125,7 +126,8 @@ def _named(shape: Shape, place: str, items: list[Mapping[str, Any]]) -> list[tup
         if isinstance(name, str):
             entries.append((name, item))
         else:
-            shape.wrong(f"entry {position} has no name; add 'name: …'", place=place)
+            word = "alias" if place == "config.servers" else "name"
+            shape.wrong(f"entry {position} has no {word}; add '{word}: …'", place=place)
     return entries
 
 

@@ -18,6 +18,7 @@ from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
+    AuthNeeded,
     ConfigError,
     MooringError,
 )
@@ -143,9 +144,17 @@ class Connection:
 
     @property
     def login_tool(self) -> Tool | None:
-        """What a model calls to begin a login, while one would help."""
+        """What a model calls to begin a login, or to learn why the server refuses access."""
         access = self.owner.access
-        return login_tool(self.name) if access is not None and access.wanted is not None else None
+        if access is not None and access.wanted is not None:
+            return login_tool(self.name)
+        return login_tool(self.name, possible=False) if self._hopeless else None
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether the server refuses access and no login in a browser would help."""
+        access = self.owner.access
+        return isinstance(self.owner.problem, AuthNeeded) and (access is None or access.hopeless)
 
     async def login(self) -> Login:
         """A login that waits for a person.
@@ -195,6 +204,9 @@ class Connection:
         from mooring.net.login import authenticate
 
         started = clock.monotonic()
+        if self._hopeless:
+            how = "A login in a browser is not possible: ask the user to correct the configuration."
+            raise AuthNeeded(f"{self.owner.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
         duration = clock.monotonic() - started
