@@ -204,7 +204,7 @@ async def test_TH21_the_file_is_for_its_owner_alone(hosting: Any, caplog: Any) -
 
     tokens._warned.clear()  # pyright: ignore[reportPrivateUsage]
     async with AuthLab() as auth:
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.INFO):
             async with hosting(auth.config("one"), auth.config("two", url=auth.lab.url + "?two")) as host:
                 await log_in(host, "one")
                 auth.protected = {"resource": auth.lab.url}

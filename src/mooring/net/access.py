@@ -287,7 +287,7 @@ class Access:
         if self.auth.type == "client_credentials":
             how, said, self.wanted = said or "its client credentials are refused", None, None
         self.hopeless = self.wanted is None
-        middle = f" ({said})" if said and self.wanted else ""
+        middle = f" ({said})" if said and said != problem and self.wanted else ""
         return AuthNeeded(f"{self.server!r}: {problem}{middle}; {how}", server=self.server)
 
     async def begin(self) -> Login:

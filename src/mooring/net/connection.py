@@ -148,7 +148,9 @@ class Connection:
         access = self.owner.access
         if access is not None and access.wanted is not None:
             return login_tool(self.name)
-        return login_tool(self.name, possible=False) if self._hopeless else None
+        # It stays while the server is asked again after a login.
+        refused = isinstance(self.owner.problem, AuthNeeded)
+        return login_tool(self.name, possible=not self._hopeless) if refused else None
 
     @property
     def _hopeless(self) -> bool:
@@ -167,7 +169,7 @@ class Connection:
             with suppress(MooringError):
                 await self.owner.refresh()  # the server tells where to log in when it is asked
         login = await (await self._access()).begin()
-        login.on_success, login.settle = self._logged_in, self.owner.refresh
+        login.on_success, login.settle = self._logged_in, self.owner.attempted
         return login
 
     async def logout(self) -> bool | None:

@@ -38,11 +38,11 @@ _HEADERS = {
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>mooring</title>'
     '<body style="font: 1.2em system-ui, sans-serif; margin: 4em auto; max-width: 32em">'
-    "<h1>{title}</h1><p>{text}</p></body></html>"
+    "<h1>mooring</h1><p>{text}</p></body></html>"
 )
-_DONE = ("Login complete", "You can close this window and return to your application.")
-_FAILED = ("Login failed", "Login failed. Return to your application for details.")
-_OTHER = ("Unknown login", "This page does not belong to a login in progress.")
+_DONE = "Login complete. You can close this window and return to your application."
+_FAILED = "Login failed. Return to your application for details."
+_OTHER = "This page does not belong to a login in progress."
 
 OnAuth = Callable[["Login"], Awaitable[None] | None]
 """Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
@@ -95,9 +95,8 @@ class Callback:
         return _shown(200, _DONE)
 
 
-def _shown(status: int, words: tuple[str, str]) -> web.Response:
-    title, text = words
-    page = _PAGE.format(title=title, text=text)  # our own words only: nothing of the request is said back
+def _shown(status: int, text: str) -> web.Response:
+    page = _PAGE.format(text=text)  # our own text only: nothing of the request is repeated
     return web.Response(status=status, text=page, content_type="text/html", headers=_HEADERS)
 
 
@@ -194,8 +193,8 @@ class Login:
         except OtherLoginError:
             raise
         except (RefusedError, UnreachableError) as problem:
-            self._end(f"the login failed: {problem}")
-            raise_alone(self._needed(f"the login failed: {problem}"))
+            self._end(str(problem))
+            raise_alone(self._needed(str(problem)))
         self._end(None)
 
     async def _exchange(self, code: str) -> None:

@@ -189,6 +189,16 @@ class Owner:
         self._wake.set()
         await done
 
+    async def attempted(self) -> None:
+        """Wait for the outcome of the attempt that is under way or due, without asking for another one; list
+        anew if connected. Raises as `refresh` does."""
+        if self.live is not None:
+            await self.refresh()
+        elif self.state == "pending" or self._kick.is_set():
+            await self._wait(None, None)
+        elif self.problem is not None:
+            raise self.problem
+
     def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
         self.session = self.notices.session = session
@@ -216,8 +226,9 @@ class Owner:
             return self.access is not None and self.access.news()
         return not isinstance(self.problem, Permanent) and not self.attempts.restarts.rest(clock.monotonic())
 
-    async def _wait(self, timeout: float | None, urgency: Urgency) -> Live:
-        self.kick(urgency)
+    async def _wait(self, timeout: float | None, urgency: Urgency | None) -> Live:
+        if urgency is not None:
+            self.kick(urgency)
         waiter: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
