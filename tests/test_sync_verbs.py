@@ -17,9 +17,9 @@ from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 
 FOR_PROVIDERS = {
-    *("act", "allows", "arrival", "audit", "check_resource", "emit", "exposure", "index", "keeper", "leave"),
-    *("listened_to", "note_in", "permit", "provider", "publish", "ranker", "relay", "rules", "vet"),
-    "withheld",
+    *("act", "allows", "arrival", "audit", "check_resource", "check_running", "emit", "exposure", "index"),
+    *("keeper", "leave", "listened_to", "note_in", "permit", "provider", "publish", "ranker", "relay"),
+    *("rules", "vet", "withheld"),
 }
 """What a host has for its own sessions, providers and the gateway: none of it is for applications."""
 ONLY_SYNC = {"open"}

@@ -28,7 +28,7 @@ from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.core.values import replace
 from mooring.errors import NotTrusted
-from mooring.fleet import Fleet
+from mooring.fleet import Fleet, check_servers
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
@@ -86,15 +86,14 @@ class Host:
         on_approval: Approver | None = None,
         max_starting: int | None = None,
     ) -> None:
-        _check_servers(servers)
+        check_servers(servers)
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
         self._discovery: Mode | None = checked_mode(discovery)
-        bundles = local_bundles(local)
-        others = list(providers)
+        bundles, others = local_bundles(local), list(providers)
         own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
         self._lock = lock
 
@@ -499,16 +498,3 @@ class Host:
             self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
         if self._tools_changed is not None and self._tasks is not None:
             self._tasks.start_from_anywhere(self._tools_changed)
-
-
-def _check_servers(servers: object) -> None:
-    """Raise TypeError for what is often passed in place of a list of servers, saying what to do."""
-    if isinstance(servers, str | bytes | os.PathLike):
-        raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
-    if isinstance(servers, Mapping):
-        raise TypeError(
-            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
-            "the mapping to a file and use Host.from_config(path)."
-        )
-    if isinstance(servers, ServerConfig):
-        raise TypeError("Host takes a list of servers. Use Host([server]).")

@@ -18,6 +18,7 @@ from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event
 from mooring.core.exposure import Mode
+from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.search import Hit
 from mooring.core.types import EMPTY, Contents, Message, Result, ServerStatus, Tool
@@ -222,6 +223,10 @@ class SyncHost:
     @property
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._host.catalog))
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What servers offer, or would offer, and the catalog does not show."""
+        return self._do(_now(self._host.hidden))
 
     @property
     def discovery(self) -> Mode:

@@ -121,6 +121,9 @@ class View:
     def exposure(self, mode: Mode) -> Exposure:
         return plan_exposure(self.catalog, mode, self.host.config.discovery_budget)
 
+    def check_running(self) -> None:
+        self.host.check_running()
+
     def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):
             raise UnknownServer(name)

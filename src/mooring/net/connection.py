@@ -169,7 +169,7 @@ class Connection:
             with suppress(MooringError):
                 await self.owner.refresh()  # the server tells where to log in when it is asked
         login = await (await self._access()).begin()
-        login.on_success, login.settle = self._logged_in, self.owner.attempted
+        login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 
     async def logout(self) -> bool | None:
@@ -195,6 +195,13 @@ class Connection:
         else:
             how = "its credentials are in `headers`, or `auth` says 'none'"
         raise ConfigError(f"there is no login to {self.name!r}: {how}", file=self.config.file)
+
+    async def _asked_again(self) -> None:
+        """Wait for the attempt that `_logged_in` asked for."""
+        if self.owner.live is not None:
+            await self.owner.refresh()
+        else:
+            await self.owner.connected(None, None)
 
     def _logged_in(self) -> None:
         if self.owner.live is None:

@@ -103,10 +103,7 @@ class Owner:
         """Set once the first try to connect has ended, well or not."""
         self.ended = asyncio.Event()
         self.redact = redact
-        self._resolve = resolve
-        self._pool = pool
-        self._emit = emit
-        self._starts = starts
+        self._resolve, self._pool, self._emit, self._starts = resolve, pool, emit, starts
         self._slot: StartSlot | None = None
         self._urgency: Urgency = 0
         self._timer: ConnectTimer | None = None
@@ -117,8 +114,7 @@ class Owner:
         self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
         self._refreshers: list[asyncio.Future[None]] = []
-        self._wake = asyncio.Event()
-        self._kick = asyncio.Event()
+        self._wake, self._kick = asyncio.Event(), asyncio.Event()
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -157,8 +153,9 @@ class Owner:
             self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
         return target
 
-    async def connected(self, timeout: float | None, urgency: Urgency = 2) -> Live:
-        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended).
+    async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> Live:
+        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
+        `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
 
         Raises:
             MooringError: there is none, and why.
@@ -169,7 +166,8 @@ class Owner:
             raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
             raise Permanent("its connection was closed", server=self.config.name)
-        if self.state != "pending" and self.problem is not None and not self._may_try():
+        due = self.state == "pending" or self._kick.is_set() or self._may_try()
+        if self.problem is not None and not due:
             raise self.problem
         return await self._wait(timeout, urgency)
 
@@ -188,16 +186,6 @@ class Owner:
         self._refreshers.append(done)
         self._wake.set()
         await done
-
-    async def attempted(self) -> None:
-        """Wait for the outcome of the attempt that is under way or due, without asking for another one; list
-        anew if connected. Raises as `refresh` does."""
-        if self.live is not None:
-            await self.refresh()
-        elif self.state == "pending" or self._kick.is_set():
-            await self._wait(None, None)
-        elif self.problem is not None:
-            raise self.problem
 
     def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
