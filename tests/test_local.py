@@ -171,3 +171,30 @@ async def test_a_provider_that_fails_to_start_costs_only_its_own_tools() -> None
         assert (await host.call("add", {"a": 1})).text == "3"
         assert (await host.refresh())["weather"].ok
         assert "mcp_weather_rome" in host.catalog.tools
+
+
+async def test_several_bundles_keep_their_names_and_groups() -> None:
+    orders = LocalTools(add, name="orders", title="Orders", instructions="Ask first.")
+    billing = LocalTools(greet, buy, name="billing")
+    async with Host(local=[orders, thread_name, billing], providers=[LocalTools(fail, name="late")]) as host:
+        assert sorted(host.catalog.tools) == ["add", "buy", "fail", "greet", "thread_name"]
+        assert {group.id: group.members for group in host.catalog.groups} == {
+            "orders": ("add",),
+            "billing": ("buy", "greet"),
+            "local": ("thread_name",),
+            "late": ("fail",),
+        }
+        done = await host.call("add", {"a": 1})
+        assert (done.server, done.text) == ("orders", "3")
+        assert (await host.call("fail")).is_error
+        assert (await host.refresh()) == {}
+        found = await host.session("a").call("tools_select", {"group": "orders"})
+        assert found.structured["group"]["instructions"].count("Ask first.") == 1
+
+
+async def test_of_two_bundles_with_the_same_tool_the_first_counts_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Host(local=[LocalTools(add, name="one"), LocalTools(add, name="two")]) as host:
+        assert host.catalog.tools["add"].server == "one"
+    assert "hidden by an earlier tool of the application" in caplog.text

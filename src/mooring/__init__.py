@@ -23,6 +23,10 @@ _HOMES = {
     "Snapshot": "core.types",
     "Tool": "core.types",
     "Catalog": "core.catalog",
+    "build_tool_name": "core.names",
+    "normalize_name": "core.names",
+    "parse_tool_name": "core.names",
+    "tool_name_prefix": "core.names",
     "Elicitation": "core.elicitation",
     "Answer": "core.elicitation",
     "HostConfig": "core.config",
@@ -109,6 +113,10 @@ if TYPE_CHECKING:
     from mooring.core.events import SessionEnded as SessionEnded
     from mooring.core.events import StateChanged as StateChanged
     from mooring.core.events import ToolSetAside as ToolSetAside
+    from mooring.core.names import build_tool_name as build_tool_name
+    from mooring.core.names import normalize_name as normalize_name
+    from mooring.core.names import parse_tool_name as parse_tool_name
+    from mooring.core.names import tool_name_prefix as tool_name_prefix
     from mooring.core.policy import Policy as Policy
     from mooring.core.secret import Secret as Secret
     from mooring.core.trust import TrustRequest as TrustRequest

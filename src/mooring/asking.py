@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
-from anyio import to_thread
 
+from mooring.callbacks import call_back
 from mooring.config.logs import logger
 
 __all__ = ["said_yes"]
@@ -25,10 +24,7 @@ async def said_yes(ask: Callable[[Q], bool | Awaitable[bool]], question: Q, limi
     """
     with anyio.move_on_after(limit):
         try:
-            if inspect.iscoroutinefunction(ask):
-                return await ask(question) is True
-            answer = await to_thread.run_sync(ask, question, abandon_on_cancel=True)
-            return (await answer if inspect.isawaitable(answer) else answer) is True
+            return await call_back(ask, question) is True
         except Exception:
             log.exception("a callback that was asked for a yes failed, which counts as a no")
     return False

@@ -82,7 +82,7 @@ class ContextProvider:
             return TurnContext()
         failed: dict[str, str] = {}
         chosen = await self._chosen(patterns, failed)
-        found = await self._read(chosen[:MOST_RESOURCES], failed)
+        found = _once(await self._read(chosen[:MOST_RESOURCES], failed))
         budget = settings.budget if self._budget is None else self._budget
         over = [uri for uri, _ in chosen[MOST_RESOURCES:]]
         return _composed(found, budget, over, failed)
@@ -119,6 +119,14 @@ class ContextProvider:
             for number, (uri, server) in enumerate(chosen):
                 tasks.start_soon(one, number, uri, server)
         return [found[number] for number in sorted(found)]
+
+
+def _once(found: Iterable[Contents]) -> list[Contents]:
+    """Each resource once: one may be named and match a pattern as well."""
+    once: dict[tuple[str, str], Contents] = {}
+    for contents in found:
+        once.setdefault((contents.server, contents.uri), contents)
+    return list(once.values())
 
 
 def _composed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -344,3 +345,16 @@ async def _run_after(old: Connection | None, connection: Connection) -> None:
     if old is not None:
         await old.owner.ended.wait()
     await connection.run()
+
+
+def check_servers(servers: object) -> None:
+    """Raise TypeError for what is often passed in place of a list of servers, saying what to do."""
+    if isinstance(servers, str | bytes | os.PathLike):
+        raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
+    if isinstance(servers, Mapping):
+        raise TypeError(
+            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
+            "the mapping to a file and use Host.from_config(path)."
+        )
+    if isinstance(servers, ServerConfig):
+        raise TypeError("Host takes a list of servers. Use Host([server]).")

@@ -14,11 +14,13 @@ from mooring import muster
 from mooring.approval import Approver
 from mooring.auditing import Auditing
 from mooring.builtin import Builtin
+from mooring.callbacks import InOrder
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, StateChanged
+from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
@@ -26,12 +28,12 @@ from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
 from mooring.core.values import replace
 from mooring.errors import NotTrusted
-from mooring.fleet import Fleet
+from mooring.fleet import Fleet, check_servers
 from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.launching import Launcher
-from mooring.local import LocalTools, Progress, Provider
+from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.muster import RefreshReport
 from mooring.offer import Offer
 from mooring.pins import memory_of
@@ -68,10 +70,11 @@ class Host:
         servers: HostConfig | Iterable[ServerConfig] = (),
         *,
         style: Style | None = None,
-        local: LocalTools | Iterable[Callable[..., Any]] = (),
+        discovery: Mode | None = None,
+        local: LocalTools | Iterable[LocalTools | Callable[..., Any]] = (),
         providers: Iterable[Provider] = (),
         get_secret: GetSecret | None = None,
-        on_tools_changed: Callable[[], None] | None = None,
+        on_tools_changed: Callable[[], Awaitable[None] | None] | None = None,
         on_auth: OnAuth | None = None,
         on_elicit: OnElicit | None = None,
         relay: Relay | None = None,
@@ -83,13 +86,15 @@ class Host:
         on_approval: Approver | None = None,
         max_starting: int | None = None,
     ) -> None:
-        _check_servers(servers)
+        check_servers(servers)
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
         self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
         self._style: Style | None = style
-        self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
+        self._discovery: Mode | None = checked_mode(discovery)
+        bundles, others = local_bundles(local), list(providers)
+        own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
         self._lock = lock
 
         def publish(snapshot: Snapshot) -> None:
@@ -108,7 +113,7 @@ class Host:
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""
         self._fleet = Fleet(
-            [self._local, *providers],
+            [*bundles, *others],
             launcher=launcher,
             trust=Trust(trust),
             known=lambda server: self._offer.known(server),
@@ -136,17 +141,17 @@ class Host:
             redact=self.redact,
         )
         self._rules = RuleBook()
-        self._on_tools_changed = on_tools_changed
+        self._tools_changed = InOrder(on_tools_changed, "on_tools_changed") if on_tools_changed else None
         self._offer: Offer = Offer(
             self._fleet,
             builtin,
-            local=self._local.name,
+            local=own,
             memory=memory_of(lock, (), None),
             style=lambda: self.style,
             config=lambda: self.config,
             ask=on_approval,
             emit=self.emit,
-            awaited=lambda: bool(self._streams) or self._on_tools_changed is not None,
+            awaited=lambda: bool(self._streams) or self._tools_changed is not None,
             announce=self._announce,
         )
         self._shelf = self._offer.shelf
@@ -225,6 +230,8 @@ class Host:
         self._offer.pins.close()
         await self.keeper.close()
         await self._auditing.close()
+        if self._tools_changed is not None:
+            await self._tools_changed.delivered()
         for stream in list(self._streams):
             stream.end()
 
@@ -244,6 +251,11 @@ class Host:
     @property
     def style(self) -> Style:
         return self._style or self.config.style
+
+    @property
+    def discovery(self) -> Mode:
+        """When sessions show the discovery tools, not the whole catalog: `auto`, `always` or `never`."""
+        return self._discovery or self.config.discovery
 
     @property
     def catalog(self) -> Catalog:
@@ -280,9 +292,9 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def tools(self) -> tuple[Tool, ...]:
-        """What the model of the session that everybody shares sees now; see `Session.tools`."""
-        return self._shared.tools()
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """What a model sees now in the shared session; see `Session.tools`."""
+        return self._shared.tools(complete=complete)
 
     def session(
         self,
@@ -291,18 +303,22 @@ class Host:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> Session:
         """One conversation: the same one for the same id, until it is left or has been idle for long.
 
         Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
         which `headers` names headers (or a function that returns them): nobody else uses those. With a
         `principal`, its own connections use that principal's logins, and never those of anybody else.
+        `discovery` takes the place of the host's setting: `auto`, `always` or `never`.
 
         Raises:
             UnknownServer: `headers` names a server that is not there.
             ConfigError: the id belongs to another agent or principal, or to somebody with other headers.
         """
-        return self._sessions.open(session_id, agent_id=agent_id, headers=headers, principal=principal)
+        return self._sessions.open(
+            session_id, agent_id=agent_id, headers=headers, principal=principal, discovery=discovery
+        )
 
     async def call(
         self,
@@ -311,7 +327,7 @@ class Host:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
         """The outcome of one call; see `Session.call`."""
@@ -436,7 +452,7 @@ class Host:
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
-        if isinstance(event, AuthNeeded):
+        if isinstance(event, AuthNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
             self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)
@@ -480,21 +496,5 @@ class Host:
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
             self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
-        if self._on_tools_changed is not None:
-            try:
-                self._on_tools_changed()
-            except Exception:
-                log.exception("on_tools_changed failed")
-
-
-def _check_servers(servers: object) -> None:
-    """Raise TypeError for what is often passed in place of a list of servers, saying what to do."""
-    if isinstance(servers, str | bytes | os.PathLike):
-        raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
-    if isinstance(servers, Mapping):
-        raise TypeError(
-            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
-            "the mapping to a file and use Host.from_config(path)."
-        )
-    if isinstance(servers, ServerConfig):
-        raise TypeError("Host takes a list of servers. Use Host([server]).")
+        if self._tools_changed is not None and self._tasks is not None:
+            self._tasks.start_from_anywhere(self._tools_changed)

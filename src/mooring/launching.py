@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mooring.callbacks import call_back
 from mooring.config import GetSecret, default_lookup
 from mooring.config.logs import guard
 from mooring.core.config import HostConfig, ServerConfig, Target
@@ -115,6 +116,8 @@ class Launcher:
         return target
 
     async def _own_target(self, headers: OwnHeaders, server: ServerConfig) -> Target:
-        target = speaking_as(headers, await self._target(server))
+        target = await self._target(server)
+        # A function may fetch a token, and must not block the event loop.
+        target = speaking_as(await call_back(headers) if callable(headers) else headers, target)
         self.redact.learn(target.secrets)
         return target

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -14,6 +14,9 @@ from mooring.core.types import EMPTY, Block, Group, Result, Snapshot, Tool
 from mooring.errors import CallError, CallTimeout, ConfigError, UnknownTool
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Gets the progress, the total and the message of each report, in order. A plain function runs in a thread, a
+coroutine function on the event loop."""
 
 
 @runtime_checkable
@@ -75,7 +78,8 @@ class AtHand:
 class LocalTools(AtHand):
     """Plain typed functions as tools. They keep their names and win every name clash.
 
-        tools = LocalTools(add, fetch_order, title="Orders", description="What our shop knows")
+        tools = LocalTools(add, fetch_order, name="orders", title="Orders", description="What our shop knows")
+        Host(servers, local=[tools, LocalTools(pay, name="billing")])
 
     The schema follows from the signature, the description from the docstring. Synchronous functions
     run in a thread. What a function raises becomes an error result that the model reads.
@@ -178,6 +182,16 @@ class LocalTools(AtHand):
             is_error=is_error,
             duration=time.monotonic() - started,
         )
+
+
+def local_bundles(given: LocalTools | Iterable[LocalTools | Callable[..., Any]]) -> list[LocalTools]:
+    """Return the bundles of the application's own tools: one for the plain functions, then those given."""
+    if isinstance(given, LocalTools):
+        return [given]
+    parts = list(given)
+    functions = [part for part in parts if not isinstance(part, LocalTools)]
+    bundles = [part for part in parts if isinstance(part, LocalTools)]
+    return [LocalTools(*functions), *bundles] if functions or not bundles else bundles
 
 
 async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping[str, Any]) -> object:

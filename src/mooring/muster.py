@@ -74,7 +74,8 @@ async def refresh(fleet: Fleet, names: Sequence[str]) -> Mapping[str, RefreshRep
         error = None
         try:
             await provider.refresh()
-            fleet.publish(provider.snapshot)
+            if provider.name in fleet.providers:  # connections publish what they list themselves
+                fleet.publish(provider.snapshot)
         except Exception as problem:
             error = str(problem)
         tools = len(provider.snapshot.tools)

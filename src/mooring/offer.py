@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
+from mooring.config.logs import logger
 from mooring.core.catalog import Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ToolSetAside
-from mooring.core.exposure import Exposure, always_shown, plan_exposure
+from mooring.core.exposure import Exposure, Mode, always_shown, plan_exposure
 from mooring.core.hidden import Hidden
 from mooring.core.known import Known
 from mooring.core.merging import Filter
+from mooring.core.tokens import tool_cost
 from mooring.core.types import Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
@@ -20,6 +22,8 @@ from mooring.muster import next_arrival
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within
+
+log = logger("mooring.host")
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
@@ -33,7 +37,7 @@ class Offer:
         fleet: Fleet,
         builtin: Builtin,
         *,
-        local: str,
+        local: frozenset[str],
         memory: Memory,
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
@@ -42,10 +46,12 @@ class Offer:
         awaited: Callable[[], bool],
         announce: Callable[[Diff], None],
     ) -> None:
-        self.own = frozenset({local, builtin.name})
+        self.own = local | {builtin.name}
         """The providers of the application's own functions and of mooring's."""
         self._fleet, self._builtin = fleet, builtin
         self._style, self._config, self._emit = style, config, emit
+        self._switched = False
+        """Whether the log says that discovery was switched on."""
         self.remember(memory)
         self.gatekeeper = Gatekeeper(own=self.own, config=config, servers=fleet.configs, ask=ask, emit=emit)
         self.shelf = Shelf(
@@ -120,12 +126,24 @@ class Offer:
                     found.append(Hidden(server=name, tool=tool.remote_name, by="filter", reason=why))
         return tuple(sorted(set(found), key=lambda one: (one.server, one.by, one.tool or "")))
 
-    def exposure(self) -> Exposure:
+    def exposure(self, mode: Mode) -> Exposure:
         """What a new session shows its model: everything, or discovery and what is always loaded."""
         catalog, config = self.shelf.catalog, self._config()
         globs = {name: server.always for name, server in self._fleet.configs.items() if server.always}
         always = always_shown(catalog, globs)
-        return plan_exposure(catalog, config.discovery, config.discovery_budget, always)
+        planned = plan_exposure(catalog, mode, config.discovery_budget, always)
+        if mode == "auto" and planned.discovery and not self._switched:
+            self._switched = True
+            log.info(
+                "discovery switched on: tools=%d tokens=%d discovery_budget=%d; models see tools_groups, "
+                "tools_search and tools_select instead of every tool. To show every tool: "
+                'Host(discovery="never"), host.session(discovery="never"), or `discovery: never` in the '
+                "configuration file",
+                len(catalog.tools),
+                sum(map(tool_cost, catalog.tools.values())),
+                config.discovery_budget,
+            )
+        return planned
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
         """Wait until `tool` is there, or no server that has yet to speak could bring it."""

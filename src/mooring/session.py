@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mooring import clock
+from mooring.callbacks import InOrder
 from mooring.config.logs import logger
 from mooring.core.arguments import not_json
 from mooring.core.catalog import Catalog
-from mooring.core.discovery import DISCOVERY, OWNER, answer
+from mooring.core.discovery import CALL, DISCOVERY, OWNER, answer, unwrapped
 from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.exposure import Exposure, Reveal
+from mooring.core.exposure import Exposure, Mode, Reveal, checked_mode
 from mooring.core.reading import READ
 from mooring.core.render import plain
 from mooring.core.rules import Rules
@@ -21,7 +22,7 @@ from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
-from mooring.local import Progress, Provider
+from mooring.local import OnProgress, Progress, Provider
 from mooring.telemetry import tool_call, traced
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ class Shore(Protocol):
         """What holds for the calls of a server."""
         ...
 
-    def exposure(self) -> Exposure:
+    @property
+    def discovery(self) -> Mode:
+        """Whether sessions that do not say otherwise show the discovery tools."""
+        ...
+
+    def exposure(self, mode: Mode) -> Exposure:
         """What a new session starts with."""
         ...
 
@@ -109,7 +115,7 @@ class Session:
     """A view of the host for one conversation. Cheap: make as many as there are conversations."""
 
     __slots__ = (
-        *("_entered", "_exposure", "_reveal", "_shore"),
+        *("_discovery", "_entered", "_exposure", "_offers_call", "_reveal", "_shore"),
         *("agent_id", "busy", "headers", "id", "principal", "used"),
     )
 
@@ -121,6 +127,7 @@ class Session:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] = EMPTY,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> None:
         self.id = session_id
         self.agent_id = agent_id
@@ -134,6 +141,9 @@ class Session:
         """Calls under way."""
         self._entered = 0
         self._shore = shore
+        self._discovery: Mode | None = checked_mode(discovery)
+        self._offers_call = False
+        """Whether `tools_call` was listed."""
         self._exposure: Exposure | None = None
         self._reveal = Reveal()
 
@@ -155,15 +165,27 @@ class Session:
         """Everything that can be called, shown or not."""
         return self._shore.catalog
 
-    def tools(self) -> tuple[Tool, ...]:
+    @property
+    def discovery(self) -> Mode:
+        """When this session shows the discovery tools instead of the whole catalog: `auto` (above
+        `discovery_budget`), `always` or `never`."""
+        return self._discovery or self._shore.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
         """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
 
-        Which of the two is decided when it is first asked, and the list only ever grows at its end, so
-        that what a provider has cached of the prompt stays good.
+        Which of the two is decided on the first call, and the list only ever grows at its end, so
+        that what a provider has cached of the prompt stays good. Tools that are not listed can be
+        called nevertheless.
+
+        Args:
+            complete: For frameworks that refuse calls of tools they were not given. With `discovery`
+                `auto`, the list is the whole catalog whatever its size; with `always`, it has `tools_call`.
         """
         self.used = clock.monotonic()
-        if self._exposure is None:
-            self._exposure = self._shore.exposure()
+        if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
+            mode = self.discovery
+            self._exposure = self._shore.exposure("never" if complete and mode == "auto" else mode)
             self._reveal = self._reveal.plus(self._exposure.names)
         # The tools that read resources come when a server has some, and stand beside those of discovery.
         known = self._shore.catalog.tools
@@ -171,7 +193,8 @@ class Session:
         self._reveal = self._reveal.plus(more)
         if self._shore.keeper.has(self.id):
             self._reveal = self._reveal.plus([READ.name])
-        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery)
+        self._offers_call = self._offers_call or (complete and self._exposure.discovery)
+        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery, with_call=complete)
 
     async def call(
         self,
@@ -180,7 +203,7 @@ class Session:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
         """The outcome of one call, good or bad, as something to read.
@@ -192,7 +215,8 @@ class Session:
             arguments: What the tool is given, and all that is sent to its server.
             timeout: Seconds that it may take.
             check: Raise when it fails.
-            on_progress: Awaited for each step that the server reports.
+            on_progress: Called with progress, total and message for each step that the server reports, in
+                order. A plain function runs in a thread, a coroutine function on the event loop.
             budget: Estimated tokens that may be shown, if not as configured; 0: everything.
 
         Raises:
@@ -201,8 +225,13 @@ class Session:
                 it failed.
         """
         self._shore.check_running()
-        audit, work = self._shore.audit, self._call(name, arguments, timeout, on_progress, budget)
+        if name == CALL.name and self._offers_call:
+            name, arguments = unwrapped(arguments)
+        reports = None if on_progress is None else InOrder(on_progress, "on_progress")
+        audit, work = self._shore.audit, self._call(name, arguments, timeout, reports, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
+        if reports is not None:
+            await reports.delivered()
         if check and result.is_error:
             raise result.error or CallError(
                 result.text or f"{result.tool!r} failed",
@@ -223,6 +252,9 @@ class Session:
         started = time.monotonic()
         tool: Tool | None = None
         try:
+            if name == CALL.name and self._offers_call:
+                problem = "tools_call needs the 'name' of another tool."
+                raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
             if name in DISCOVERY_NAMES:
                 return self._discover(name, arguments, started)
             if name == READ.name:

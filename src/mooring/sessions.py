@@ -11,6 +11,7 @@ from mooring import clock
 from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import SessionEnded
+from mooring.core.exposure import Mode
 from mooring.core.known import Known
 from mooring.core.near import nearest
 from mooring.core.plan import plan
@@ -122,6 +123,7 @@ class Sessions:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> Session:
         """The session of this id; see `Host.session`."""
         own = self._checked(headers or {})
@@ -131,11 +133,16 @@ class Sessions:
                     "the session that everybody shares cannot have headers or a principal of its own; "
                     "give it an id"
                 )
-            return Session(self._host, agent_id=agent_id)
+            return Session(self._host, agent_id=agent_id, discovery=discovery)
         session = self._alive.get(session_id)
         if session is None:
             session = self._alive[session_id] = Session(
-                self._host, session_id, agent_id=agent_id, headers=own or EMPTY, principal=principal
+                self._host,
+                session_id,
+                agent_id=agent_id,
+                headers=own or EMPTY,
+                principal=principal,
+                discovery=discovery,
             )
         elif principal != session.principal:
             raise ConfigError(f"session {session_id!r} is somebody else's; use another id")
@@ -143,6 +150,11 @@ class Sessions:
             raise ConfigError(
                 f"session {session_id!r} belongs to agent {session.agent_id!r}, not to {agent_id!r}; "
                 "leave out `agent_id`, or give that agent a session of its own"
+            )
+        elif discovery not in (None, session.discovery):
+            raise ConfigError(
+                f"session {session_id!r} is alive with discovery={session.discovery!r}, not {discovery!r}; "
+                "leave it first, or use another id"
             )
         elif headers is not None and own != session.headers:
             raise ConfigError(

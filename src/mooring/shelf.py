@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff, diff
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.known import Known
@@ -16,6 +17,10 @@ from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 from mooring.core.values import replace
 
+log = logger("mooring.catalog")
+
+MOST_WARNINGS = 200
+"""Warnings of merges that one host logs."""
 MERGE_WITHIN = 0.02
 """Seconds within which a change of the catalog is told to those who do not look at it."""
 
@@ -50,6 +55,7 @@ class Shelf:
         self._catalog = Catalog()
         self._index: tuple[Catalog, Index] | None = None
         self._stale = False
+        self._warned: set[str] = set()
 
     @property
     def catalog(self) -> Catalog:
@@ -128,8 +134,16 @@ class Shelf:
             description_prefix=config.description_prefix,
             previous=old,
         )
+        self._warn(self._catalog.warnings)
         if self._awaited() and (change := diff(old, self._catalog)):
             self._announce(change)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        """Log each warning of a merge once. A server that keeps making new ones is not logged for ever."""
+        for warning in warnings:
+            if warning not in self._warned and len(self._warned) < MOST_WARNINGS:
+                self._warned.add(warning)
+                log.warning("%s", warning)
 
 
 def _genuine(snapshot: Snapshot) -> Snapshot:

@@ -6,25 +6,31 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import partial
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mooring.core.catalog import Catalog
-from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event
+from mooring.core.exposure import Mode
+from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.search import Hit
-from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
+from mooring.core.types import EMPTY, Contents, Message, Result, ServerStatus, Tool
+from mooring.errors import NotTrusted
 from mooring.host import Host
 from mooring.identity import OwnHeaders
-from mooring.local import Progress
+from mooring.local import OnProgress
 from mooring.muster import RefreshReport
 from mooring.prompting import PromptList
 from mooring.resources import ResourceList
 from mooring.session import SHARED, Session
+from mooring.stream import EventStream
 
 if TYPE_CHECKING:
     from mooring.net.login import Login
@@ -33,7 +39,7 @@ __all__ = ["SyncHost", "SyncLogin", "SyncSession"]
 
 T = TypeVar("T")
 EXIT_WAIT = 6.0
-NOT_RUNNING = "the host is not running; use it inside `with`"
+NOT_RUNNING = "the host is not running; use it inside `with`, or call `open()` first"
 
 
 class _Loop:
@@ -101,35 +107,53 @@ class SyncHost:
         with SyncHost.from_config() as host:
             print(host.call("mcp_files_read_file", {"path": "README.md"}).text)
 
-    Takes what `Host` takes. Calls from different threads run side by side.
+    Takes what `Host` takes. Plain callbacks run in threads, and `on_auth` gets a `SyncLogin`. Calls from
+    different threads run side by side. In a notebook, use `open()` and `close()` instead of `with`.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._host = Host(*args, **options)
+        self._host = Host(*args, **self._for_threads(options))
         self._loop: _Loop | None = None
         self._stop = asyncio.Event()
         self._life: Any = None
 
     @classmethod
-    def from_config(cls, *paths: str | os.PathLike[str], **options: Any) -> Self:
+    def from_config(
+        cls, *paths: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, **options: Any
+    ) -> Self:
         """See `Host.from_config`."""
         made = cls()
-        made._host = Host.from_config(*paths, **options)
+        made._host = Host.from_config(*paths, cwd=cwd, **made._for_threads(options))
         return made
+
+    def _for_threads(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of a `Host`, with a login that a plain `on_auth` can use without `await`."""
+        on_auth = options.get("on_auth")
+        if on_auth is None or iscoroutinefunction(on_auth):
+            return options
+
+        def show(login: Login) -> object:
+            return on_auth(SyncLogin(login, self._do))
+
+        return {**options, "on_auth": show}
 
     # --- life -----------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
+    def open(self) -> Self:
+        """Start the background loop and the servers, as `with` does; `close()` ends them."""
         if self._loop is not None:
             raise RuntimeError("a SyncHost is used once; make another one")
         self._loop = _Loop()
         try:
-            self._life = self._loop.do(self._open())
+            self._life = self._loop.do(self._enter())
         except BaseException:
             self._loop.stop()
             raise
         atexit.register(self.close)
         return self
+
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(
         self,
@@ -147,7 +171,7 @@ class SyncHost:
             self._loop.do(self._end(life))
             self._loop.stop()
 
-    async def _open(self) -> asyncio.Task[None]:
+    async def _enter(self) -> asyncio.Task[None]:
         """The host is entered and left in one task of the loop."""
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -183,11 +207,34 @@ class SyncHost:
         return self._host.config
 
     @property
+    def style(self) -> Style:
+        return self._host.style
+
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Takes every secret that this host has used out of a text."""
+        return self._host.redact
+
+    @property
+    def held(self) -> Mapping[str, NotTrusted]:
+        """The servers that are not started because their file is not approved."""
+        return self._do(_now(lambda: self._host.held))
+
+    @property
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._host.catalog))
 
-    def tools(self) -> tuple[Tool, ...]:
-        return self._do(_now(self._host.tools))
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What servers offer, or would offer, and the catalog does not show."""
+        return self._do(_now(self._host.hidden))
+
+    @property
+    def discovery(self) -> Mode:
+        return self._host.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """See `Session.tools`."""
+        return self._do(_now(partial(self._host.tools, complete=complete)))
 
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
@@ -195,17 +242,22 @@ class SyncHost:
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         return self._do(_now(lambda: self._host.search(query, limit)))
 
-    def events(self) -> Iterator[Event]:
-        """What happens from now on; each step waits for the next event. Ends with the host."""
-        stream = self._do(_now(self._host.events))
+    def events(self, *kinds: type[Event]) -> Iterator[Event]:
+        """What happens from now on, of all kinds or these; each step waits for the next event. Ends with the
+        host."""
+        stream = self._do(_now(partial(self._host.events, *kinds)))
         return self._each(stream)
 
-    def _each(self, stream: Any) -> Iterator[Event]:
-        while self._life is not None:
-            try:
-                yield self._do(stream.__anext__())
-            except StopAsyncIteration:
-                return
+    def _each(self, stream: EventStream) -> Iterator[Event]:
+        try:
+            while self._life is not None:
+                try:
+                    yield self._do(stream.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            with suppress(RuntimeError):  # the host has ended, and the stream with it
+                self._do(stream.aclose())
 
     # --- verbs ----------------------------------------------------------------------------------
 
@@ -219,11 +271,10 @@ class SyncHost:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
-        """The outcome of one call; see `Session.call`. `on_progress` is a coroutine function and runs on the
-        background loop."""
+        """The outcome of one call; see `Session.call`."""
         work = self._host.call(
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
@@ -254,9 +305,28 @@ class SyncHost:
     ) -> tuple[Message, ...]:
         return self._do(self._host.prompt(server, name, arguments, timeout=timeout))
 
-    def complete(self, server: str, **asked: Any) -> tuple[str, ...]:
-        """Takes what `Host.complete` takes."""
-        return self._do(self._host.complete(server, **asked))
+    def complete(
+        self,
+        server: str,
+        *,
+        argument: str,
+        value: str,
+        prompt: str | None = None,
+        template: str | None = None,
+        context: Mapping[str, str] = EMPTY,
+        timeout: float | None = None,
+    ) -> tuple[str, ...]:
+        """See `Host.complete`."""
+        work = self._host.complete(
+            server,
+            argument=argument,
+            value=value,
+            prompt=prompt,
+            template=template,
+            context=context,
+            timeout=timeout,
+        )
+        return self._do(work)
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
         """See `Host.ping`."""
@@ -285,6 +355,10 @@ class SyncHost:
     def apply(self, config: HostConfig) -> Plan:
         return self._do(self._host.apply(config))
 
+    def reload(self) -> None:
+        """Read the files again and take over what changed; see `Host.reload`."""
+        self._do(self._host.reload())
+
     def session(
         self,
         session_id: str = SHARED,
@@ -292,10 +366,16 @@ class SyncHost:
         agent_id: str | None = None,
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
+        discovery: Mode | None = None,
     ) -> SyncSession:
         """See `Host.session`."""
         made = partial(
-            self._host.session, session_id, agent_id=agent_id, headers=headers, principal=principal
+            self._host.session,
+            session_id,
+            agent_id=agent_id,
+            headers=headers,
+            principal=principal,
+            discovery=discovery,
         )
         return SyncSession(self._do(_now(made)), self._do)
 
@@ -311,6 +391,18 @@ class SyncSession:
     def id(self) -> str:
         return self._session.id
 
+    @property
+    def agent_id(self) -> str | None:
+        return self._session.agent_id
+
+    @property
+    def principal(self) -> str | None:
+        return self._session.principal
+
+    @property
+    def headers(self) -> Mapping[str, OwnHeaders]:
+        return self._session.headers
+
     def __enter__(self) -> Self:
         self._do(self._session.__aenter__())
         return self
@@ -322,8 +414,13 @@ class SyncSession:
     def catalog(self) -> Catalog:
         return self._do(_now(lambda: self._session.catalog))
 
-    def tools(self) -> tuple[Tool, ...]:
-        return self._do(_now(self._session.tools))
+    @property
+    def discovery(self) -> Mode:
+        return self._session.discovery
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """See `Session.tools`."""
+        return self._do(_now(partial(self._session.tools, complete=complete)))
 
     def call(
         self,
@@ -332,7 +429,7 @@ class SyncSession:
         *,
         timeout: float | None = None,
         check: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
         work = self._session.call(
@@ -346,8 +443,14 @@ class SyncLogin:
 
     def __init__(self, login: Login, do: Any) -> None:
         self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
+        self.issuer = login.issuer
         self._login = login
         self._do = do
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._login.over
 
     def complete(self, callback_url: str) -> None:
         self._do(self._login.complete(callback_url))
@@ -357,6 +460,9 @@ class SyncLogin:
 
     def cancel(self) -> None:
         self._do(self._login.cancel())
+
+    def close(self) -> None:
+        self._do(self._login.close())
 
 
 async def _now(look: Any) -> Any:

@@ -25,7 +25,15 @@ class Tasks:
     that does not is logged, and takes nobody along."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
+
+    def start_from_anywhere(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        """Like `start_soon`, also from a thread without this event loop."""
+        if asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+            self.start_soon(work)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.start_soon, work)
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         task = asyncio.get_running_loop().create_task(_contained(work, args))

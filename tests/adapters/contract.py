@@ -53,11 +53,11 @@ IMPOSSIBLE = {"name": "impossible", "inputSchema": {"allOf": [{"type": "object"}
 NAMES = sorted(f"mcp_lab_{name}" for name in ("echo", "fail", "refuse", "raw", "grow", "drop", "mirror"))
 
 
-def lab(discovery: Any = "never") -> HostConfig:
+def lab(discovery: Any = "never", **settings: Any) -> HostConfig:
     server = lab_server(
         tools=["echo", "fail", "refuse", "raw", "grow", "drop"], definitions=[MIRROR, IMPOSSIBLE]
     )
-    return HostConfig(servers=(server,), discovery=discovery)
+    return HostConfig(servers=(server,), discovery=discovery, **settings)
 
 
 def installed(name: str) -> bool:
@@ -92,6 +92,8 @@ class Contract:
     images: ClassVar[bool] = True
     lives: ClassVar[bool] = True
     """Whether the framework asks for the tools again before each turn."""
+    calls_unlisted: ClassVar[bool] = False
+    """Whether the framework can call a tool that it does not list."""
 
     async def converse(self, source: Any, script: Script) -> None:
         """Let the framework's own agent follow the script with the tools of the source."""
@@ -186,9 +188,32 @@ class Contract:
                 [("tools_select", {"tools": ["mcp_lab_echo"]}), ("mcp_lab_echo", {"text": "found"})]
             )
             await self.converse(session, script)
-            assert script.turns[0] == ["tools_groups", "tools_search", "tools_select"]
+            more = [] if self.calls_unlisted else ["tools_call"]
+            assert script.turns[0] == ["tools_groups", "tools_search", "tools_select", *more]
             assert "mcp_lab_echo" in script.turns[1]
             assert "found" in script.shown[1].text
+
+    async def test_a_catalog_above_the_budget_is_called_by_name(self) -> None:
+        async with Host(lab("auto", discovery_budget=100)) as host:
+            assert await host.ready(20)
+            session = host.session("chat")
+            script = await self.play(session, ("echo", {"text": "by name"}), ("mirror", {"config": "too"}))
+            assert "by name" in script.shown[0].text
+            assert "too" in script.shown[1].text
+            assert ("mcp_lab_echo" in script.turns[0]) is not self.calls_unlisted
+
+    async def test_with_discovery_a_tool_that_is_not_shown_can_be_called(self) -> None:
+        async with Host(lab("always")) as host:
+            assert await host.ready(20)
+            given = {
+                "name": "mcp_lab_mirror",
+                "arguments": self.free({"config": "reached", "sort-by": "date"}),
+            }
+            direct = ("mcp_lab_mirror", {"config": "reached"})
+            script = Script([direct if self.calls_unlisted else ("tools_call", given)])
+            await self.converse(host.session("chat"), script)
+            assert "mcp_lab_mirror" not in script.turns[0]
+            assert '"config": "reached"' in script.shown[0].text
 
     async def test_the_tools_of_a_host_for_threads_work_as_well(self) -> None:
         with SyncHost(lab()) as host:

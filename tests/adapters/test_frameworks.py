@@ -96,6 +96,7 @@ async def test_deferred_tools_are_found_by_the_search_of_pydantic_ai() -> None:
 
 class TestGoogleADK(Contract):
     needs = "google.adk"
+    calls_unlisted = True
     dialect = "gemini"
 
     async def converse(self, source: Any, script: Script) -> None:
@@ -110,6 +111,7 @@ class TestGoogleADK(Contract):
 
 class TestLangChain(Contract):
     needs = "langchain"
+    calls_unlisted = True
 
     async def converse(self, source: Any, script: Script) -> None:
         scripted, adapter = framework("langchain")
@@ -146,6 +148,7 @@ class TestLangChainWithoutAwait(Contract):
 
 class TestLlamaIndex(Contract):
     needs = "llama_index.core"
+    calls_unlisted = True
     marks_errors = False
 
     async def converse(self, source: Any, script: Script) -> None:
@@ -197,6 +200,7 @@ class TestAgentFrameworkTools(Contract):
 
 class TestStrands(Contract):
     needs = "strands"
+    calls_unlisted = True
 
     async def converse(self, source: Any, script: Script) -> None:
         scripted, adapter = framework("strands")

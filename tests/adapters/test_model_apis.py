@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class TestResponsesAsJson(Contract):
+    calls_unlisted = True
     dialect = "openai"
     marks_errors = False
     strict = False
@@ -40,6 +41,7 @@ class TestStrictResponsesAsJson(TestResponsesAsJson):
 
 
 class TestChatAsJson(Contract):
+    calls_unlisted = True
     dialect = "openai"
     marks_errors = False
     images = False
@@ -55,6 +57,7 @@ class TestChatAsJson(Contract):
 
 
 class TestMessagesAsJson(Contract):
+    calls_unlisted = True
     dialect = "anthropic"
 
     async def converse(self, source: Any, script: Script) -> None:
@@ -68,6 +71,7 @@ class TestMessagesAsJson(Contract):
 
 
 class TestGenerateContentAsJson(Contract):
+    calls_unlisted = True
     dialect = "gemini"
 
     async def converse(self, source: Any, script: Script) -> None:

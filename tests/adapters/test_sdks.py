@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
 
 
 class TestResponsesWithTheSdk(Contract):
+    calls_unlisted = True
     needs = "openai"
     dialect = "openai"
     marks_errors = False
@@ -42,6 +43,7 @@ class TestResponsesWithTheSdk(Contract):
 
 
 class TestMessagesWithTheSdk(Contract):
+    calls_unlisted = True
     needs = "anthropic"
     dialect = "anthropic"
 
@@ -108,6 +110,7 @@ class TestAnthropicRunner(Contract):
 
 
 class TestGenerateContentWithTheSdk(Contract):
+    calls_unlisted = True
     needs = "google.genai"
     dialect = "gemini"
 

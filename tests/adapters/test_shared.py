@@ -96,7 +96,7 @@ def offered(schema: dict[str, Any]) -> Any:
         catalog: Any = None
         tool = Tool(name="t", server="s", remote_name="t", input_schema=schema)
 
-        def tools(self) -> tuple[Tool, ...]:
+        def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
             return (self.tool,)
 
         async def call(self, name: str, arguments: Any = None) -> Result:

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from mooring import ConnectError, Host, LocalTools, ServerConfig
-from mooring.agents import Engine, McpToolProvider, RefreshError, discovered_names, register_factories
+from mooring import ConnectError, Host, LocalTools, ServerConfig, UnknownTool
+from mooring.agents import (
+    Engine,
+    McpToolProvider,
+    RefreshError,
+    discovered_names,
+    mcp_tools_section,
+    register_factories,
+)
 from tests.lab.stdio import lab_server, starts
 
 pytestmark = pytest.mark.anyio
@@ -116,6 +123,37 @@ async def test_registering_again_adds_only_what_is_new(hosting: Any) -> None:
         await host.add(lab_server("two", tools=["pid"]))
         assert register_factories(host, registry) == ("mcp_two_pid",)
         assert before.items() <= registry.items()
+
+
+async def test_a_deferred_tool_has_its_description_and_schema(hosting: Any) -> None:
+    async with hosting(lab_server()) as host:
+        registry: dict[str, Any] = {}
+        register_factories(host, registry)
+        tool = registry["mcp_lab_echo"]()
+        assert tool.description == host.catalog.tools["mcp_lab_echo"].description != ""
+        assert tool.input_schema == host.catalog.tools["mcp_lab_echo"].input_schema
+
+
+async def test_registering_again_removes_what_is_gone_and_nothing_of_others(hosting: Any) -> None:
+    async with hosting(lab_server(), lab_server("two", tools=["pid"])) as host:
+        registry: dict[str, Any] = {"mcp_two_gone": lambda: None}
+        register_factories(host, registry)
+        late = registry["mcp_two_pid"]
+        await host.remove("two")
+        assert register_factories(host, registry) == ()
+        assert sorted(registry) == ["mcp_lab_echo", "mcp_lab_pid", "mcp_two_gone"]
+        with pytest.raises(UnknownTool):
+            late()
+
+
+async def test_the_prompt_section_takes_what_a_host_gives(hosting: Any) -> None:
+    async with hosting(lab_server()) as host:
+        section = mcp_tools_section(host.catalog)
+        assert section.startswith("MCP_TOOLS:\n[")
+        assert '"name":"mcp_lab_echo"' in section
+        assert mcp_tools_section(host.catalog.tools) == section
+        assert mcp_tools_section(host.catalog.tools.values()) == section
+        assert mcp_tools_section(host.tools()) == section
 
 
 async def test_subagents_share_the_connections_of_their_parent(tmp_path: Path, hosting: Any) -> None:

@@ -173,7 +173,7 @@ async def test_a_lost_server_is_connected_again_for_the_next_call() -> None:
 async def test_a_server_that_cannot_be_reached_costs_its_own_tools_only(search: FakeServer) -> None:
     async with started(manifest(GONE, web(search))) as extension:
         assert [tool.name for tool in extension.get_tools()] == ["mcp_web_search_search"]
-        assert await extension.health_check()
+        assert not await extension.health_check()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_a_call_that_fails_is_a_result_that_the_agent_reads(arguments: str
 @pytest.mark.parametrize(
     ("server", "says"),
     [
-        ({"transport": "stdio", "command": "x"}, "has no name"),
+        ({"transport": "stdio", "command": "x"}, "has no alias; add 'alias:"),
         ({"alias": "a", "transport": "carrier-pigeon", "command": "x"}, "carrier-pigeon|must be one of"),
         ({"alias": "a", "transport": "stdio"}, "neither 'command'"),
         ({"alias": "a", "transport": "sse"}, "neither 'command'|needs 'url'"),
@@ -292,11 +292,24 @@ async def test_with_the_agents_sdk_tools_are_its_own(search: FakeServer) -> None
         assert sdk.Agent(name="a", tools=extension.get_tools()).tools == [tool]
 
 
-async def test_what_a_server_adds_later_is_there_after_a_restart(search: FakeServer) -> None:
+async def test_the_tools_follow_what_servers_add_and_remove(search: FakeServer) -> None:
     async with started(manifest(web(search))) as extension:
+        (first,) = extension.get_tools()
         search.define({"name": "more", "inputSchema": {"type": "object"}}, "more")
         search.announce()
-        assert [tool.name for tool in extension.get_tools()] == ["mcp_web_search_search"]
-        await extension.stop()
-        await extension.start()
         await until(lambda: len(extension.get_tools()) == 2)
+        more = named(extension, "mcp_web_search_more")
+        assert await more.on_invoke_tool(None, "{}") == "more"
+        assert named(extension, first.name) is first
+        await extension._host.remove("web_search")
+        assert extension.get_tools() == []
+        assert "There is no tool" in await more.on_invoke_tool(None, "{}")
+        await extension.stop()
+        assert extension.get_tools() == []
+
+
+async def test_health_check_counts_neither_disabled_nor_sleeping_servers(search: FakeServer) -> None:
+    sleeping = {"alias": "later", "transport": "stdio", "command": "x", "start": "lazy"}
+    off = {"alias": "off", "transport": "stdio", "command": "x", "disabled": True}
+    async with started(manifest(web(search), sleeping, off)) as extension:
+        assert await extension.health_check()

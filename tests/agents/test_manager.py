@@ -84,6 +84,15 @@ def test_of_two_servers_with_the_same_tool_the_one_that_connected_last_wins() ->
         assert manager.call_tool("pid").server_name == "one"
 
 
+def test_a_clash_of_names_is_a_warning_of_the_manager(caplog: pytest.LogCaptureFixture) -> None:
+    with McpManager() as manager:
+        assert manager.warnings == []
+        manager.connect_all({"one": entry(), "two": entry()})
+        (warning,) = manager.warnings
+        assert "echo" in warning
+        assert warning in caplog.text
+
+
 def test_an_unknown_tool_is_an_error_result() -> None:
     with McpManager() as manager:
         manager.connect_all([lab_server()])

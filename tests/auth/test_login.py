@@ -235,14 +235,15 @@ async def test_client_credentials_need_nobody(hosting: Any) -> None:
                 await host.login("web")
 
 
-async def test_client_credentials_that_are_refused_are_told_without_a_tool(hosting: Any) -> None:
+async def test_client_credentials_that_are_refused_are_explained(hosting: Any) -> None:
     async with AuthLab() as auth:
         settings = {"type": "client_credentials", **CLIENT}
         async with hosting(auth.config(auth=settings)) as host:
             (status,) = host.status()
             assert status.state == "needs-auth"
             assert "invalid_client" in (status.error or "")
-            assert names(host) == set()
+            assert names(host) == {"mcp_web_authenticate"}
+            assert "invalid_client" in (await host.call("mcp_web_authenticate")).text
 
 
 async def test_more_rights_are_asked_for_when_a_call_needs_them(hosting: Any) -> None:
@@ -271,16 +272,17 @@ async def test_rights_that_the_login_already_has_are_not_asked_for_again(hosting
         assert "mcp_web_authenticate" not in names(host)
 
 
-async def test_a_server_with_a_token_in_its_headers_is_not_offered_a_login(hosting: Any) -> None:
+async def test_a_server_with_a_token_in_its_headers_is_not_logged_in_to(hosting: Any) -> None:
     async with AuthLab() as auth:
         async with hosting(auth.config(headers={"Authorization": "Bearer old"})) as host:
             (status,) = host.status()
             assert status.state == "needs-auth"
             assert "`headers`" in (status.error or "")
-            assert names(host) == set()
+            assert "not possible" in (await host.call("mcp_web_authenticate")).text
             assert auth.requests == []
         async with hosting(auth.config(auth="none")) as host:
-            assert names(host) == set()
+            assert "not possible" in (await host.call("mcp_web_authenticate")).text
+            assert auth.requests == []
 
 
 async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> None:
@@ -289,7 +291,7 @@ async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> Non
         assert status.state == "needs-auth"
         assert "no OAuth login" in (status.error or "")
         assert "`headers`" in (status.error or "")
-        assert names(host) == set()
+        assert "no OAuth login" in (await host.call("mcp_web_authenticate")).text
         with pytest.raises(AuthNeeded, match="no authorization server"):
             await host.login("web")
 
@@ -392,3 +394,104 @@ async def test_a_login_under_way_gives_way_to_one_that_asks_for_more(hosting: An
         second = await host.login("web")
         assert first.over
         assert "write" in second.scopes
+
+
+# --- servers of 2025-03-26 without metadata
+
+
+async def test_a_server_without_metadata_is_logged_in_to_at_its_default_endpoints(hosting: Any) -> None:
+    async with AuthLab(bare=True, protected=None, hint=False, names_itself=False, iss="") as auth:
+        async with hosting(auth.config()) as host:
+            assert host.status()[0].state == "needs-auth"
+            assert "mooring login web" in (host.status()[0].error or "")
+            login = await host.login("web")
+            assert login.url.startswith(f"{auth.lab.origin}/authorize?")
+            assert query_of(login.url)["code_challenge_method"] == "S256"
+            assert login.issuer == auth.lab.origin
+            assert (await browse(login.url))[0] == 200
+            await login.done(20)
+            assert (await host.call("mcp_web_echo", {"text": "in"})).text == "in"
+            assert auth.clients
+        async with hosting(auth.config()) as host:
+            assert (await host.call("mcp_web_echo", {"text": "kept"})).text == "kept"
+
+
+# --- logins that do not help
+
+
+class Worthless(dict[str, Any]):
+    """Tokens that the server takes back at once."""
+
+    def get(self, *_: Any) -> None:
+        return None
+
+
+async def test_after_a_login_that_does_not_help_the_state_and_the_text_are_those_of_before(
+    hosting: Any,
+) -> None:
+    async def on_auth(login: Login) -> None:
+        assert (await browse(login.url))[0] == 200
+
+    async with AuthLab(gives_refresh=False) as auth, hosting(auth.config(), on_auth=on_auth) as host:
+        auth.tokens = Worthless()
+        (before,) = host.status()
+        stream = host.events(events.StateChanged, events.CatalogChanged)
+        for _ in range(2):
+            result = await host.call("mcp_web_authenticate")
+            assert result.is_error
+            (status,) = host.status()
+            assert (status.state, status.error) == ("needs-auth", before.error)
+            assert result.text.count("it wants a login") == 1
+            assert "mcp_web_authenticate" in names(host)
+        await host.refresh()
+        assert host.status()[0].error == before.error
+        stream.end()
+        seen = [event async for event in stream]
+        assert [e for e in seen if isinstance(e, events.CatalogChanged)] == []
+        states = [e.new for e in seen if isinstance(e, events.StateChanged)]
+        assert states == ["pending", "needs-auth"] * 3  # one attempt each
+
+
+async def test_a_login_that_is_refused_changes_no_state(hosting: Any) -> None:
+    async with AuthLab(denies="access_denied") as auth, hosting(auth.config()) as host:
+        stream = host.events(events.StateChanged)
+        login = await host.login("web")
+        status, page = await browse(login.url)
+        assert status == 400
+        assert page.count("Login failed. Return to your application for details.") == 1
+        with pytest.raises(AuthNeeded) as refused:
+            await login.done(20)
+        assert str(refused.value) == "'web' is not logged in: the authorization server said no: access_denied"
+        stream.end()
+        assert [event async for event in stream] == []
+
+
+async def test_the_page_after_a_login_says_where_to_go(hosting: Any) -> None:
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        login = await host.login("web")
+        status, page = await browse(login.url)
+        assert status == 200
+        assert "Login complete. You can close this window and return to your application." in page
+
+
+# --- advice
+
+
+@pytest.mark.parametrize("priority", [None, 0], ids=["not installed", "no backend"])
+async def test_a_keyring_is_not_advised_where_it_would_not_work(
+    priority: int | None, hosting: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    module: Any = None
+    if priority is not None:
+        module = ModuleType("keyring")
+        module.get_keyring = lambda: SimpleNamespace(priority=priority)
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    monkeypatch.setattr("mooring.net.tokens._warned", set())
+    caplog.set_level("INFO", "mooring")
+    async with AuthLab() as auth, hosting(auth.config()) as host:
+        await log_in(host)
+    assert "tokens are kept in a file that only you can read" in caplog.text
+    assert "keyring" not in caplog.text

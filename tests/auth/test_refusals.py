@@ -172,10 +172,10 @@ async def test_TH07_TH08_TH11_TH12_a_login_that_is_not_safe_is_refused_with_its_
             assert auth.count("/register") == 0
 
 
-async def test_what_cannot_be_used_is_said_in_the_state_and_offers_no_tool(hosting: Any) -> None:
+async def test_what_cannot_be_used_is_said_in_the_state_and_by_the_tool(hosting: Any) -> None:
     async with AuthLab(metadata={"token_endpoint": INTERNAL}) as auth, hosting(auth.config()) as host:
         assert "cannot be used" in (host.status()[0].error or "")
-        assert dict(host.catalog.tools) == {}
+        assert "cannot be used" in (await host.call("mcp_web_authenticate")).text
 
 
 @pytest.mark.parametrize("iss", ["https://evil.example", ""])

@@ -73,7 +73,7 @@ clock       2     135    48%
 total       5     281   100%
 
 by style        mcp 281, double 283, server 276, raw 268
-with discovery  233 in the first prompt: saves 48
+with discovery  258 in the first prompt: saves 23
 discovery       not in use (auto, from 8,000 tokens on)
 estimator       chars/4: four ASCII characters a token, others one each
 """)
@@ -90,7 +90,7 @@ TOKENS  SHARE  TOOL
    281   100%  total
 
 by style        mcp 281, double 283, server 276, raw 268
-with discovery  233 in the first prompt: saves 48
+with discovery  258 in the first prompt: saves 23
 discovery       not in use (auto, from 8,000 tokens on)
 estimator       chars/4: four ASCII characters a token, others one each
 """)
@@ -123,7 +123,7 @@ def test_cost_as_json(ran, pair) -> None:
                 },
             ],
             "styles": {"mcp": 281, "double": 283, "server": 276, "raw": 268},
-            "discovery": {"used": False, "mode": "auto", "budget": 8000, "first_prompt": 233, "saved": 48},
+            "discovery": {"used": False, "mode": "auto", "budget": 8000, "first_prompt": 258, "saved": 23},
         }
     )
     assert report["total"] == sum(server["tokens"] for server in report["servers"])

@@ -314,7 +314,7 @@ total       5     281   100%
 
 by style        mcp 281, double 283, server 276,
                 raw 268
-with discovery  233 in the first prompt: saves 48
+with discovery  258 in the first prompt: saves 23
 discovery       not in use (auto, from 8,000
                 tokens on)
 estimator       chars/4: four ASCII characters a
@@ -330,7 +330,7 @@ clock       2     135    48%
 total       5     281   100%
 
 by style        mcp 281, double 283, server 276, raw 268
-with discovery  233 in the first prompt: saves 48
+with discovery  258 in the first prompt: saves 23
 discovery       not in use (auto, from 8,000 tokens on)
 estimator       chars/4: four ASCII characters a token, others one each
 """)

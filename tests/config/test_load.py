@@ -219,6 +219,27 @@ def test_a_disabled_server_is_loaded_but_not_active(tmp_path: Path) -> None:
     assert host.active == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("settings.json", '{"discovery": "never"}'),
+        ("team.yaml", "discovery: never\n"),
+        ("any.toml", 'discovery = "never"\n'),
+        ("more.yaml", "mcp:\n  discovery: never\n"),
+    ],
+)
+def test_a_file_with_settings_alone_counts(tmp_path: Path, name: str, text: str) -> None:
+    servers = tmp_path / "mcp.json"
+    servers.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    settings = tmp_path / name
+    settings.write_text(text)
+    for files in ([servers, settings], [settings, servers]):
+        config = load(files)
+        assert config.discovery == "never"
+        assert [server.name for server in config.servers] == ["a"]
+        assert config.warnings == ()
+
+
 def test_a_file_without_servers_says_so(tmp_path: Path) -> None:
     [warning] = read(tmp_path / "package.json", {"name": "x"}).warnings
     assert "names no servers" in str(warning)

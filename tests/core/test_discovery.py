@@ -141,6 +141,9 @@ def test_nothing_known_is_an_error_with_the_nearest_names() -> None:
         ("tools_select", {"group": 7}, "'group'"),
         ("tools_select", {"tools": [7]}, "'tools'"),
         ("tools_select", {"tools": {"a": 1}}, "'tools'"),
+        ("tools_select", {"group": "mcp:mail", "offset": -1}, "'offset'"),
+        ("tools_select", {"group": "mcp:mail", "offset": "1"}, "'offset'"),
+        ("tools_select", {"tools": ["remember"], "offset": 1}, "'offset'"),
     ],
 )
 def test_wrong_arguments_are_answered_with_the_valid_ones(
@@ -158,13 +161,69 @@ def test_a_single_name_will_do_where_a_list_is_asked_for() -> None:
     assert ask("tools_select", tools="remember").selected == ("remember",)
 
 
-def test_a_group_too_large_for_one_reply_names_the_rest() -> None:
-    huge = Snapshot(server="huge", tools=tuple(tool(f"t{i:03}", "x" * 2_000) for i in range(40)))
-    reply = ask("tools_select", merge([huge]), group="mcp:huge")
+def test_a_group_is_expanded_in_one_call() -> None:
+    one = Snapshot(server="one", tools=tuple(tool(f"t{i:03}", "x" * 400) for i in range(150)))
+    reply = ask("tools_select", merge([one]), group="mcp:one")
+    assert list(reply.selected) == list(merge([one]).tools)
+    assert "next_offset" not in reply.structured
+    assert reply.structured["total"] == 150
+
+
+def test_a_group_too_large_for_one_reply_is_expanded_in_pages_that_say_so() -> None:
+    huge = Snapshot(server="huge", tools=tuple(tool(f"t{i:03}", "x" * 2_000) for i in range(200)))
+    catalog, found, offset = merge([huge]), list[str](), 0
+    while True:
+        reply = ask("tools_select", catalog, group="mcp:huge", offset=offset)
+        assert estimate(reply.text) < 30_000
+        assert (reply.structured["offset"], reply.structured["total"]) == (offset, 200)
+        found += reply.selected
+        offset = reply.structured.get("next_offset")
+        if offset is None:
+            break
+        assert f"offset {offset}" in reply.structured["hint"]
+    assert found == list(catalog.tools)
+    beyond = ask("tools_select", catalog, group="mcp:huge", offset=200)
+    assert beyond.is_error
+    assert "200 tools" in beyond.structured["error"]
+
+
+def test_no_name_that_was_asked_for_is_dropped_silently() -> None:
+    small = Snapshot(server="s", tools=tuple(tool(f"t{i:03}", "x") for i in range(60)))
+    names = list(merge([small]).tools)
+    assert ask("tools_select", merge([small]), tools=names).selected == tuple(names)
+    large = merge([Snapshot(server="s", tools=tuple(tool(f"t{i:03}", "x" * 3_000) for i in range(60)))])
+    reply = ask("tools_select", large, tools=[*names, *(f"nothing_{i}" for i in range(20))])
     rest = reply.structured["not_selected"]
-    assert 1 < len(reply.selected) < 40
-    assert [*reply.selected, *rest] == list(merge([huge]).tools)
-    assert estimate(reply.text) < 10_000
+    assert len(rest) > 1
+    assert [*reply.selected, *rest] == names
+    assert f"{len(rest)} of the tools" in reply.structured["hint"]
+    assert list(reply.structured["unknown"]) == [f"nothing_{i}" for i in range(20)]
+
+
+def test_selected_tools_bring_their_groups() -> None:
+    reply = ask("tools_select", tools=["mcp_tracker_create_issue", "remember"])
+    tracker, notes = reply.structured["groups"]
+    assert tracker["id"] == "mcp:tracker"
+    assert "Search before you create." in tracker["instructions"]
+    assert "mcp_tracker_close_issue" in tracker["members"]
+    assert notes["id"] == "notes"
+
+
+def test_groups_that_are_not_attached_are_named() -> None:
+    catalog = merge([Snapshot(server=f"s{i}", tools=(tool("go", "go"),)) for i in range(6)])
+    for reply in (
+        ask("tools_select", catalog, tools=list(catalog.tools)),
+        ask("tools_search", catalog, query="go", limit=6),
+    ):
+        attached = [group["id"] for group in reply.structured["groups"]]
+        assert sorted([*attached, *reply.structured["other_groups"]]) == [f"mcp:s{i}" for i in range(6)]
+
+
+def test_a_search_for_more_than_it_may_return_says_so() -> None:
+    catalog = merge([Snapshot(server="s", tools=tuple(tool(f"go{i}", "go") for i in range(30)))])
+    reply = ask("tools_search", catalog, query="go", limit=60)
+    assert len(reply.structured["tools"]) == 20
+    assert "at most 20" in reply.structured["hint"]
 
 
 def test_what_servers_say_is_cleaned_cut_and_marked() -> None:

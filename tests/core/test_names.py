@@ -200,3 +200,54 @@ def test_parse_gives_no_answer_when_two_servers_fit() -> None:
     assert parse("mcp_a_b_c", "mcp", ["a", "a_b"]) is None
     assert parse("mcp_a_b_c", "mcp", ["a_b", "x"]) == ("a_b", "c")
     assert parse("mcp_a_", "mcp", ["a"]) is None
+
+
+# --- for applications
+
+
+def test_a_tool_name_is_built_and_parsed() -> None:
+    import mooring
+
+    assert mooring.build_tool_name("github", "create_issue") == "mcp__github__create_issue"
+    assert mooring.build_tool_name("GitHub", "Create-Issue") == "mcp__GitHub__Create-Issue"
+    assert mooring.build_tool_name("my server", "a.b") == "mcp__my_server__a_b"
+    assert mooring.build_tool_name("github", "create_issue", "mcp") == "mcp_github_create_issue"
+    assert mooring.build_tool_name("github", "create_issue", style="server") == "github_create_issue"
+    assert mooring.build_tool_name("github", "create_issue", style="raw") == "create_issue"
+    assert mooring.build_tool_name("web", "authenticate") == "mcp__web__authenticate"
+    assert mooring.parse_tool_name("mcp__github__create_issue") == ("github", "create_issue")
+    for other in ("create_issue", "mcp_github_create_issue", "mcp__github", "mcp____x", ""):
+        assert mooring.parse_tool_name(other) is None
+    assert mooring.tool_name_prefix("my server") == "mcp__my_server__"
+    assert mooring.tool_name_prefix("github", "mcp") == "mcp_github_"
+
+
+plain_names = st.from_regex(r"[a-zA-Z0-9](_?[a-zA-Z0-9-]){0,12}", fullmatch=True)
+
+
+@given(plain_names, plain_names.filter(lambda tool: tool.lower() != "authenticate"))
+def test_parsing_is_the_inverse_of_building(server: str, tool: str) -> None:
+    import mooring
+
+    name = mooring.build_tool_name(server, tool)
+    assert mooring.parse_tool_name(name) == (server, tool)
+    assert name.startswith(mooring.tool_name_prefix(server))
+
+
+@given(st.text(), st.text(), st.sampled_from(STYLES))
+def test_a_built_name_is_the_name_in_the_catalog(server: str, tool: str, style: Style) -> None:
+    import mooring
+
+    name = mooring.build_tool_name(server, tool, style)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
+    if tool != "authenticate":
+        assert assign([(server, tool)], style) == {(server, tool): name}
+
+
+@given(st.text(max_size=200))
+def test_a_normalized_name_is_one_that_providers_accept(name: str) -> None:
+    import mooring
+
+    normal = mooring.normalize_name(name)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", normal)
+    assert mooring.normalize_name(normal) == normal

@@ -61,6 +61,28 @@ def test_a_preview_of_one_long_line_is_cut_between_words() -> None:
     assert set(head.split()) == {"word"}
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "START" + "x" * 1_000_000 + "END",
+        '"START' + "0" * 1_000_000 + 'END"',
+        "START " + "a1_-" * 250_000 + " END",
+        "START" + "ß" * 1_000_000 + "END",
+    ],
+)
+def test_a_preview_of_one_long_word_has_its_beginning_and_its_end(whole: str) -> None:
+    shown = preview(whole, 1_000, REST)
+    head, notice, tail = shown.split("\n")
+    assert "START" in head
+    assert "END" in tail
+    assert REST in notice
+    assert whole.startswith(head)
+    assert whole.endswith(tail)
+    assert estimate(shown) <= 1_000
+    assert estimate(head) > 500
+    assert estimate(tail) > 100
+
+
 def test_a_preview_is_never_cut_inside_base64() -> None:
     encoded = base64.b64encode(os.urandom(30_000)).decode()
     shown = preview(f'{{"name": "a.png", "data": "{encoded}", "size": 30000}}', 300, REST)

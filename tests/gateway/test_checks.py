@@ -85,6 +85,20 @@ def test_arguments_that_stand_in_headers_must_stand_there_and_be_the_same(given_
         check_parameters({**headers, "Mcp-Param-A": "x"}, wanted, {})
 
 
+@pytest.mark.parametrize("value", ["=?base64?aGk=", "=?base64?", "=?base64?=", "aGk=?=", "=?BASE64?aGk=?="])
+def test_a_header_without_both_marks_of_an_encoding_is_literal(value: str) -> None:
+    check_parameters({"Mcp-Param-A": value}, {("a",): "A"}, {"a": value})
+    with pytest.raises(Refusal):
+        check_parameters({"Mcp-Param-A": value}, {("a",): "A"}, {"a": "hi"})
+
+
+@pytest.mark.parametrize("value", ["=?base64?%%%?=", "=?base64?a?=", "=?base64?/w==?="])
+def test_an_encoding_that_cannot_be_read_is_refused(value: str) -> None:
+    for given_ in (value, ""):
+        with pytest.raises(Refusal):
+            check_parameters({"Mcp-Param-A": value}, {("a",): "A"}, {"a": given_})
+
+
 @given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 5))
 def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: int) -> None:
     limits = Limits(rate=2.0, burst=burst, concurrency=1000)

@@ -206,3 +206,30 @@ async def test_a_slow_listener_loses_the_oldest_events_and_is_told_how_many(host
         assert heard[0] == EventsDropped(count=6)
         assert heard[1] == ServerLost(server="6", reason="")
         assert len(heard) == 1025
+
+
+async def test_a_refresh_publishes_each_server_once(hosting: Any) -> None:
+    published: list[str] = []
+    async with hosting(lab_server("one"), lab_server("two")) as host:
+        publish = host._offer.publish
+
+        def counted(snapshot: Any) -> None:
+            published.append(snapshot.server)
+            publish(snapshot)
+
+        host._offer.publish = counted
+        assert all(report.ok for report in (await host.refresh()).values())
+    assert sorted(name for name in published if name in ("one", "two")) == ["one", "two"]
+
+
+async def test_a_clash_of_names_is_logged_once(hosting: Any, caplog: pytest.LogCaptureFixture) -> None:
+    twice = {"name": "echo", "description": "again", "inputSchema": {"type": "object"}}
+    servers = [lab_server("one", definitions=[twice]), lab_server("two")]
+    async with hosting(*servers, style="raw") as host:
+        warnings = host.catalog.warnings
+        await host.refresh()
+        assert host.catalog.tools
+        logged = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [logged.count(warning) for warning in warnings] == [1, 1]
+    assert "offered more than once; the first counts" in warnings[0]
+    assert "hidden by a later server's tool" in warnings[1]

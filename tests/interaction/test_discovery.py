@@ -131,3 +131,98 @@ async def test_the_search_follows_the_catalog(hosting: Any) -> None:
         await host.call("mcp_lab_grow", {"name": "convert_currency"})
         await until(lambda: "mcp_lab_convert_currency" in host.catalog.tools)
         assert host.search("convert currency")[0].name == "mcp_lab_convert_currency"
+
+
+async def test_a_host_takes_the_mode_of_discovery_as_a_keyword(hosting: Any) -> None:
+    from mooring import Host
+
+    async with Host(_config("auto"), discovery="always") as host:
+        await host.ready(10)
+        assert host.discovery == "always"
+        assert _names(host.session("a")) == DISCOVERY
+        assert [tool.name for tool in host.tools()] == DISCOVERY
+
+
+async def test_a_session_takes_a_mode_of_its_own(hosting: Any) -> None:
+    from mooring import ConfigError, Host
+
+    async with Host(replace(_config("auto"), discovery_budget=50)) as host:
+        await host.ready(10)
+        assert _names(host.session("whole", discovery="never")) == sorted(host.catalog.tools)
+        assert _names(host.session("small")) == DISCOVERY
+        assert _names(host.session(discovery="never")) == sorted(host.catalog.tools)
+        assert host.session("whole").discovery == "never"
+        with pytest.raises(ConfigError, match="discovery='never'"):
+            host.session("whole", discovery="always")
+
+
+def test_a_mode_that_does_not_exist_is_refused() -> None:
+    from mooring import ConfigError, Host
+
+    with pytest.raises(ConfigError, match="'auto', 'always' or 'never'"):
+        Host(discovery="sometimes")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_host_for_threads_takes_the_mode_as_well() -> None:
+    from mooring import SyncHost
+
+    with SyncHost(_config("always"), discovery="never") as host:
+        host.ready(10)
+        assert "mcp_mail_echo" in [tool.name for tool in host.tools()]
+        with host.session("a", discovery="always") as chat:
+            assert [tool.name for tool in chat.tools()] == DISCOVERY
+
+
+async def test_switching_discovery_on_is_logged_once_with_the_way_to_switch_it_off(
+    hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from mooring import Host
+
+    caplog.set_level("INFO", "mooring")
+    async with Host(replace(_config("auto"), discovery_budget=50)) as host:
+        await host.ready(10)
+        for number in range(3):
+            host.session(str(number)).tools()
+    (line,) = [record for record in caplog.records if "discovery switched on" in record.getMessage()]
+    assert line.levelname == "INFO"
+    assert "discovery_budget=50" in line.getMessage()
+    assert "tools=6 tokens=" in line.getMessage()
+    assert 'Host(discovery="never")' in line.getMessage()
+
+
+async def test_discovery_that_was_asked_for_is_not_logged(
+    hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from mooring import Host
+
+    caplog.set_level("INFO", "mooring")
+    async with Host(_config("auto"), discovery="always") as host:
+        host.tools()
+    assert "switched on" not in caplog.text
+
+
+async def test_a_list_for_frameworks_that_refuse_unlisted_tools_is_complete(hosting: Any) -> None:
+    from mooring import Host
+
+    async with Host(replace(_config("auto"), discovery_budget=50)) as host:
+        await host.ready(10)
+        chat = host.session("a")
+        assert _names(chat) == DISCOVERY
+        assert sorted(tool.name for tool in chat.tools(complete=True)) == sorted(host.catalog.tools)
+        asked = host.session("b", discovery="always")
+        assert [tool.name for tool in asked.tools(complete=True)] == [*DISCOVERY, "tools_call"]
+
+
+async def test_tools_call_calls_the_tool_that_it_names(open_host: Any) -> None:
+    async with open_host("always") as host:
+        await host.ready(10)
+        chat = host.session("a")
+        assert "There is no tool" in (await chat.call("tools_call", {"name": "mcp_mail_echo"})).text
+        chat.tools(complete=True)
+        done = await chat.call("tools_call", {"name": "mcp_mail_echo", "arguments": {"text": "hello"}})
+        assert (done.server, done.tool, done.text) == ("mail", "echo", "hello")
+        for wrong in ({}, {"name": 3}, {"name": "tools_call", "arguments": {"name": "tools_call"}}, None):
+            refused = await chat.call("tools_call", wrong)
+            assert refused.is_error
+            assert "needs the 'name' of another tool" in refused.text
+        assert (await chat.call("tools_call", {"name": "mcp_mail_ecko"})).text.count("mcp_mail_echo")

@@ -380,6 +380,18 @@ async def test_chosen_resources_are_handed_over_whole_within_the_budget_and_fail
         assert "beta" not in turn.text
 
 
+async def test_a_resource_that_is_named_and_matched_is_handed_over_once(hosting: Any) -> None:
+    resources = {"memo:///a": "alpha", "memo:///b": "beta"}
+    async with hosting(library_server(resources=resources)) as host:
+        for wanted in (
+            ["memo:///b", "memo:///*", "*:///b"],
+            ["memo:///b", "memo:///a", "memo:///b"],
+        ):
+            turn = await ContextProvider(host, wanted).fetch()
+            assert turn.included == ("memo:///b", "memo:///a")
+            assert turn.text.count("beta") == 1
+
+
 async def test_the_configuration_chooses_them_as_well_and_nothing_chosen_is_nothing() -> None:
     server = library_server(resources=MEMOS)
     async with Host(HostConfig(servers=(server,), context={"resources": ["memo:///4"]})) as host:

@@ -169,8 +169,9 @@ async def whole_of(host: Any, handle: str | None) -> str:
         "".join(f"{number}: a line of the log\n" for number in range(20_000)),
         "né 中 🚢\r\n" * 30_000,
         json.dumps({"items": [{"n": number} for number in range(30_000)]}),
+        "x" * 1_000_000,
     ],
-    ids=["lines", "every width", "one long line"],
+    ids=["lines", "every width", "one long line", "one long word"],
 )
 async def test_an_output_above_the_budget_is_a_preview_and_a_handle_to_all_of_it(
     text: str, hosting: Any

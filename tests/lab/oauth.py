@@ -56,6 +56,8 @@ class AuthLab:
     """Laid over the server's own metadata; None: it has none."""
     at_home: bool = False
     """The guarded server's own origin is the issuer, as in 2025-03-26."""
+    bare: bool = False
+    """The guarded server's own origin has the default endpoints of 2025-03-26, and there is no metadata."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Path -> where it redirects to."""
     needs: dict[str, str] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class AuthLab:
     @property
     def name(self) -> str:
         """What it calls itself."""
-        return self.lab.origin if self.at_home else self.issuer
+        return self.lab.origin if self.at_home or self.bare else self.issuer
 
     def count(self, path: str, **fields: str) -> int:
         """How many requests with these fields came to a path."""
@@ -123,6 +125,12 @@ class AuthLab:
             return self._protected(request)
         if self.at_home and request.path == METADATA:
             return await self._metadata(request)
+        if self.bare and request.path == "/register":
+            return await self._register(request)
+        if self.bare and request.path == "/authorize":
+            return await self._authorize(request) if request.query else web.Response(status=400)
+        if self.bare and request.path == "/token":
+            return await self._token(request)
         sent = request.headers.get("Authorization")
         token = sent.removeprefix("Bearer ") if sent else None
         self.seen_tokens.append(token)

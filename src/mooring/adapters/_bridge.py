@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar, cast
 from mooring.adapters._offers import Offer, compiled_for, is_kept
 from mooring.core.catalog import Catalog
 from mooring.core.deferral import Namespace, deferrable, namespaces
-from mooring.core.discovery import DISCOVERY
+from mooring.core.discovery import CALL, DISCOVERY
 from mooring.core.schema import Compiled, Dialect
 from mooring.core.types import Result, Tool
 
 T = TypeVar("T")
 
-_OWN = {tool.name: tool for tool in DISCOVERY}
+_OWN = {tool.name: tool for tool in (*DISCOVERY, CALL)}
 
 
 class Source(Protocol):
@@ -28,7 +28,7 @@ class Source(Protocol):
     @property
     def catalog(self) -> Catalog: ...
 
-    def tools(self) -> tuple[Tool, ...]: ...
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]: ...
 
     def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, /
@@ -41,7 +41,7 @@ class SyncSource(Protocol):
     @property
     def catalog(self) -> Catalog: ...
 
-    def tools(self) -> tuple[Tool, ...]: ...
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]: ...
 
     def call(self, name: str, arguments: Mapping[str, Any] | None = None, /) -> Result: ...
 
@@ -64,9 +64,17 @@ def extra(name: str) -> Generator[None]:
 class Bridge:
     """The tools of one source in one dialect, to be listed and called from any loop or thread."""
 
-    def __init__(self, source: AnySource, dialect: Dialect) -> None:
+    def __init__(self, source: AnySource, dialect: Dialect, *, unlisted: bool = False) -> None:
+        """
+        Args:
+            source: A host or a session.
+            dialect: The form of JSON Schema that the provider reads.
+            unlisted: Whether calls of tools that were not listed reach the adapter. If not, the source lists
+                the whole catalog in mode `auto`, and `tools_call` in mode `always`.
+        """
         self._source = source
         self._dialect: Dialect = dialect
+        self._unlisted = unlisted
         self.blocking = not inspect.iscoroutinefunction(source.call)
         """Whether the source is for threads: its verbs wait instead of being awaited."""
         self._home = None if self.blocking else _running()
@@ -98,6 +106,17 @@ class Bridge:
         if all(is_kept(tool, self._dialect) for tool, _ in listed):
             return self._compiled(listed)
         return await asyncio.to_thread(self._compiled, listed)
+
+    def named(self, name: str) -> Offer | None:
+        """The tool of the catalog with this name, listed or not; None if it does not exist or cannot be
+        offered."""
+        tool = self._source.catalog.tools.get(name)
+        compiled = compiled_for(tool, self._dialect) if tool is not None else None
+        return Offer(tool=tool, compiled=compiled) if tool is not None and compiled is not None else None
+
+    def names(self) -> list[str]:
+        """The names of all tools of the catalog."""
+        return list(self._source.catalog.tools)
 
     async def call(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
         """The outcome of one call with the arguments that the model gave for `compiled`."""
@@ -158,7 +177,7 @@ class Bridge:
         return self._listed(deferred)
 
     def _listed(self, deferred: bool) -> list[tuple[Tool, bool]]:
-        shown = self._source.tools()
+        shown = self._source.tools(complete=not (deferred or self._unlisted))
         if not deferred:
             return [(tool, False) for tool in shown]
         loaded = {tool.name for tool in shown}

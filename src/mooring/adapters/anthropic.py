@@ -33,7 +33,7 @@ def tools(source: AnySource, *, deferred: bool = False) -> list[dict[str, Any]]:
             Anthropic's own tool search.
     """
     found: list[dict[str, Any]] = [
-        _definition(offer) for offer in Bridge(source, "anthropic").offers(deferred=deferred)
+        _definition(offer) for offer in Bridge(source, "anthropic", unlisted=True).offers(deferred=deferred)
     ]
     return [dict(_SEARCH), *found] if deferred else found
 
@@ -54,7 +54,7 @@ def results(source: AnySource, message: Any) -> Any:
         for block in member(message, "content") or ()
         if member(block, "type") == "tool_use"
     ]
-    return answers(Bridge(source, "anthropic"), calls, _block)
+    return answers(Bridge(source, "anthropic", unlisted=True), calls, _block)
 
 
 def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from mooring.adapters._bridge import AnySource, Bridge, extra
 from mooring.adapters._offers import Offer
 from mooring.adapters._render import fields, pieces
+from mooring.core.types import Result
 
 with extra("google_adk"):
     from google.adk.tools.base_tool import BaseTool
@@ -25,7 +26,7 @@ _IMAGES = frozenset(("image/png", "image/jpeg", "image/webp"))
 
 def tools(source: AnySource) -> BaseToolset:
     """The tools that the model sees, for `LlmAgent(tools=[…])`."""
-    return _Toolset(Bridge(source, "gemini"))
+    return _Toolset(Bridge(source, "gemini", unlisted=True))
 
 
 class _Toolset(BaseToolset):
@@ -36,7 +37,32 @@ class _Toolset(BaseToolset):
         self._use_invocation_cache = False
 
     async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
-        return [_Tool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
+        shown = [_Tool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
+        return [*shown, _Unlisted(self._bridge, frozenset(tool.name for tool in shown))]
+
+
+class _Unlisted(BaseTool):
+    """Makes the tools that are not listed callable: it is no tool itself, and models do not see it."""
+
+    def __init__(self, bridge: Bridge, shown: frozenset[str]) -> None:
+        super().__init__(name="mooring_unlisted", description="Tools that are not listed.")
+        self._bridge, self._shown = bridge, shown
+
+    async def process_llm_request(self, *, tool_context: Any, llm_request: Any) -> None:
+        for name in self._bridge.names():
+            if name not in self._shown and name not in llm_request.tools_dict:
+                llm_request.tools_dict[name] = _Later(self._bridge, name)
+
+
+class _Later(BaseTool):
+    """One tool that is not listed, looked up when it is called."""
+
+    def __init__(self, bridge: Bridge, name: str) -> None:
+        super().__init__(name=name, description=name)
+        self._bridge = bridge
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, Any]:
+        return _answer(await self._bridge.call(self.name, args))
 
 
 class _Tool(BaseTool):
@@ -55,11 +81,14 @@ class _Tool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, Any]:
         """`{"output": …}`, or `{"error": …}` for the model to read; images as parts beside it."""
-        result = await self._bridge.call(self._offer.name, args, self._offer.compiled)
-        shown: dict[str, Any] = fields(result)
-        images = [
-            types.Part.from_bytes(data=piece.raw, mime_type=piece.mime_type)
-            for piece in pieces(result, _IMAGES)
-            if piece.mime_type
-        ]
-        return {**shown, "images": images} if images else shown
+        return _answer(await self._bridge.call(self._offer.name, args, self._offer.compiled))
+
+
+def _answer(result: Result) -> dict[str, Any]:
+    shown: dict[str, Any] = fields(result)
+    images = [
+        types.Part.from_bytes(data=piece.raw, mime_type=piece.mime_type)
+        for piece in pieces(result, _IMAGES)
+        if piece.mime_type
+    ]
+    return {**shown, "images": images} if images else shown

@@ -30,7 +30,7 @@ def tools(source: AnySource) -> list[dict[str, Any]]:
         # In `parameters`, not `parameters_json_schema`: the dialect is that of Google's own `Schema`, which
         # says `nullable` where JSON Schema says null.
         {"name": offer.name, "description": offer.description(), "parameters": offer.schema}
-        for offer in Bridge(source, "gemini").offers()
+        for offer in Bridge(source, "gemini", unlisted=True).offers()
     ]
     return [{"function_declarations": declarations}] if declarations else []
 
@@ -53,7 +53,7 @@ def results(source: AnySource, response: Any) -> Any:
         for part in member(content, "parts") or ()
         if (call := member(part, "function_call") or member(part, "functionCall")) is not None
     ]
-    return answers(Bridge(source, "gemini"), calls, _part)
+    return answers(Bridge(source, "gemini", unlisted=True), calls, _part)
 
 
 def _part(call: Call, result: Result) -> Answer:

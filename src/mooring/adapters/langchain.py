@@ -30,7 +30,7 @@ def tools(source: AnySource) -> list[BaseTool]:
 
 def live(source: AnySource) -> AgentMiddleware:
     """The tools of each moment, for `create_agent(middleware=[…])`."""
-    return _Middleware(Bridge(source, "plain"))
+    return _Middleware(Bridge(source, "plain", unlisted=True))
 
 
 class _Tool(BaseTool):
@@ -100,5 +100,8 @@ class _Middleware(AgentMiddleware):
         return request.override(tools=[*request.tools, *shown.values()])
 
     def _found(self, request: Any) -> Any:
-        tool = self._shown.get(request.tool_call["name"])
+        name = request.tool_call["name"]
+        tool = self._shown.get(name)
+        if tool is None and request.tool is None and (offer := self._bridge.named(name)) is not None:
+            tool = _tool(self._bridge, offer)
         return request if tool is None else request.override(tool=tool)

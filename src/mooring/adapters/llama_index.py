@@ -34,7 +34,7 @@ def tools(source: AnySource) -> list[AsyncBaseTool]:
 
 def live(source: AnySource) -> ObjectRetriever[AsyncBaseTool]:
     """The tools of each moment, for `FunctionAgent(tool_retriever=…)`."""
-    return _Retriever(Bridge(source, "plain"))
+    return _Retriever(Bridge(source, "plain", unlisted=True))
 
 
 class _Metadata(ToolMetadata):
@@ -99,7 +99,14 @@ class _Retriever(ObjectRetriever[AsyncBaseTool]):
         self._bridge = bridge
 
     def retrieve(self, str_or_query_bundle: Any) -> list[AsyncBaseTool]:
-        return [_Tool(self._bridge, offer) for offer in self._bridge.offers()]
+        return self._found(self._bridge.offers(), str_or_query_bundle)
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[AsyncBaseTool]:
-        return [_Tool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
+        return self._found(await self._bridge.fresh_offers(), str_or_query_bundle)
+
+    def _found(self, offers: list[Offer], query: Any) -> list[AsyncBaseTool]:
+        # To make a call, agents retrieve with the name of the tool, which may be one that is not listed.
+        if isinstance(query, str) and all(offer.name != query for offer in offers):
+            hidden = self._bridge.named(query)
+            offers = [*offers, hidden] if hidden is not None else offers
+        return [_Tool(self._bridge, offer) for offer in offers]

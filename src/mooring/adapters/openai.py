@@ -40,7 +40,7 @@ def tools(
     """
     if deferred and api == "chat":
         raise ValueError("the Chat API has no tool search; use deferred=True with api='responses'")
-    bridge = Bridge(source, _dialect(strict))
+    bridge = Bridge(source, _dialect(strict), unlisted=True)
     if api == "chat":
         return [{"type": "function", "function": _function(offer, strict)} for offer in bridge.offers()]
     if not deferred:
@@ -71,7 +71,7 @@ def results(source: AnySource, reply: Any, *, strict: bool = False) -> Any:
         strict: As it was for `tools`.
     """
     output = member(reply, "output")
-    bridge = Bridge(source, _dialect(strict))
+    bridge = Bridge(source, _dialect(strict), unlisted=True)
     if output is not None:
         return answers(bridge, [_call(item) for item in output if _is_call(item)], _item)
     choices = member(reply, "choices")

@@ -15,7 +15,7 @@ from mooring.adapters._offers import Offer
 from mooring.adapters._render import pieces
 
 with extra("strands"):
-    from strands.hooks import BeforeModelCallEvent, HookProvider, HookRegistry
+    from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
     from strands.types._events import ToolResultEvent
     from strands.types.tools import AgentTool, ToolSpec, ToolUse
 
@@ -30,7 +30,7 @@ def tools(source: AnySource) -> list[AgentTool]:
 
 def live(source: AnySource) -> HookProvider:
     """The tools of each moment, for `Agent(hooks=[…])`."""
-    return _Hook(Bridge(source, "plain"))
+    return _Hook(Bridge(source, "plain", unlisted=True))
 
 
 class _Tool(AgentTool):
@@ -77,6 +77,12 @@ class _Hook(HookProvider):
 
     def register_hooks(self, registry: HookRegistry, **_: Any) -> None:
         registry.add_callback(BeforeModelCallEvent, self._update)
+        registry.add_callback(BeforeToolCallEvent, self._find)
+
+    def _find(self, event: BeforeToolCallEvent) -> None:
+        """Run a tool of the catalog that is not listed."""
+        if event.selected_tool is None and (offer := self._bridge.named(event.tool_use["name"])) is not None:
+            event.selected_tool = _Tool(self._bridge, offer)
 
     async def _update(self, event: BeforeModelCallEvent) -> None:
         known = event.agent.tool_registry.registry

@@ -22,6 +22,14 @@ class DeferredTool:
     def name(self) -> str:
         return self.tool.name
 
+    @property
+    def description(self) -> str:
+        return self.tool.description
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        return self.tool.input_schema
+
     async def __call__(self, arguments: Mapping[str, Any] | None = None, **options: Any) -> Result:
         """The outcome of the call; see `Session.call`."""
         return await self.source.call(self.tool.name, arguments, **options)
@@ -38,13 +46,35 @@ def discovered_names(host: Host) -> tuple[str, ...]:
 def register_factories(
     host: Host, registry: MutableMapping[str, Factory], source: Session | None = None
 ) -> tuple[str, ...]:
-    """Put a factory for each tool into `registry`, and return the new names. To be called again whenever
-    the tools change: what is there stays, and a factory looks the tool up when it is used."""
-    new = tuple(name for name in discovered_names(host) if name not in registry)
+    """Put a factory for each tool into `registry`, and return the new names.
+
+    Call it again when the tools change, for example from `on_tools_changed`: factories of tools that are gone
+    are removed. A factory looks its tool up when it is used. Entries of other owners are left alone.
+    """
+    names = discovered_names(host)
+    gone = [
+        name
+        for name, entry in registry.items()
+        if isinstance(entry, _ToolFactory) and entry.host is host and name not in host.catalog.tools
+    ]
+    for name in gone:
+        del registry[name]
+    new = tuple(name for name in names if name not in registry)
     for name in new:
-        registry[name] = _factory(host, name, source or host)
+        registry[name] = _ToolFactory(host=host, name=name, source=source or host)
     return new
 
 
-def _factory(host: Host, name: str, source: Host | Session) -> Factory:
-    return lambda: DeferredTool(tool=host.catalog.route(name), source=source)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolFactory:
+    host: Host
+    name: str
+    source: Host | Session
+
+    def __call__(self) -> DeferredTool:
+        """Build the tool as it is now.
+
+        Raises:
+            UnknownTool: it is gone.
+        """
+        return DeferredTool(tool=self.host.catalog.route(self.name), source=self.source)

@@ -16,7 +16,7 @@ from mooring.core.search import Index
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, Tool
 from mooring.errors import MooringError
 from mooring.host import Host
-from mooring.local import LocalTools, Progress, Provider
+from mooring.local import LocalTools, Progress, Provider, local_bundles
 
 log = logger("mooring.agents")
 
@@ -93,10 +93,7 @@ class Engine:
     """
 
     def __init__(self, *tools: Callable[..., Any] | LocalTools) -> None:
-        bundles = [tool for tool in tools if isinstance(tool, LocalTools)]
-        functions = [tool for tool in tools if not isinstance(tool, LocalTools)]
-        own = [LocalTools(*functions)] if functions else []
-        self._static: list[Provider] = [*own, *bundles]
+        self._static: list[Provider] = [*local_bundles(tools)]
         self._dynamic: list[Provider] = []
         self._seen: tuple[tuple[Snapshot, ...], Catalog, Index] | None = None
 

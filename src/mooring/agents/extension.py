@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from mooring.host import Host
 log = logger("mooring.agents")
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
+PING = 10.0
+"""Seconds that a server has to answer a health check."""
 Invoke = Callable[[Any, str], Awaitable[str]]
 
 
@@ -67,8 +70,8 @@ class McpBridgeExtension:
         self._config = HostConfig()
         self._context: ExtensionContext | None = None
         self._host: Host | None = None
-        self._tools: list[Any] = []
-        self._reached: tuple[str, ...] = ()
+        self._made: dict[str, tuple[Tool, Any]] = {}
+        """By name: the tool of the catalog, and what was made of it."""
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -98,31 +101,47 @@ class McpBridgeExtension:
         for status in host.status():
             if status.state not in ("connected", "disabled"):
                 log.warning("server %r is left out: %s", status.name, status.error or status.state)
-        self._reached = tuple(status.name for status in host.status() if status.state == "connected")
-        make = _maker()
-        self._tools = [make(tool, self._invoker(tool)) for tool in host.catalog.tools.values()]
 
     def get_tools(self) -> list[Any]:
-        """The tools as they were at `start()`; none before it."""
-        return list(self._tools)
+        """The tools of all servers as they are now; none before `start()` and after `stop()`. A tool that did
+        not change is the same object as before."""
+        if self._host is None:
+            return []
+        make, made = _maker(), dict[str, tuple[Tool, Any]]()
+        for name, tool in self._host.catalog.tools.items():
+            known = self._made.get(name)
+            if known is None or known[0] is not tool:
+                known = (tool, make(tool, self._invoker(tool)))
+            made[name] = known
+        self._made = made
+        return [function for _, function in made.values()]
 
     async def stop(self) -> None:
         """End every server and what is under way. Idempotent."""
         host, self._host = self._host, None
-        self._tools, self._reached = [], ()
+        self._made = {}
         if host is not None:
             await host.__aexit__(None, None, None)
 
     async def health_check(self) -> bool:
-        """Whether every server that was reached still answers."""
+        """Whether every configured server answers. Disabled servers, and lazy ones that were never needed, do
+        not count. False before `start()`."""
         if self._host is None:
             return False
-        for name in self._reached:
-            try:
-                await self._host.ping(name, timeout=10)
-            except MooringError as problem:
-                log.warning("server %r is down: %s", name, problem)
-                return False
+        lazy = {server.name for server in self._config.servers if server.start == "lazy"}
+        asked = [
+            status.name
+            for status in self._host.status()
+            if status.state != "disabled" and not (status.state == "pending" and status.name in lazy)
+        ]
+        return all(await asyncio.gather(*(self._answers(self._host, name) for name in asked)))
+
+    async def _answers(self, host: Host, name: str) -> bool:
+        try:
+            await host.ping(name, timeout=PING)
+        except MooringError as problem:
+            log.warning("server %r is down: %s", name, problem)
+            return False
         return True
 
     async def get_context(self) -> str:

@@ -113,6 +113,11 @@ class McpManager:
         ]
 
     @property
+    def warnings(self) -> list[str]:
+        """What the merge of the tools hid, and why: for example a name that two servers have. Also logged."""
+        return list(self._host.catalog.warnings) if self._host is not None else []
+
+    @property
     def servers(self) -> list[str]:
         """The names of the servers that are connected."""
         states = self._host.status() if self._host is not None else ()

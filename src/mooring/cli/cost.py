@@ -75,11 +75,8 @@ def _document(host: Host) -> dict[str, Any]:
         }
         for server in sorted({tool.server for tool in tools})
     ]
-    used = host.exposure().discovery
-    config = host.config
-    host.config = replace(config, discovery="always")
-    first = [*DISCOVERY, *(host.catalog.tools[name] for name in host.exposure().names)]
-    host.config = config
+    used = host.exposure(host.discovery).discovery
+    first = [*DISCOVERY, *(host.catalog.tools[name] for name in host.exposure("always").names)]
     prompt = sum(map(tool_cost, first))
     return {
         "estimator": ESTIMATOR,
@@ -89,8 +86,8 @@ def _document(host: Host) -> dict[str, Any]:
         "styles": {style: _in_style(tools, style) for style in STYLES},
         "discovery": {
             "used": used,
-            "mode": config.discovery,
-            "budget": config.discovery_budget,
+            "mode": host.discovery,
+            "budget": host.config.discovery_budget,
             "first_prompt": prompt,
             "saved": max(total - prompt, 0),
         },

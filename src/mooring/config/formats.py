@@ -63,7 +63,9 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
     found = [path for path in SHAPES if at(data, path) is not None]
     for path in found:
         _servers(shape, ".".join(path), at(data, path))
-    at_top = own or ("mcpServers",) in found or ("servers",) in found
+    # A file that names no servers, and has no section of ours, may be one with settings alone.
+    alone = not found and "mcp" not in data
+    at_top = own or alone or ("mcpServers",) in found or ("servers",) in found
     if at_top:
         _settings(
             shape, {key: value for key, value in data.items() if key not in _TOP}, own=own, doubtful=not own
@@ -100,8 +102,9 @@ def _servers(shape: Shape, place: str, given: object) -> None:
         entries = _named(shape, place, cast("list[Mapping[str, Any]]", given))
     else:
         shape.wrong(
-            "must be a mapping of names to servers, or a list of servers each with a 'name'"
-            f"; it is {'a list of something else' if isinstance(given, list) else kind(given)}",
+            "must be a mapping of names to servers, or a list of servers each with "
+            + ("an 'alias'" if place == "config.servers" else "a 'name'")
+            + f"; it is {'a list of something else' if isinstance(given, list) else kind(given)}",
             place=place,
         )
         return
@@ -123,7 +126,8 @@ def _named(shape: Shape, place: str, items: list[Mapping[str, Any]]) -> list[tup
         if isinstance(name, str):
             entries.append((name, item))
         else:
-            shape.wrong(f"entry {position} has no name; add 'name: …'", place=place)
+            word = "alias" if place == "config.servers" else "name"
+            shape.wrong(f"entry {position} has no {word}; add '{word}: …'", place=place)
     return entries
 
 

@@ -11,19 +11,31 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from mooring.core.catalog import Catalog
-from mooring.core.discovery import DISCOVERY
+from mooring.core.discovery import CALL, DISCOVERY
 from mooring.core.reading import READ
 from mooring.core.tokens import tool_cost
 from mooring.core.types import Tool
 from mooring.core.values import Value
+from mooring.errors import ConfigError
 
-__all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "always_shown", "plan_exposure"]
+__all__ = ["BUDGET", "Exposure", "Mode", "Reveal", "always_shown", "checked_mode", "plan_exposure"]
 
 Mode = Literal["auto", "always", "never"]
 """Discovery tools in place of the catalog: when it is too large, in any case, or never."""
 
 BUDGET = 8_000
 """Estimated tokens of definitions up to which mode `auto` shows the whole catalog."""
+
+
+def checked_mode(given: Mode | None) -> Mode | None:
+    """Return `given`.
+
+    Raises:
+        ConfigError: it is not one of the modes.
+    """
+    if given in (None, "auto", "always", "never"):
+        return given
+    raise ConfigError(f"discovery must be 'auto', 'always' or 'never', not {given!r}")
 
 
 class Exposure(Value):
@@ -84,11 +96,19 @@ class Reveal(Value):
         new = tuple(name for name in dict.fromkeys(names) if name not in known)
         return Reveal(names=self.names + new) if new else self
 
-    def tools(self, catalog: Catalog, *, discovery: bool) -> tuple[Tool, ...]:
-        """Return what the model sees now: the discovery tools first, then what was revealed."""
+    def tools(self, catalog: Catalog, *, discovery: bool, with_call: bool = False) -> tuple[Tool, ...]:
+        """Return what the model sees now: the discovery tools first, then what was revealed.
+
+        Args:
+            catalog: The tools that exist.
+            discovery: Whether the discovery tools are listed.
+            with_call: Whether `tools_call` is listed after them.
+        """
         revealed = tuple(
             READ if name == READ.name else catalog.tools[name]
             for name in self.names
             if name == READ.name or name in catalog.tools
         )
-        return DISCOVERY + revealed if discovery else revealed
+        if not discovery:
+            return revealed
+        return (*DISCOVERY, CALL, *revealed) if with_call else DISCOVERY + revealed

@@ -27,12 +27,16 @@ __all__ = [
     "Claim",
     "Style",
     "assign",
+    "build_tool_name",
     "claim",
     "imitators",
     "may_belong",
+    "normalize_name",
     "parse",
+    "parse_tool_name",
     "prefix",
     "settle",
+    "tool_name_prefix",
 ]
 
 Style = Literal["mcp", "double", "server", "raw"]
@@ -48,8 +52,8 @@ OWNER = "mooring"
 
 RESERVED = frozenset(
     (
-        *("tools_groups", "tools_search", "tools_select", "result_read", "list_mcp_resources"),
-        "read_mcp_resource",
+        *("tools_groups", "tools_search", "tools_select", "tools_call", "result_read"),
+        *("list_mcp_resources", "read_mcp_resource"),
     )
 )
 """Names of the tools that mooring itself puts beside those of the servers."""
@@ -237,3 +241,37 @@ def _hashed(pair: Pair, style: Style, level: int) -> str:
 def _ends(text: str) -> str:
     """Return the text, or both ends of one so long that its middle is cut out anyway."""
     return text if len(text) <= 4 * LIMIT else text[: 2 * LIMIT] + text[-2 * LIMIT :]
+
+
+# --- for applications
+
+
+def build_tool_name(server: str, tool: str, style: Style = "double") -> str:
+    """Return the local name of a server's tool, such as `mcp__github__create_issue`.
+
+    It is the name that the catalog has, unless another tool claims the same one: then the catalog adds a hash
+    to both. Names of more than 64 characters are cut and get a hash. `authenticate` is the tool that begins a
+    login.
+    """
+    pair = (server, LOGIN if tool == AUTHENTICATE else tool)
+    return assign([pair], style)[pair]
+
+
+def parse_tool_name(name: str) -> Pair | None:
+    """Return the server and the tool in a name of style `double`; None for any other name.
+
+    The inverse of `build_tool_name` for names that it neither cut nor reduced to other characters, and for
+    servers whose names neither contain `__` nor end with `_`.
+    """
+    return parse(name, "double")
+
+
+def tool_name_prefix(server: str, style: Style = "double") -> str:
+    """Return what the names of a server's tools begin with, such as `mcp__github__`; empty in style `raw`."""
+    return prefix(server, style)
+
+
+def normalize_name(name: str) -> str:
+    """Return a server's or tool's name in the characters that every provider accepts: 1 to 64 of
+    `a-z A-Z 0-9 _ -`, every other character as `_`."""
+    return _NOT_MIXED.sub("_", name)[:LIMIT] or "_"

@@ -18,6 +18,7 @@ __all__ = [
     "AuthServer",
     "Challenge",
     "Protected",
+    "default_server",
     "issuer_urls",
     "metadata_urls",
     "origin_of",
@@ -194,6 +195,18 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
         takes_documents=fields.get("client_id_metadata_document_supported") is True,
         secrets_by=tuple(m for m in methods if isinstance(m, str)) or ("client_secret_basic",),
         scopes=scopes_in(fields.get("scopes_supported")),
+    )
+
+
+def default_server(origin: str) -> AuthServer:
+    """The authorization server of a server without metadata: the default endpoints of 2025-03-26, which
+    requires PKCE."""
+    return AuthServer(
+        issuer=origin,
+        authorization_endpoint=f"{origin}/authorize",
+        token_endpoint=f"{origin}/token",
+        registration_endpoint=f"{origin}/register",
+        s256=True,
     )
 
 

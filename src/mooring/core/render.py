@@ -32,7 +32,9 @@ MEDIA = ("image", "audio")
 MOST_BLOCKS = 64
 """More blocks than this cost a model more than what is in them; texts are joined then."""
 _ADDRESS = 200
-# What a long run of these is, nobody reads: it is never cut in two, and half of it is worth nothing.
+_LEAST = 16
+# A long run of these is probably encoded data, of which half is worth nothing: it is left out whole, unless
+# hardly anything else would be shown.
 _ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
 
 
@@ -144,9 +146,14 @@ def _notice(left: int, total: int, rest: str) -> str:
 def _head(text: str) -> str:
     """Return the text up to a border: the end of a line if one is near, else of a word."""
     end = text.rfind("\n", len(text) // 2) + 1
-    return text[:end] if end else text.rstrip(_ENCODED)
+    return text[:end] if end else _unless_empty(text.rstrip(_ENCODED), text)
 
 
 def _tail(text: str) -> str:
     start = text.find("\n", 0, len(text) // 2) + 1
-    return text[start:] if start else text.lstrip(_ENCODED)
+    return text[start:] if start else _unless_empty(text.lstrip(_ENCODED), text)
+
+
+def _unless_empty(short: str, text: str) -> str:
+    """Return the shorter text, or the other one where that has next to nothing in it."""
+    return short if len(short.strip()) >= min(_LEAST, len(text) // 2) else text

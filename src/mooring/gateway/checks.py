@@ -164,8 +164,8 @@ def _must_say(headers: Mapping[str, str], name: str, expected: object, *, encode
 
 def _decoded(value: str) -> str | None:
     """The text of a header's value; None when it cannot be read."""
-    if not value.startswith("=?base64?"):
-        # Bytes beyond ASCII must come encoded: as they are, nobody can know what they mean.
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > len("=?base64?=")):
+        # Text without both marks is literal. Bytes beyond ASCII must come encoded: their charset is unknown.
         return value if value.isascii() and value.isprintable() else None
     found = _ENCODED.fullmatch(value)
     try:

@@ -13,7 +13,7 @@ from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import OWNER
 from mooring.core.events import Event
-from mooring.core.exposure import Exposure, plan_exposure
+from mooring.core.exposure import Exposure, Mode, plan_exposure
 from mooring.core.gateway import ProfileSettings
 from mooring.core.logintool import is_login
 from mooring.core.merging import merge
@@ -113,8 +113,16 @@ class View:
     def rules(self, server: str) -> Rules:
         return self.host.rules(server)
 
-    def exposure(self) -> Exposure:
-        return plan_exposure(self.catalog, self.settings.discovery, self.host.config.discovery_budget)
+    @property
+    def discovery(self) -> Mode:
+        """The profile's own setting, not the host's."""
+        return self.settings.discovery
+
+    def exposure(self, mode: Mode) -> Exposure:
+        return plan_exposure(self.catalog, mode, self.host.config.discovery_budget)
+
+    def check_running(self) -> None:
+        self.host.check_running()
 
     def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):

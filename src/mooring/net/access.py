@@ -51,6 +51,8 @@ class Access:
         self.way = way
         self.principal = principal
         """Whose login it is; None: that of whoever runs the host."""
+        self.hopeless = False
+        """Whether the server refuses access and a login in a browser would not help."""
         self.wanted: str | None = None
         """Why a login would help now; None when it would not."""
         self.challenge: Challenge | None = None
@@ -249,9 +251,11 @@ class Access:
     def satisfied(self) -> None:
         """Whatever was wanted was given."""
         self.wanted = self.challenge = None
+        self.hopeless = False
 
     def accepted(self) -> None:
         """The server has let us in; what more it wants stays wanted."""
+        self.hopeless = False
         if self.challenge is None or not self.challenge.wants_more:
             self.wanted = None
 
@@ -282,7 +286,8 @@ class Access:
             self.wanted = problem
         if self.auth.type == "client_credentials":
             how, said, self.wanted = said or "its client credentials are refused", None, None
-        middle = f" ({said})" if said and self.wanted else ""
+        self.hopeless = self.wanted is None
+        middle = f" ({said})" if said and said != problem and self.wanted else ""
         return AuthNeeded(f"{self.server!r}: {problem}{middle}; {how}", server=self.server)
 
     async def begin(self) -> Login:

@@ -18,6 +18,7 @@ from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
 from mooring.errors import (
+    AuthNeeded,
     ConfigError,
     MooringError,
 )
@@ -143,9 +144,19 @@ class Connection:
 
     @property
     def login_tool(self) -> Tool | None:
-        """What a model calls to begin a login, while one would help."""
+        """What a model calls to begin a login, or to learn why the server refuses access."""
         access = self.owner.access
-        return login_tool(self.name) if access is not None and access.wanted is not None else None
+        if access is not None and access.wanted is not None:
+            return login_tool(self.name)
+        # It stays while the server is asked again after a login.
+        refused = isinstance(self.owner.problem, AuthNeeded)
+        return login_tool(self.name, possible=not self._hopeless) if refused else None
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether the server refuses access and no login in a browser would help."""
+        access = self.owner.access
+        return isinstance(self.owner.problem, AuthNeeded) and (access is None or access.hopeless)
 
     async def login(self) -> Login:
         """A login that waits for a person.
@@ -158,7 +169,7 @@ class Connection:
             with suppress(MooringError):
                 await self.owner.refresh()  # the server tells where to log in when it is asked
         login = await (await self._access()).begin()
-        login.on_success, login.settle = self._logged_in, self.owner.refresh
+        login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 
     async def logout(self) -> bool | None:
@@ -185,6 +196,13 @@ class Connection:
             how = "its credentials are in `headers`, or `auth` says 'none'"
         raise ConfigError(f"there is no login to {self.name!r}: {how}", file=self.config.file)
 
+    async def _asked_again(self) -> None:
+        """Wait for the attempt that `_logged_in` asked for."""
+        if self.owner.live is not None:
+            await self.owner.refresh()
+        else:
+            await self.owner.connected(None, None)
+
     def _logged_in(self) -> None:
         if self.owner.live is None:
             self.owner.kick()
@@ -195,6 +213,9 @@ class Connection:
         from mooring.net.login import authenticate
 
         started = clock.monotonic()
+        if self._hopeless:
+            how = "A login in a browser is not possible: ask the user to correct the configuration."
+            raise AuthNeeded(f"{self.owner.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
         duration = clock.monotonic() - started

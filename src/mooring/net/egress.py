@@ -23,6 +23,7 @@ MAX_BODY = 256 * 1024
 MAX_HOPS = 4
 _NOWHERE: frozenset[Realm] = frozenset()
 _NEVER: frozenset[Realm] = frozenset(("reserved",))
+_NO_ENDPOINT = frozenset((401, 403, 404, 405, 410))
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -78,6 +79,15 @@ class Visit:
             if origin(url) != start:
                 raise RefusedError(f"{what} redirects to another host ({origin(url)[1]!r})")
         raise RefusedError(f"{what} redirects in circles")
+
+    async def answers(self, url: str, what: str) -> bool:
+        """Whether there is an endpoint at an address, as far as a GET without parameters can tell.
+
+        Raises:
+            RefusedError, UnreachableError: as for `get`.
+        """
+        status, _, _ = await self._ask("GET", url, what)
+        return status < 500 and status not in _NO_ENDPOINT
 
     async def post(
         self,

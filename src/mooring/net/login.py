@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.callbacks import call_back
 from mooring.config.logs import logger
 from mooring.core.authorize import OtherLoginError, authorization_url, check_fit, read_callback
 from mooring.core.chain import raise_alone
@@ -38,14 +38,15 @@ _HEADERS = {
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>mooring</title>'
     '<body style="font: 1.2em system-ui, sans-serif; margin: 4em auto; max-width: 32em">'
-    "<h1>{title}</h1><p>{text}</p></body></html>"
+    "<h1>mooring</h1><p>{text}</p></body></html>"
 )
-_DONE = ("You are logged in", "You may close this window and go back to where you came from.")
-_FAILED = ("The login did not work", "Go back to where you came from: it says there why.")
-_OTHER = ("This is not the page", "It belongs to no login that is under way.")
+_DONE = "Login complete. You can close this window and return to your application."
+_FAILED = "Login failed. Return to your application for details."
+_OTHER = "This page does not belong to a login in progress."
 
 OnAuth = Callable[["Login"], Awaitable[None] | None]
-"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it."""
+"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
+function runs in a thread, a coroutine function on the event loop."""
 
 
 class Answered(Protocol):
@@ -94,9 +95,8 @@ class Callback:
         return _shown(200, _DONE)
 
 
-def _shown(status: int, words: tuple[str, str]) -> web.Response:
-    title, text = words
-    page = _PAGE.format(title=title, text=text)  # our own words only: nothing of the request is said back
+def _shown(status: int, text: str) -> web.Response:
+    page = _PAGE.format(text=text)  # our own text only: nothing of the request is repeated
     return web.Response(status=status, text=page, content_type="text/html", headers=_HEADERS)
 
 
@@ -193,8 +193,8 @@ class Login:
         except OtherLoginError:
             raise
         except (RefusedError, UnreachableError) as problem:
-            self._end(f"the login failed: {problem}")
-            raise_alone(self._needed(f"the login failed: {problem}"))
+            self._end(str(problem))
+            raise_alone(self._needed(str(problem)))
         self._end(None)
 
     async def _exchange(self, code: str) -> None:
@@ -278,9 +278,7 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
             url=login.url,
         )
     try:
-        shown = on_auth(login)
-        if isawaitable(shown):
-            await shown
+        await call_back(on_auth, login)
     except Exception:
         await login.cancel()
         log.exception("on_auth failed for %s", login.server)

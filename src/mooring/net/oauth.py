@@ -29,6 +29,7 @@ from mooring.core.oauth import (
     AuthServer,
     Challenge,
     Protected,
+    default_server,
     issuer_urls,
     metadata_urls,
     origin_of,
@@ -85,9 +86,12 @@ async def discover(visit: Visit, auth: AuthConfig, challenge: Challenge | None, 
     told = (challenge.resource_metadata if challenge else None) or hint
     protected = await _protected(visit, told)
     if protected is None:
-        # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server.
+        # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
+        # or without metadata.
         origin = origin_of(visit.server_url)
         server = await _auth_server(visit, origin, {origin, f"{origin}/"})
+        if server is None and await visit.answers(f"{origin}/authorize", "its login page"):
+            server = default_server(origin)
         resource = visit.server_url.partition("#")[0].partition("?")[0]
         protected = Protected(resource=resource, issuers=(origin,))
     else:

@@ -100,8 +100,7 @@ class Owner(States):
         self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
         self._refreshers: list[asyncio.Future[None]] = []
-        self._wake = asyncio.Event()
-        self._kick = asyncio.Event()
+        self._wake, self._kick = asyncio.Event(), asyncio.Event()
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -140,8 +139,9 @@ class Owner(States):
             self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
         return target
 
-    async def connected(self, timeout: float | None, urgency: Urgency = 2) -> Live:
-        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended).
+    async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> Live:
+        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
+        `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
 
         Raises:
             MooringError: there is none, and why.
@@ -152,7 +152,8 @@ class Owner(States):
             raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
             raise Permanent("its connection was closed", server=self.config.name)
-        if self.state != "pending" and self.problem is not None and not self._may_try():
+        due = self.state == "pending" or self._kick.is_set() or self._may_try()
+        if self.problem is not None and not due:
             raise self.problem
         return await self._wait(timeout, urgency)
 
@@ -199,8 +200,9 @@ class Owner(States):
             return self.access is not None and self.access.news()
         return not isinstance(self.problem, Permanent) and not self.attempts.restarts.rest(clock.monotonic())
 
-    async def _wait(self, timeout: float | None, urgency: Urgency) -> Live:
-        self.kick(urgency)
+    async def _wait(self, timeout: float | None, urgency: Urgency | None) -> Live:
+        if urgency is not None:
+            self.kick(urgency)
         waiter: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import anyio.to_thread
-
+from mooring.callbacks import call_back
 from mooring.core.elicitation import Answer, Elicitation, question
 from mooring.core.untrusted import line
 from mooring.net.message import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, not_offered
@@ -86,12 +84,7 @@ class Questions:
 async def _asked(ask: OnElicit, asked: Elicitation) -> Answer:
     """What the application answers; what it must not say becomes a cancellation, loudly."""
     try:
-        if inspect.iscoroutinefunction(ask):
-            answer = await ask(asked)
-        else:
-            answer = await anyio.to_thread.run_sync(ask, asked, abandon_on_cancel=True)
-            if inspect.isawaitable(answer):
-                answer = await answer
+        answer: Answer | None = await call_back(ask, asked)
         if answer is None:
             return asked.cancel()
         return asked.accept(answer.content) if answer.action == "accept" else answer

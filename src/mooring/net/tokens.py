@@ -12,10 +12,12 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -84,7 +86,7 @@ class TokenStore:
         try:
             self._write(json.dumps(document).encode())
             if self.place == "file":
-                _warn_once("tokens are kept in a file that only you can read; `mooring[keyring]` is safer")
+                _explain_file()
         except (OSError, UnsafeStoreError) as problem:
             self.place = "memory"
             _warn_once(f"tokens are not kept for the next run: {problem}")
@@ -235,6 +237,17 @@ def _check_owner(found: os.stat_result, path: Path, *, directory: bool = False) 
         raise UnsafeStoreError(f"{path} belongs to another user; remove it")
     if not directory and (not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077):
         raise UnsafeStoreError(f"{path} can be read by others; remove it, then log in again")
+
+
+def _explain_file() -> None:
+    """Log once where tokens are. The extra is advised only where the system has a keyring for it: elsewhere
+    it would change nothing."""
+    text = "tokens are kept in a file that only you can read"
+    if sys.platform in ("darwin", "win32") and find_spec("keyring") is None:
+        _warn_once(f"{text}; `pip install 'mooring[keyring]'` keeps them in the keyring of the system")
+    elif text not in _warned:
+        _warned.add(text)
+        log.info("%s", text)
 
 
 def _warn_once(text: str) -> None:
