@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mooring.core.catalog import Catalog
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.events import Event
+from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.search import Hit
 from mooring.core.types import Contents, Message, Result, ServerStatus, Tool
@@ -191,6 +192,9 @@ class SyncHost:
 
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        return self._do(_now(self._host.hidden))
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         return self._do(_now(lambda: self._host.search(query, limit)))
