@@ -28,6 +28,7 @@ def test_the_same_verbs_without_await() -> None:
         with pytest.raises(CallError):
             host.call("mcp_lab_fail", check=True)
         assert host.search("echo")[0].name == "mcp_lab_echo"
+        assert host.hidden() == ()
         assert host.ping("lab") > 0
         assert host.health_check()
         assert host.refresh()["lab"].ok

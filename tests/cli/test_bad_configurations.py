@@ -1,8 +1,10 @@
 """Configurations as people break them: one readable message that names the place, exit code 2, no secret."""
 
+import json
 from pathlib import Path
 
 import pytest
+from dirty_equals import IsStr
 
 SECRET = "hunter2-do-not-show"
 
@@ -97,7 +99,9 @@ def test_a_bad_configuration_is_one_readable_message(ran, tmp_path: Path, kind: 
     data = content if isinstance(content, bytes) else content.replace("SECRET", SECRET).encode()
     (tmp_path / name).write_bytes(data)
     done = ran("--config", name, "list", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["exit_code"], error["kind"]) == (2, 2, IsStr(regex=".*Error"))
+    assert SECRET not in done.stdout
     assert done.stderr.startswith("error: ")
     assert [place for place in [name, *places] if place not in done.stderr] == []
     assert done.stderr.count("\n") <= 2

@@ -360,6 +360,7 @@ def test_doctor_on_a_terminal_of_50_columns(terminal, config) -> None:
 ✓ notes: connected: stdio, protocol 2025-11-25,
     3 tools
 ✓ every message is in t.log
+✓ 1 server: 1 ok
 """)
     # Nothing was broken by the terminal itself: each line is a finding or stands under one.
     assert all(line.startswith(("✓ ", "! ", "    ")) for line in shown.text.splitlines())

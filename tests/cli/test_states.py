@@ -70,7 +70,8 @@ def test_ping_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded
 def test_doctor_tells_how_to_log_in(ran, config, guarded: str) -> None:
     done = ran("doctor", "--json", "--config", config({"guarded": {"url": guarded}}))
     assert done.returncode == 1
-    finding = json.loads(done.stdout)[-1]
+    *_, finding, summary = json.loads(done.stdout)
+    assert summary["finding"] == "1 server: 1 not logged in"
     assert finding["finding"].startswith("login: ")
     assert "export GUARDED_TOKEN=…" in finding["next"]
 

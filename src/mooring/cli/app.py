@@ -186,7 +186,8 @@ def _explain(problem: BaseException, out: Output) -> int:
 
 def _document_error(out: Output, code: int, problem: BaseException | None = None) -> None:
     """With `--json`, write the error to standard output too, unless the document of the command is there."""
-    if not out.options.json or out.wrote == "document":
+    endless = out.wrote == "lines" and code > 128  # ended by a signal, as such commands are
+    if not out.options.json or out.wrote == "document" or endless:
         return
     from mooring.cli.errordoc import error_document
 

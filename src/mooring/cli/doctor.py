@@ -20,7 +20,6 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     from mooring.cli.tracing import Trace
     from mooring.core.lock import Lock
-    from mooring.core.types import State
     from mooring.host import Host
 
 USAGE = "mooring doctor [--trace FILE] [options]"
@@ -166,12 +165,12 @@ async def _servers(
     return found, [_summary(states)] if states else []
 
 
-def _summary(states: Sequence[tuple[State, bool]]) -> Finding:
+def _summary(states: Sequence[tuple[str, bool]]) -> Finding:
     """How many servers there are and how they are, as in `3 servers: 2 ok, 1 failed`."""
     from mooring.cli.progress import plural
 
-    words = {"connected": "ok", "pending": "failed", "needs-auth": "to log in to"}
-    counts: dict[str, int] = dict.fromkeys(("ok", "failed", "to log in to", "not approved", "disabled"), 0)
+    words = {"connected": "ok", "pending": "failed", "needs-auth": "not logged in"}
+    counts: dict[str, int] = dict.fromkeys(("ok", "failed", "not logged in", "not approved", "disabled"), 0)
     for state, held in states:
         counts["not approved" if held else words.get(state, state)] += 1
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -33,8 +33,8 @@ def error_document(message: str, code: int, problem: BaseException | None = None
         problem: The exception; None when the command reported the failure itself.
     """
     kind = "Failed" if problem is None else type(problem).__name__
-    if code == 130 and problem is None:
-        kind = "Interrupted"
+    if problem is None and code > 128:
+        kind, message = "Interrupted", message or "A signal ended the command."
     known = {name: value for name in _FIELDS if (value := getattr(problem, name, None)) not in (None, "", ())}
     return {
         "error": {
