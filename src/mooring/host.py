@@ -47,6 +47,7 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.net.live import Guard
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -92,8 +93,8 @@ class Host:
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
 
-        def publish(snapshot: Snapshot) -> None:
-            self._offer.publish(snapshot)
+        def publish(snapshot: Snapshot) -> Guard | None:
+            return self._offer.publish(snapshot)
 
         launcher = Launcher(
             get_secret=get_secret,
@@ -157,7 +158,7 @@ class Host:
         self._tasks: Tasks | None = None
         self._closed = False
         self._sessions = Sessions(
-            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.deviations(one, two)
+            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.guard_for(one, two)
         )
         self._shared = Session(self)
         self._clock = SessionClock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
@@ -20,6 +21,9 @@ from mooring.muster import next_arrival
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within
+
+if TYPE_CHECKING:
+    from mooring.net.live import Guard
 
 ARRIVAL = 60.0
 """How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
@@ -74,10 +78,15 @@ class Offer:
             self._offer_reading()
         return known
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """A provider offers something else now; what is not what was approved is set aside."""
-        self.shelf.put(self.pins.judge(snapshot))
+    def publish(self, snapshot: Snapshot) -> Guard | None:
+        """Show what a provider offers now, except for what was not approved.
+
+        Return what compares requests with this listing; None where the lock enforces nothing.
+        """
+        visible, guard = self.pins.judge(snapshot)
+        self.shelf.put(visible)
         self._offer_reading()
+        return guard
 
     def withdraw(self, name: str) -> None:
         """A provider is gone."""

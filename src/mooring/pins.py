@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mooring.config.pincache import Recollection
     from mooring.core.changes import Change
     from mooring.core.lock import Pinning
+    from mooring.net.live import Guard
 
 log = logger("mooring.pins")
 
@@ -148,14 +149,15 @@ class Pins:
         self._pins[name] = reported if same else found.pin
         return same
 
-    def judge(self, snapshot: Snapshot) -> Snapshot:
-        """What may be shown of what a server reports."""
+    def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
+        """What may be shown of what a server reports, and what compares requests with that."""
         name = snapshot.server
         if name not in self._fingerprints:
-            return snapshot  # no server of the configuration: the application's own provider
-        if self._as_remembered(snapshot):
-            return snapshot
+            return snapshot, None  # no server of the configuration: the application's own provider
+        if self._as_remembered(snapshot) and self._pinning[name] != "block":
+            return snapshot, None
         # The catalog is there before any server is judged: what judging needs is imported then.
+        from mooring.core.admitted import Admitted
         from mooring.core.lock import decide, pin_of
 
         pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
@@ -173,20 +175,19 @@ class Pins:
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()
-        return admission.visible
+        return admission.visible, Admitted(admission) if pinning == "block" else None
 
-    def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
-        """The tools that one connection to a server describes otherwise than `shown`, which models have
-        read, and that must not be called there; approves nothing and hides nothing from others."""
-        if snapshot.tools == shown.tools:
-            return {}
+    def guard_for(self, shown: Snapshot | None, snapshot: Snapshot) -> Guard | None:
+        """What compares the requests of one session's own connection, which lists `snapshot`, with `shown`,
+        which models have read. Approves nothing and hides nothing from other sessions."""
+        from mooring.core.admitted import Admitted
         from mooring.core.lock import decide, pin_of
 
         pinning = self._pinning.get(snapshot.server, "warn")
-        admission = decide(pin_of(shown, ""), snapshot, pinning)
+        admission = decide(None if shown is None else pin_of(shown, ""), snapshot, pinning)
         for warning in admission.warnings:
             log.warning("%s", warning)
-        return admission.set_aside
+        return Admitted(admission) if pinning == "block" else None
 
     def close(self) -> None:
         """Until what is to be remembered is written."""
@@ -201,16 +202,10 @@ class Pins:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Why a tool of this name is not shown, if it was set aside."""
-        from mooring.core.changetext import describe, summary
+        from mooring.core.admitted import tool_changed
 
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:
-                    return ToolChanged(
-                        summary(change),
-                        server=server,
-                        tool=remote,
-                        reason=change.kind,
-                        details=describe(change),
-                    )
+                    return tool_changed(change)
         return None

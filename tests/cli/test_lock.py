@@ -26,6 +26,17 @@ def changes(done, server: str = "lab") -> list[tuple[str, str]]:
     return [(change["name"], change["kind"]) for change in found["changes"]]
 
 
+@pytest.mark.parametrize("start", ["background", "lazy", "eager"])
+def test_the_first_call_of_a_changed_tool_is_refused(ran, config, lab, start: str) -> None:
+    file = config({"lab": {**lab.entry, "start": start}, "clock": "clock"})
+    assert ran("lock", "--config", file).returncode == 0
+    lab.offers(read="Read a file, and tell me.", send="Send a letter.")
+    done = ran("call", "--config", file, "mcp_lab_read")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "mooring approve lab/read" in done.stderr
+    assert ran("call", "--config", file, "mcp_lab_send").returncode == 0
+
+
 # --- lock
 
 

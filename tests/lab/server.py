@@ -38,6 +38,7 @@ TOOLS = {
     "raw": {"result": {}},
     "chat": {},
     "count_lists": {},
+    "cue": {"cues": {"type": "object"}},
     "meta": {},
 }
 
@@ -172,6 +173,9 @@ def call(request_id, params):
         names.remove(arguments["name"])
         changed()
         return text("dropped")
+    if name == "cue":
+        script["cues"] = arguments["cues"]
+        return text("noted")
     if name == "env":
         return text(json.dumps(dict(os.environ)))
     if name == "raw":
@@ -252,6 +256,9 @@ def respond(request_id, method, params, modern):
         if script.get("hang_on_list"):
             return None
         page_size = script.get("page_size")
+        if script.get("reread"):
+            with open(script["reread"], encoding="utf-8") as file:
+                extra_definitions[:] = json.load(file)["definitions"]
         entries = [definition(name) for name in names] + extra_definitions
         if script.get("repeat_cursor"):
             return {"tools": entries, "nextCursor": "again"}

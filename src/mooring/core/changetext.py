@@ -10,7 +10,7 @@ from mooring.core.changes import Change
 from mooring.core.definitions import canonical, definition, is_pinnable, key_of, visible_text
 from mooring.core.schemachange import Difference
 
-__all__ = ["describe", "summary", "warnings_of"]
+__all__ = ["describe", "shown_name", "summary", "warnings_of"]
 
 _NAME = 80
 _VALUE = 400
@@ -49,15 +49,15 @@ def warnings_of(changes: Sequence[Change]) -> tuple[str, ...]:
     """Return one warning for each change, up to a bound that no server can push."""
     lines = [summary(change) for change in changes[:_LINES]]
     if (more := len(changes) - _LINES) > 0:
-        lines.append(f"Server {_shown(changes[0].server)}: {more} more changes; see `mooring check`.")
+        lines.append(f"Server {shown_name(changes[0].server)}: {more} more changes; see `mooring check`.")
     return tuple(lines)
 
 
 def _headline(change: Change) -> str:
-    server = f"server {_shown(change.server)}"
+    server = f"server {shown_name(change.server)}"
     if change.subject == "server":
         return f"{server[0].upper()}{server[1:]} {_of_server(change)}"
-    thing = f"{change.subject.capitalize()} {_shown(change.name)} of {server}"
+    thing = f"{change.subject.capitalize()} {shown_name(change.name)} of {server}"
     match change.kind:
         case "added":
             reason = "" if change.after is None or is_pinnable(change.after) else " and cannot be pinned"
@@ -65,7 +65,9 @@ def _headline(change: Change) -> str:
         case "removed":
             return f"{thing} was approved and is no longer offered"
         case "renamed" if change.before is not None:
-            return f"{thing} is new: it is the approved {_shown(key_of(change.before))} under another name"
+            return (
+                f"{thing} is new: it is the approved {shown_name(key_of(change.before))} under another name"
+            )
         case _:
             return f"{thing} is not what was approved: {_areas(change)} changed ({change.kind})"
 
@@ -124,7 +126,8 @@ def _definition(change: Change) -> list[str]:
     ]
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
+    """Return a name quoted, shortened, and with nothing invisible in it."""
     return "'" + _cut(visible_text(name), _NAME) + "'"
 
 

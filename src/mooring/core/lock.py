@@ -68,6 +68,7 @@ class Admission:
     """Tools that are offered and not shown, by the server's name of them, and why."""
     set_aside_templates: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
     set_aside_prompts: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
+    set_aside_resources: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
     warnings: tuple[str, ...] = ()
 
 

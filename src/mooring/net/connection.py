@@ -26,6 +26,7 @@ from mooring.net.carrier import Carrier
 from mooring.net.deadline import Progress
 from mooring.net.exchange import Exchange, whole
 from mooring.net.faults import call_error
+from mooring.net.live import Guard
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
@@ -53,7 +54,7 @@ class Connection:
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],

@@ -10,6 +10,7 @@ from typing import Any, cast
 from mooring import clock
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Snapshot, Tool
+from mooring.errors import MooringError
 from mooring.net import trace
 from mooring.net.deadline import Progress
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
@@ -20,6 +21,8 @@ from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Channel
 from mooring.net.wire import Raw
 
+Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
+"""Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
 TRACE = ("traceparent", "tracestate", "baggage")
 
 

@@ -25,7 +25,7 @@ from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.attempts import Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
 from mooring.net.freshness import DEBOUNCE, Freshness, differs
-from mooring.net.live import Live
+from mooring.net.live import Guard, Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
 from mooring.net.negotiate import doubted, negotiate, refuse_older
@@ -68,7 +68,7 @@ class Owner:
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         questions: Questions,
@@ -76,6 +76,8 @@ class Owner:
     ) -> None:
         self.config = config
         self.publish = publish
+        self.guard: Guard | None = None
+        """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
         self.notices = Notices(
             config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=self._heard
@@ -115,6 +117,7 @@ class Owner:
         """Whether this attempt has failed and its callers know, though its child may still be ending."""
         self._last_words: list[str] = []
         self._dirty = False
+        self._listing: asyncio.Future[None] | None = None  # done when the listing under way has ended
         self._waiters: list[asyncio.Future[Live]] = []
         self._refreshers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -189,13 +192,31 @@ class Owner:
         self._wake.set()
         await done
 
-    def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
+    @property
+    def outdated(self) -> bool:
+        """Whether the server announced a change of its lists that has not been listed yet."""
+        return self._dirty or self._listing is not None
+
+    async def settle(self) -> None:
+        """Wait until the lists are no longer `outdated`: all callers share one listing.
+
+        Raises:
+            MooringError: the server could not be listed.
+        """
+        if not self._dirty and self._listing is not None:
+            await asyncio.wait([self._listing])
+        if self._dirty:
+            await self.refresh()
+
+    def privately(self, session: str, publish: Callable[[Snapshot], Guard | None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
         self.session = self.notices.session = session
-        self.publish, self._emit = publish, _unheard
+        self.publish, self._emit = publish, self._keep_quiet
+
+    def _keep_quiet(self, event: Event) -> None: ...
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a request of the server's; see `Questions.answer`."""
+        """See `Questions.answer`."""
         return await self.questions.answer(self.config.name, method, params, self.session)
 
     def _heard(self, method: str, params: Mapping[str, Any]) -> None:
@@ -374,6 +395,7 @@ class Owner:
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
+                self._dirty = False
                 snapshot = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -423,7 +445,7 @@ class Owner:
         self.connected_at = time.time()
         if self.access is not None:
             self.access.accepted()
-        self.publish(snapshot)
+        self.guard = self.publish(snapshot)
         self._to("connected", None)
         self._emit(ServerConnected(server=name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
         waiters, self._waiters = self._waiters, []
@@ -438,12 +460,30 @@ class Owner:
 
     async def _relist(self, live: Live, freshness: Freshness) -> None:
         """One listing for all who asked and all notices so far; given up when the wire dies."""
-        with live.channel.lifetime():
-            if not self._refreshers:
-                await asyncio.sleep(DEBOUNCE)
+        with live.channel.lifetime(), anyio.move_on_after(DEBOUNCE):
+            while not self._refreshers:  # a caller that waits ends the debounce
+                await self._wake.wait()
+                self._wake.clear()
         asked, self._refreshers = self._refreshers, []
-        self._dirty = False
-        problem: MooringError | None = None
+        self._dirty, self._listing = False, asyncio.get_running_loop().create_future()
+        try:
+            problem = await self._list_again(live, freshness)
+        finally:
+            self._listing.set_result(None)
+            self._listing = None
+        if live.channel.death is not None:
+            self._refreshers += asked  # they are told with all the others
+            return
+        if problem is not None:
+            self._dirty = True  # what was announced is still not known
+            log.warning("%s could not be listed: %s", self.config.name, problem)
+            freshness.failed()
+        for waiter in asked:
+            if not waiter.done():
+                waiter.set_exception(problem) if problem else waiter.set_result(None)
+
+    async def _list_again(self, live: Live, freshness: Freshness) -> MooringError | None:
+        """List once and publish; return why that failed."""
         with live.channel.lifetime():
             try:
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
@@ -452,20 +492,12 @@ class Owner:
                 changed = differs(self.snapshot, snapshot)
                 self._listed = snapshot
                 freshness.listed(changed=changed)
-                self.publish(self.snapshot)
+                self.guard = self.publish(self.snapshot)
             except WireError as fault:
-                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 if fault.kind == "auth" and fault.status != 403:
                     live.channel.die(str(fault))  # connecting anew tells what it is now
-        if live.channel.death is not None:
-            self._refreshers += asked  # they are told with all the others
-            return
-        if problem is not None:
-            log.warning("%s could not be listed: %s", self.config.name, problem)
-            freshness.failed()
-        for waiter in asked:
-            if not waiter.done():
-                waiter.set_exception(problem) if problem else waiter.set_result(None)
+                return call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
+        return None
 
     # --- states ---------------------------------------------------------------------------------
 
@@ -495,7 +527,3 @@ class Owner:
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
             if state == "needs-auth":
                 self._tell_auth(reason or "")
-
-
-def _unheard(event: Event) -> None:
-    """Nobody is told."""
