@@ -143,6 +143,7 @@ class Host:
             builtin,
             local=self._local.name,
             memory=memory_of(lock, (), None),
+            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
             style=lambda: self.style,
             config=lambda: self.config,
             ask=on_approval,

@@ -39,6 +39,7 @@ class Offer:
         *,
         local: str,
         memory: Memory,
+        declared: str,
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
         ask: Approver | None,
@@ -50,6 +51,7 @@ class Offer:
         """The providers of the application's own functions and of mooring's."""
         self._fleet, self._builtin = fleet, builtin
         self._style, self._config, self._emit = style, config, emit
+        self._declared = declared
         self.remember(memory)
         self.gatekeeper = Gatekeeper(own=self.own, config=config, servers=fleet.configs, ask=ask, emit=emit)
         self.shelf = Shelf(
@@ -66,7 +68,7 @@ class Offer:
 
     def remember(self, memory: Memory) -> None:
         """From now on this is what was approved."""
-        self.pins = Pins(memory, lambda tool: self._emit(ToolSetAside(tool=tool)))
+        self.pins = Pins(memory, lambda tool: self._emit(ToolSetAside(tool=tool)), self._declared)
 
     # --- in and out -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.known import Known
 from mooring.core.names import Style, assign
-from mooring.core.pin import Lock, LockError, Pin
+from mooring.core.pin import NO_MARKS, Lock, LockError, Pin
 from mooring.core.plan import fingerprint
 from mooring.core.types import Snapshot
 from mooring.core.values import Value
@@ -66,8 +66,11 @@ def memory_of(lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], f
 class Pins:
     """The pins of one host."""
 
-    def __init__(self, memory: Memory, withhold: Callable[[str], None]) -> None:
+    def __init__(self, memory: Memory, withhold: Callable[[str], None], declared: str = "") -> None:
         self._memory = memory
+        self._declared = declared
+        """Which capabilities this host declares: a server may offer other tools under others, so each kind
+        of host has a cache of its own. A lock holds what is offered under any."""
         self._withhold = withhold
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
@@ -99,10 +102,26 @@ class Pins:
         self._aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
+            self._fingerprints[name] += self._declared
             return self._recalled(name)
         pin = self._pins[name] = lock.servers.get(name)
         known = pin is not None and pin.fingerprint == self._fingerprints[name]
-        return Known.of(pin.snapshot) if pin is not None and known else None
+        if pin is None or not known:
+            return None
+        offered = pin.snapshot
+
+        def snapshot() -> Snapshot:
+            from mooring.core.lock import before_start
+
+            return before_start(offered)
+
+        return Known(
+            snapshot,
+            protocol=offered.info.protocol,
+            tools=len(offered.tools),
+            templates=len(offered.templates),
+            prompts=len(offered.prompts),
+        )
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
         """The lock, if it speaks of this server; None: the private cache serves."""
@@ -169,7 +188,7 @@ class Pins:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = admission.set_aside
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
-            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.config.pincache import remember
 
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
@@ -184,7 +203,13 @@ class Pins:
         from mooring.core.lock import decide, pin_of
 
         pinning = self._pinning.get(snapshot.server, "warn")
-        admission = decide(None if shown is None else pin_of(shown, ""), snapshot, pinning)
+        known = self._pins.get(snapshot.server)
+        shown_pin = None
+        if shown is not None:
+            whole = known is None or known.whole
+            volatile = NO_MARKS if known is None else known.volatile
+            shown_pin = pin_of(shown, "", whole=whole, volatile=volatile)
+        admission = decide(shown_pin, snapshot, pinning)
         for warning in admission.warnings:
             log.warning("%s", warning)
         return Admitted(admission) if pinning == "block" else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from mooring.core.changes import Change
-from mooring.core.definitions import canonical, definition, is_pinnable, key_of, visible_text
+from mooring.core.definitions import canonical, definition, is_pinnable, key_of, visible_text, words
 from mooring.core.schemachange import Difference
 
 __all__ = ["describe", "shown_name", "summary", "warnings_of"]
@@ -26,7 +26,8 @@ def summary(change: Change) -> str:
     It quotes nothing of the new definition but the name, so that what was set aside does not reach a
     model by way of the message that says so.
     """
-    return f"{_headline(change)}. See it with `mooring check`, accept it with `{_command(change)}`."
+    advice = f"See it with `mooring check`, accept it with `{_command(change)}`."
+    return f"{_headline(change)}. {advice}{_REORDERED if _reordered(change) else ''}"
 
 
 def describe(change: Change) -> str:
@@ -41,8 +42,25 @@ def describe(change: Change) -> str:
         lines.append(f"  … and {more} more places")
     if change.kind == "added" and change.after is not None:
         lines += [f"  {line}" for line in _definition(change)]
-    lines.append(f"Accept it with `{_command(change)}`.")
+    lines.append(f"Accept it with `{_command(change)}`.{_REORDERED if _reordered(change) else ''}")
     return "\n".join(lines)
+
+
+_REORDERED = (
+    " Only the order of the words differs. If the server says this differently at every start, "
+    "`mooring lock` marks it as volatile; `pins: warn` in the server's configuration accepts any change."
+)
+
+
+def _reordered(change: Change) -> bool:
+    """Whether texts changed, and all of them have the same words as before."""
+    return bool(change.differences) and all(
+        difference.weight == "text"
+        and difference.before is not None
+        and difference.after is not None
+        and words(difference.before) == words(difference.after)
+        for difference in change.differences
+    )
 
 
 def warnings_of(changes: Sequence[Change]) -> tuple[str, ...]:
@@ -84,7 +102,13 @@ def _of_server(change: Change) -> str:
 
 def _areas(change: Change) -> str:
     """The fields that changed, without the names in a schema, which are the server's choice."""
-    words = {"input": "input schema", "output": "output schema", "mime_type": "MIME type"}
+    words = {
+        "input": "input schema",
+        "output": "output schema",
+        "mime_type": "MIME type",
+        "meta": "`_meta`",
+        "more": "other fields",
+    }
     fields = dict.fromkeys(difference.path.partition(".")[0] for difference in change.differences)
     return ", ".join(words.get(field, field) for field in fields)
 

@@ -23,6 +23,7 @@ from mooring.net.wire import Raw
 
 Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 """Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
 
@@ -77,8 +78,9 @@ class Live:
             traced = {key: passage.meta[key] for key in TRACE if key in passage.meta}
             meta = {**passage.meta, **(meta or EMPTY), **traced}
         peer = self.peer
-        if meta or peer.meta:
-            params = {**params, "_meta": {**(meta or EMPTY), **peer.meta}}
+        stamp = peer.listing if method in LISTS else peer.meta
+        if meta or stamp:
+            params = {**params, "_meta": {**(meta or EMPTY), **stamp}}
             if passage is not None and peer.era == "modern":
                 params["_meta"].update(passage.stamp)
         headers: Mapping[str, str] | None = None
