@@ -155,6 +155,7 @@ class Host:
         self.allows, self.permit = self._offer.gatekeeper.allows, self._offer.gatekeeper.permit
         self.publish, self.withheld = self._offer.publish, self._offer.withheld
         self.exposure, self.arrival = self._offer.exposure, self._offer.arrival
+        self.absence = self._offer.absence
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
-from mooring.core.catalog import Diff
+from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ToolSetAside
 from mooring.core.exposure import Exposure, always_shown, plan_exposure
@@ -17,7 +17,7 @@ from mooring.core.merging import Filter
 from mooring.core.types import Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
-from mooring.muster import next_arrival
+from mooring.muster import Absence, Shown, absence, await_tool
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within
@@ -138,9 +138,25 @@ class Offer:
         always = always_shown(catalog, globs)
         return plan_exposure(catalog, config.discovery, config.discovery_budget, always)
 
-    async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
+    @property
+    def catalog(self) -> Catalog:
+        return self.shelf.catalog
+
+    @property
+    def style(self) -> Style:
+        return self._style()
+
+    def admits(self, server: str) -> bool:
+        """Every server is shown."""
+        return True
+
+    async def arrival(self, tool: str, timeout: float | None, shown: Shown | None = None) -> None:
+        """Wait until `tool` is in the catalog, or in what is `shown`, or no server could still bring it."""
         with within(ARRIVAL if timeout is None else timeout):
-            while tool not in self.shelf.catalog.tools:
-                if not await next_arrival(self._fleet, tool, self._style()):
-                    return
+            await await_tool(
+                self._fleet, tool, shown or self, known=shown is None and self.withheld(tool) is not None
+            )
+
+    def absence(self, tool: str, shown: Shown | None = None) -> Absence | None:
+        """Why `tool` may be missing: a server that could own the name and is not connected."""
+        return absence(self._fleet, tool, shown or self)

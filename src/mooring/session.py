@@ -26,6 +26,7 @@ from mooring.telemetry import tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.muster import Absence
 
 log = logger("mooring.session")
 
@@ -76,7 +77,11 @@ class Shore(Protocol):
         ...
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        """Wait until `tool` is there, or no server could still bring it."""
+        ...
+
+    def absence(self, tool: str) -> Absence | None:
+        """Why `tool` may be missing: a server that could own the name and is not connected."""
         ...
 
     def allows(self, tool: Tool) -> bool:
@@ -270,7 +275,13 @@ class Session:
         try:
             return self._shore.catalog.route(name)
         except UnknownTool as unknown:
-            raise self._shore.withheld(name) or unknown from None
+            if (withheld := self._shore.withheld(name)) is not None:
+                raise withheld from None
+            if (absent := self._shore.absence(name)) is None:
+                raise
+            raise UnknownTool(
+                unknown.name, unknown.suggestions, hint=absent.hint, server=absent.server, state=absent.state
+            ) from None
 
     async def _run(
         self,

@@ -93,6 +93,7 @@ def test_lock_as_json(ran, config, lab, tmp_path) -> None:
                 "status": "new",
                 "tools": 2,
                 "error": None,
+                "partial": False,
                 "changes": [
                     IsPartialDict(subject="server", name="lab", kind="text"),
                     IsPartialDict(subject="tool", name="read", kind="added"),
@@ -227,12 +228,20 @@ def test_check_as_json_has_stable_keys(ran, locked, lab, tmp_path) -> None:
             "written": False,
             "drift": True,
             "servers": [
-                {"name": "clock", "status": "same", "tools": 2, "error": None, "changes": []},
+                {
+                    "name": "clock",
+                    "status": "same",
+                    "tools": 2,
+                    "error": None,
+                    "partial": False,
+                    "changes": [],
+                },
                 {
                     "name": "lab",
                     "status": "changed",
                     "tools": 2,
                     "error": None,
+                    "partial": False,
                     "changes": [
                         {
                             "subject": "tool",

@@ -394,29 +394,33 @@ def _settled(
         return entries
     known = first_of_each(pinned)
     return tuple(
-        entry
-        if key in changes
-        else _dressed(
-            known[key],
-            entry,
-            meta=(subject, key, "meta") in pin.volatile,
-            extra=(subject, key, "more") in pin.volatile,
-        )
+        entry if key in changes else _dressed(known[key], entry, pin, subject)
         for key, entry in first_of_each(entries).items()
     )
 
 
-def _dressed(known: E, entry: E, *, meta: bool, extra: bool) -> E:
-    """The pinned entry, with the values that it holds no more than a hash of as the server sent them now;
-    where they are volatile, as far as it holds them."""
-    if isinstance(entry, Tool) and isinstance(known, Tool):
-        if not (entry.meta or entry.extra or known.meta or known.extra):
-            return known
-        shown = _held(known.meta) if meta else entry.meta
-        return replace(known, meta=shown, extra=_held(known.extra) if extra else entry.extra)
+def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
+    """The pinned entry, with what the pin does not hold as the server sent it now."""
     if isinstance(entry, Resource):
         known = replace(known, size=entry.size)
-    return replace(known, extra=_held(known.extra) if extra else entry.extra)
+    if not (entry.extra or known.extra or getattr(entry, "meta", None) or getattr(known, "meta", None)):
+        return known
+    mark = (subject, key_of(entry))
+    extra = _shown(known.extra, entry.extra, pin, (*mark, "more"))
+    if isinstance(entry, Tool) and isinstance(known, Tool):
+        return replace(known, meta=_shown(known.meta, entry.meta, pin, (*mark, "meta")), extra=extra)
+    return replace(known, extra=extra)
+
+
+def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: Mark) -> Mapping[str, Json]:
+    """Fields as they were approved: as they were sent where the pin holds no more than a hash of them, and
+    without those where they are volatile."""
+    if not pin.whole:
+        return sent
+    held = _held(known)
+    if len(held) == len(known):
+        return known
+    return held if mark in pin.volatile else {name: held.get(name, sent.get(name)) for name in known}
 
 
 def _approved(

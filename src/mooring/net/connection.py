@@ -22,6 +22,7 @@ from mooring.errors import (
     MooringError,
 )
 from mooring.net import wire
+from mooring.net.allowance import Allowance
 from mooring.net.carrier import Carrier
 from mooring.net.deadline import Progress
 from mooring.net.exchange import Exchange, whole
@@ -77,6 +78,8 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
+        self._relistings = Allowance(3, 10.0)
+        self._relisting: asyncio.Task[None] | None = None
         self._carrier = Carrier(self.owner)
 
     @property
@@ -139,6 +142,27 @@ class Connection:
             async with asyncio.timeout(RETIREMENT):
                 await self._carrier.idle()
         await self.stop()
+
+    async def relist(self) -> None:
+        """Connect or list again because of a call of an unknown name. Never raises for the server.
+
+        However many callers ask, one listing serves all of them. Unless the server announced a change,
+        there are three in a row and then one each 10 s.
+        """
+        if self._relisting is None or self._relisting.done():
+            if not (self.owner.outdated or self._relistings.take()):
+                return
+            self._relisting = asyncio.ensure_future(self._relist())
+        await asyncio.wait([self._relisting])
+
+    async def _relist(self) -> None:
+        with suppress(MooringError):
+            if self.owner.live is None:
+                await self.owner.connected(self.config.connect_timeout + self.config.list_timeout)
+            elif self.owner.outdated:
+                await self.owner.settle()
+            else:
+                await self.owner.refresh()
 
     # --- logins ---------------------------------------------------------------------------------
 
