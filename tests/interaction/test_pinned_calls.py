@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from mooring import Host, ToolChanged
+from mooring.config.lockfile import write
+from mooring.core.lock import build
+from mooring.core.plan import fingerprint
 from mooring.gateway.serve import serve_http
 from mooring.net.passage import Relay
 from tests.lab.caller import Caller
+from tests.lab.http import HttpLab
 from tests.lab.project import Project, tool
 from tests.lab.wait import until
 
@@ -234,3 +238,71 @@ async def test_a_changed_template_is_not_read_even_the_first_time(project: Proje
         with pytest.raises(ToolChanged):
             await host.read("note://1")
         assert "resources/read" not in project.log.read_text()
+
+
+async def lock_of(lab: HttpLab, file: Path, **settings: Any) -> Host:
+    """A host with a lock of what the HTTP server offers now."""
+    server = lab.config("lab", **settings)
+    async with Host([server], lock=False) as host:
+        await host.refresh()
+        write(file, build([host.provider("lab").snapshot], {"lab": fingerprint(server)}))
+    lab.seen.clear()
+    return Host([server], lock=file)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_over_http_the_first_call_is_compared(tmp_path: Path, era: str) -> None:
+    async with HttpLab(era=era) as lab:
+        async with await lock_of(lab, tmp_path / "lock", start="lazy") as host:
+            lab.descriptions["echo"] = EVIL
+            assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
+            assert "tools/call" not in lab.methods()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_over_http_the_first_call_with_headers_of_a_session_is_compared(
+    tmp_path: Path, era: str
+) -> None:
+    async with HttpLab(era=era) as lab:
+        async with await lock_of(lab, tmp_path / "lock") as host:
+            await host.ready(10)
+            lab.descriptions["echo"] = EVIL
+            own = host.session("one", headers={"lab": {"X-User": "one"}})
+            assert isinstance((await own.call("mcp_lab_echo")).error, ToolChanged)
+            assert "tools/call" not in lab.methods()
+
+
+async def test_over_http_the_first_call_of_a_principal_is_compared(tmp_path: Path) -> None:
+    async with HttpLab() as lab:
+        async with await lock_of(lab, tmp_path / "lock", isolation="session") as host:
+            await host.ready(10)
+            lab.descriptions["echo"] = EVIL
+            own = host.session("one", principal="somebody")
+            assert isinstance((await own.call("mcp_lab_echo")).error, ToolChanged)
+            assert "tools/call" not in lab.methods()
+
+
+async def test_over_http_a_lost_session_is_compared_before_the_call_is_sent_again(tmp_path: Path) -> None:
+    async with HttpLab(era="legacy") as lab:
+        async with await lock_of(lab, tmp_path / "lock") as host:
+            await host.ready(10)
+            lab.descriptions["echo"] = EVIL
+            lab.live_sessions.clear()  # as after a restart: the call is answered with 404
+            assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
+            assert lab.methods().count("tools/call") <= 1
+
+
+async def test_while_a_subscription_is_down_each_call_is_compared(tmp_path: Path) -> None:
+    """What changes while the stream is cut is not announced."""
+    async with HttpLab(era="modern") as lab:
+        async with await lock_of(lab, tmp_path / "lock") as host:
+            await host.ready(10)
+            await lab.until(lambda: lab.subscriptions > 0)
+            await until(lambda: (host.status()[0].fresh_within or 99) < 1)
+            await host.refresh()
+            lab.descriptions["echo"] = EVIL
+            lab.cut_subscriptions()
+            await until(lambda: lab.subscriptions == 0)
+            await until(lambda: (host.status()[0].fresh_within or 0) > 1)
+            assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
+            assert "tools/call" not in lab.methods()

@@ -194,19 +194,17 @@ class Owner:
 
     @property
     def outdated(self) -> bool:
-        """Whether the server announced a change of its lists that has not been listed yet."""
-        return self._dirty or self._listing is not None
+        """Whether the lists may have changed since they were last listed."""
+        unsure = self.freshness is not None and self.freshness.unsure
+        return self._dirty or unsure or self._listing is not None
 
     async def settle(self) -> None:
-        """Wait until the lists are no longer `outdated`: all callers share one listing.
-
-        Raises:
-            MooringError: the server could not be listed.
-        """
-        if not self._dirty and self._listing is not None:
+        """Wait for a listing because the lists are `outdated`: one for all callers. Raises as `refresh`."""
+        if self._listing is not None and not self._dirty:
             await asyncio.wait([self._listing])
-        if self._dirty:
-            await self.refresh()
+            if not self._dirty:
+                return
+        await self.refresh()
 
     def privately(self, session: str, publish: Callable[[Snapshot], Guard | None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
@@ -214,7 +212,6 @@ class Owner:
         self.publish, self._emit = publish, self._keep_quiet
 
     def _keep_quiet(self, event: Event) -> None: ...
-
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """See `Questions.answer`."""
         return await self.questions.answer(self.config.name, method, params, self.session)
