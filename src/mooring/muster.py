@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from mooring.core.catalog import Catalog
 from mooring.core.config import Style
 from mooring.core.names import may_belong, prefix
-from mooring.core.types import ServerStatus, State
+from mooring.core.types import Absence, ServerStatus
 from mooring.core.untrusted import line
 from mooring.core.values import Value
 from mooring.errors import MooringError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mooring.net.connection import Connection
 
 __all__ = [
-    "Absence",
     "RefreshReport",
     "Shown",
     "absence",
@@ -50,14 +49,6 @@ class Shown(Protocol):
     def admits(self, server: str) -> bool:
         """Whether anything of this server is shown."""
         ...
-
-
-class Absence(Value):
-    """Why a tool may be missing: the server that would own it is not connected."""
-
-    server: str
-    state: State
-    hint: str
 
 
 class RefreshReport(Value):
@@ -170,7 +161,7 @@ async def await_tool(fleet: Fleet, tool: str, shown: Shown, *, known: bool) -> N
         await _first([connection.settled for connection in starting])
     if tool in shown.catalog.tools:
         return
-    stale = [connection for connection in owners() if connection.owner.outdated or not known]
+    stale = [connection for connection in owners() if connection.owner.lists.outdated or not known]
     waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
     try:
         async with asyncio.timeout(RELISTED_WITHIN):

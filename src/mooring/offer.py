@@ -14,10 +14,10 @@ from mooring.core.exposure import Exposure, always_shown, plan_exposure
 from mooring.core.hidden import Hidden
 from mooring.core.known import Known
 from mooring.core.merging import Filter
-from mooring.core.types import Snapshot
+from mooring.core.types import Absence, Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
-from mooring.muster import Absence, Shown, absence, await_tool
+from mooring.muster import Shown, absence, await_tool
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within

@@ -17,7 +17,7 @@ from mooring.core.reading import READ
 from mooring.core.render import plain
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
-from mooring.core.types import EMPTY, Block, Result, Tool
+from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
@@ -26,7 +26,6 @@ from mooring.telemetry import tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.muster import Absence
 
 log = logger("mooring.session")
 

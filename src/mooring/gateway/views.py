@@ -18,7 +18,7 @@ from mooring.core.merging import merge
 from mooring.core.names import Style, assign
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
-from mooring.core.types import Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
+from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.errors import MooringError, UnknownServer
 from mooring.keeper import Keeper
 from mooring.local import Provider
@@ -27,7 +27,6 @@ from mooring.session import Session
 if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.host import Host
-    from mooring.muster import Absence
 
 __all__ = ["Offer", "View"]
 

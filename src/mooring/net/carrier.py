@@ -143,10 +143,10 @@ class Carrier:
             CallError: the server announced a change and then could not be listed.
             WireError: there is no connection.
         """
-        if self.owner.outdated:
+        if self.owner.lists.outdated:
             try:
                 async with asyncio.timeout(end - clock.monotonic()):
-                    await self.owner.settle()
+                    await self.owner.lists.settle()
             except (MooringError, TimeoutError) as problem:
                 reason = "not in time" if isinstance(problem, TimeoutError) else str(problem)
                 raise CallError(

@@ -150,7 +150,7 @@ class Connection:
         there are three in a row and then one each 10 s.
         """
         if self._relisting is None or self._relisting.done():
-            if not (self.owner.outdated or self._relistings.take()):
+            if not (self.owner.lists.outdated or self._relistings.take()):
                 return
             self._relisting = asyncio.ensure_future(self._relist())
         await asyncio.wait([self._relisting])
@@ -159,8 +159,8 @@ class Connection:
         with suppress(MooringError):
             if self.owner.live is None:
                 await self.owner.connected(self.config.connect_timeout + self.config.list_timeout)
-            elif self.owner.outdated:
-                await self.owner.settle()
+            elif self.owner.lists.outdated:
+                await self.owner.lists.settle()
             else:
                 await self.owner.refresh()
 
@@ -214,7 +214,7 @@ class Connection:
         if self.owner.live is None:
             self.owner.kick()
         else:
-            self.owner.mark_dirty()
+            self.owner.lists.mark_dirty()
 
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.net.login import authenticate

@@ -89,7 +89,7 @@ class Freshness:
     @property
     def unsure(self) -> bool:
         """Whether a subscription stood and is down: a change in the meantime is not announced."""
-        return self._stood and not self._pushed
+        return self._stood and not self._standing
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:

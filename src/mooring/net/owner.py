@@ -24,7 +24,7 @@ from mooring.core.types import Snapshot, State
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.attempts import Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
-from mooring.net.freshness import DEBOUNCE, Freshness, differs
+from mooring.net.freshness import Freshness, differs
 from mooring.net.live import Guard, Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
@@ -34,6 +34,7 @@ from mooring.net.open import Wire, open_channel, wires
 from mooring.net.passage import PASSAGE
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
+from mooring.net.relisting import Relisting
 from mooring.net.rpc import Channel
 from mooring.net.starts import ConnectTimer, StartLimit, StartSlot, Urgency
 
@@ -79,8 +80,9 @@ class Owner:
         self.guard: Guard | None = None
         """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
+        self.lists = Relisting(config.name, self._list_again)
         self.notices = Notices(
-            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=self._heard
+            config.name, emit=emit, stale=stale, mark_dirty=self.lists.mark_dirty, heard=self._heard
         )
         self._known = known
         self._listed: Snapshot | None = None
@@ -116,11 +118,7 @@ class Owner:
         self._given_up = False
         """Whether this attempt has failed and its callers know, though its child may still be ending."""
         self._last_words: list[str] = []
-        self._dirty = False
-        self._listing: asyncio.Future[None] | None = None  # done when the listing under way has ended
         self._waiters: list[asyncio.Future[Live]] = []
-        self._refreshers: list[asyncio.Future[None]] = []
-        self._wake = asyncio.Event()
         self._kick = asyncio.Event()
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
@@ -143,11 +141,6 @@ class Owner:
         if urgency > self._urgency:
             self._urgency = urgency
             self._starts.reconsider()
-
-    def mark_dirty(self) -> None:
-        """The server's lists are out of date."""
-        self._dirty = True
-        self._wake.set()
 
     async def introduce(self) -> Target:
         """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
@@ -187,24 +180,7 @@ class Owner:
         if self.live is None:
             await self._wait(None, 1)
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refreshers.append(done)
-        self._wake.set()
-        await done
-
-    @property
-    def outdated(self) -> bool:
-        """Whether the lists may have changed since they were last listed."""
-        unsure = self.freshness is not None and self.freshness.unsure
-        return self._dirty or unsure or self._listing is not None
-
-    async def settle(self) -> None:
-        """Wait for a listing because the lists are `outdated`: one for all callers. Raises as `refresh`."""
-        if self._listing is not None and not self._dirty:
-            await asyncio.wait([self._listing])
-            if not self._dirty:
-                return
-        await self.refresh()
+        await self.lists.ask()
 
     def privately(self, session: str, publish: Callable[[Snapshot], Guard | None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
@@ -265,7 +241,7 @@ class Owner:
         finally:
             self.live = None
             self._tell(self._waiters, self._gone())
-            self._tell(self._refreshers, self._gone())
+            self.lists.fail(self._gone())
             self.settled.set()
             self.ended.set()
 
@@ -319,7 +295,7 @@ class Owner:
                     f"{problem}\n{again}; next try in {delay:.0f} s", server=self.config.name
                 )
             self.next_try = now + delay
-        self._tell(self._refreshers, problem)
+        self.lists.fail(problem)
         if delay or self.next_try is None:
             self._to("needs-auth" if isinstance(problem, AuthNeeded) else "failed", problem)
             self._tell(self._waiters, problem)
@@ -388,11 +364,13 @@ class Owner:
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = Live(channel, peer, self.redact)
-                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
+                freshness = Freshness(
+                    live, self.config.sweep_interval, self.lists.mark_dirty, self.notices.missed
+                )
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
-                self._dirty = False
+                self.lists.begin(freshness)
                 snapshot = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -410,13 +388,9 @@ class Owner:
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
-            while channel.death is None:
-                await self._wake.wait()
-                self._wake.clear()
-                if channel.death is None and (self._dirty or self._refreshers):
-                    await self._relist(live, freshness)
+            await self.lists.run(live, freshness)
             reason = self.redact(await channel.obituary())
-            self._tell(self._refreshers, ConnectError(reason, server=self.config.name))
+            self.lists.fail(ConnectError(reason, server=self.config.name))
             return reason
 
     async def _not_served(self, channel: Channel, left: list[Wire], fault: Exception) -> None:
@@ -453,31 +427,7 @@ class Owner:
     def _died(self, reason: str) -> None:
         """Synchronous, from the wire itself: nobody gets the dead connection any more."""
         self.live = None
-        self._wake.set()
-
-    async def _relist(self, live: Live, freshness: Freshness) -> None:
-        """One listing for all who asked and all notices so far; given up when the wire dies."""
-        with live.channel.lifetime(), anyio.move_on_after(DEBOUNCE):
-            while not self._refreshers:  # a caller that waits ends the debounce
-                await self._wake.wait()
-                self._wake.clear()
-        asked, self._refreshers = self._refreshers, []
-        self._dirty, self._listing = False, asyncio.get_running_loop().create_future()
-        try:
-            problem = await self._list_again(live, freshness)
-        finally:
-            self._listing.set_result(None)
-            self._listing = None
-        if live.channel.death is not None:
-            self._refreshers += asked  # they are told with all the others
-            return
-        if problem is not None:
-            self._dirty = True  # what was announced is still not known
-            log.warning("%s could not be listed: %s", self.config.name, problem)
-            freshness.failed()
-        for waiter in asked:
-            if not waiter.done():
-                waiter.set_exception(problem) if problem else waiter.set_result(None)
+        self.lists.wake()
 
     async def _list_again(self, live: Live, freshness: Freshness) -> MooringError | None:
         """List once and publish; return why that failed."""
