@@ -2,7 +2,7 @@
 
     MooringError
     ├── ConfigError            .file .place: where it is written, what was expected, what to do
-    ├── UnknownTool            .suggestions: the nearest names there are
+    ├── UnknownTool            .suggestions: the nearest names there are; .server .state: who would own it
     ├── UnknownServer          .suggestions
     ├── UnknownResource        .suggestions
     │   └── AmbiguousResource  .suggestions: the servers that offer it
@@ -83,6 +83,21 @@ class _Unknown(MooringError):
 
 class UnknownTool(_Unknown):
     kind = "tool"
+
+    def __init__(
+        self,
+        name: str,
+        suggestions: Sequence[str] = (),
+        *,
+        hint: str = "",
+        server: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(name, suggestions, hint=hint)
+        self.server = server
+        """The server that would own the name and is not connected, if there is one."""
+        self.state = state
+        """Its state: `needs-auth`, `failed`, `pending` or `disabled`."""
 
 
 class UnknownServer(_Unknown):

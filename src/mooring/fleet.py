@@ -26,6 +26,7 @@ from mooring.trust import Trust
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.live import Guard
 
 log = logger("mooring.host")
 
@@ -40,7 +41,7 @@ class Fleet:
         launcher: Launcher,
         trust: Trust,
         known: Callable[[ServerConfig], Known | None],
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         withdraw: Callable[[str], None],
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
@@ -127,21 +128,17 @@ class Fleet:
         for problem in (await self._trust.held([server])).values():
             raise problem
         self._known(server)
-        arrived: list[Snapshot] = []
-        made = self._launcher.connection(server, enabled=not server.disabled, publish=arrived.append)
-        connection = self._launch(made)
+        connection = self._launch(self._launcher.connection(server, enabled=not server.disabled))
         try:
             if not server.disabled:
                 await connection.refresh()
         except BaseException:
             self.connections.pop(server.name, None)
             self.configs.pop(server.name, None)
+            self._withdraw(server.name)
             with shielded():
                 await connection.stop()
             raise
-        connection.owner.publish = self.publish
-        for snapshot in arrived[-1:]:
-            self.publish(snapshot)
         return connection
 
     async def remove(self, name: str) -> None:

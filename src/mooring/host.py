@@ -49,6 +49,7 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.net.live import Guard
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -97,8 +98,8 @@ class Host:
         own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
         self._lock = lock
 
-        def publish(snapshot: Snapshot) -> None:
-            self._offer.publish(snapshot)
+        def publish(snapshot: Snapshot) -> Guard | None:
+            return self._offer.publish(snapshot)
 
         launcher = Launcher(
             get_secret=get_secret,
@@ -147,6 +148,7 @@ class Host:
             builtin,
             local=own,
             memory=memory_of(lock, (), None),
+            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
             style=lambda: self.style,
             config=lambda: self.config,
             ask=on_approval,
@@ -158,11 +160,12 @@ class Host:
         self.allows, self.permit = self._offer.gatekeeper.allows, self._offer.gatekeeper.permit
         self.publish, self.withheld = self._offer.publish, self._offer.withheld
         self.exposure, self.arrival = self._offer.exposure, self._offer.arrival
+        self.absence = self._offer.absence
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
         self._sessions = Sessions(
-            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.deviations(one, two)
+            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.guard_for(one, two)
         )
         self._shared = Session(self)
         self._clock = SessionClock()

@@ -20,6 +20,7 @@ from mooring.identity import OwnHeaders, speaking_as
 
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
+    from mooring.net.live import Guard
     from mooring.net.login import OnAuth
     from mooring.net.passage import Relay
     from mooring.net.pool import HttpPool
@@ -36,7 +37,7 @@ class Launcher:
         self,
         *,
         get_secret: GetSecret | None,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         on_auth: OnAuth | None,
@@ -64,7 +65,6 @@ class Launcher:
         *,
         enabled: bool,
         known: Known | None = None,
-        publish: Callable[[Snapshot], None] | None = None,
         headers: OwnHeaders | None = None,
     ) -> Connection:
         """A connection to a server, with headers of its own if there are any."""
@@ -86,7 +86,7 @@ class Launcher:
             resolve=self._target if headers is None else partial(self._own_target, headers),
             redact=self.redact,
             pool=self._pool,
-            publish=publish or self._publish,
+            publish=self._publish,
             emit=self._emit,
             on_auth=self._on_auth,
             stale=self._stale,

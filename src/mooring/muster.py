@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Protocol
 
+from mooring.core.catalog import Catalog
 from mooring.core.config import Style
-from mooring.core.names import may_belong
+from mooring.core.names import may_belong, prefix
+from mooring.core.types import Absence, ServerStatus
+from mooring.core.untrusted import line
 from mooring.core.values import Value
 from mooring.errors import MooringError
 from mooring.fleet import Fleet
@@ -17,7 +21,34 @@ from mooring.tasks import side_by_side
 if TYPE_CHECKING:
     from mooring.net.connection import Connection
 
-__all__ = ["RefreshReport", "gather", "healthy", "next_arrival", "refresh", "settled", "usable"]
+__all__ = [
+    "RefreshReport",
+    "Shown",
+    "absence",
+    "await_tool",
+    "gather",
+    "healthy",
+    "refresh",
+    "settled",
+    "usable",
+]
+
+RELISTED_WITHIN = 20.0
+"""Seconds that a call of an unknown name waits at most for servers to connect or list again."""
+
+
+class Shown(Protocol):
+    """What one kind of caller is shown: a host's catalog, or that of a gateway profile."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def style(self) -> Style: ...
+
+    def admits(self, server: str) -> bool:
+        """Whether anything of this server is shown."""
+        ...
 
 
 class RefreshReport(Value):
@@ -106,20 +137,78 @@ async def gather(fleet: Fleet, names: Sequence[str] | None, timeout: float | Non
     return {name: errors[name] for name in sorted(errors)}
 
 
-async def next_arrival(fleet: Fleet, tool: str, style: Style) -> bool:
-    """Wait until one more server that could bring `tool` has settled; False when there is none.
-    Lazy ones among them are started."""
-    fleet.wake(lambda name: may_belong(tool, name, style))
-    awaited = [
-        connection
-        for connection in fleet.connections.values()
-        if not connection.settled.is_set() and may_belong(tool, connection.name, style)
+async def await_tool(fleet: Fleet, tool: str, shown: Shown, *, known: bool) -> None:
+    """Wait until `tool` is there, or no server could still bring it.
+
+    Servers that could own the name and are still starting are waited for; lazy ones are started. Then
+    those are listed once more that announced a change, are not connected, or, unless the name is
+    `known` to be withheld, could have it by now: all at once, and within each connection's allowance.
+    """
+
+    def owners() -> list[Connection]:
+        fleet.wake(lambda name: shown.admits(name) and may_belong(tool, name, shown.style))
+        return [
+            connection
+            for name, connection in list(fleet.connections.items())
+            if shown.admits(name) and may_belong(tool, name, shown.style) and connection.state != "disabled"
+        ]
+
+    while tool not in shown.catalog.tools:
+        starting = [connection for connection in owners() if not connection.settled.is_set()]
+        if not starting:
+            break
+        for connection in starting:
+            await connection.start()
+        await _first([connection.settled for connection in starting])
+    if tool in shown.catalog.tools:
+        return
+    stale = [connection for connection in owners() if connection.owner.lists.outdated or not known]
+    waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
+    try:
+        async with asyncio.timeout(RELISTED_WITHIN):
+            while waiting and tool not in shown.catalog.tools:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError:
+        pass
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def absence(fleet: Fleet, tool: str, shown: Shown) -> Absence | None:
+    """Why `tool` may be missing: a server that could own the name and is not connected."""
+    absent = [
+        status
+        for status in fleet.status()
+        if status.state != "connected"
+        and shown.admits(status.name)
+        and may_belong(tool, status.name, shown.style)
     ]
-    for connection in awaited:
-        await connection.start()
-    if awaited:
-        await _first([connection.settled for connection in awaited])
-    return bool(awaited)
+    if not absent:
+        return None
+    # With nested names (`a`, `a_b`) the longest one is meant; with raw names any of them may be.
+    absent.sort(key=lambda status: (-len(prefix(status.name, shown.style)), status.name))
+    nearest_one = absent[0]
+    told = absent[:1] if shown.style != "raw" else absent[:3]
+    return Absence(
+        server=nearest_one.name,
+        state=nearest_one.state,
+        hint=" ".join(_absent(status) for status in told),
+    )
+
+
+def _absent(status: ServerStatus) -> str:
+    server = f"Server {status.name!r}"
+    match status.state:
+        case "needs-auth":
+            return f"{server} needs a login: `mooring login {quote(status.name)}`."
+        case "disabled":
+            return f"{server} is disabled: `mooring enable {quote(status.name)}`."
+        case "pending":
+            return f"{server} is still starting: try again later."
+        case _:
+            reason = line(status.error or "", 400)
+            return f"{server} is not connected{': ' + reason if reason else ''}."
 
 
 async def _first(events: Sequence[asyncio.Event]) -> None:

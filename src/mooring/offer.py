@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mooring.approval import Approver, Gatekeeper
 from mooring.builtin import Builtin
 from mooring.config.logs import logger
-from mooring.core.catalog import Diff
+from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ToolSetAside
 from mooring.core.exposure import Exposure, Mode, always_shown, plan_exposure
@@ -15,13 +16,16 @@ from mooring.core.hidden import Hidden
 from mooring.core.known import Known
 from mooring.core.merging import Filter
 from mooring.core.tokens import tool_cost
-from mooring.core.types import Snapshot
+from mooring.core.types import Absence, Snapshot
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.fleet import Fleet
-from mooring.muster import next_arrival
+from mooring.muster import Shown, absence, await_tool
 from mooring.pins import Memory, Pins
 from mooring.shelf import Shelf
 from mooring.tasks import within
+
+if TYPE_CHECKING:
+    from mooring.net.live import Guard
 
 log = logger("mooring.host")
 
@@ -39,6 +43,7 @@ class Offer:
         *,
         local: frozenset[str],
         memory: Memory,
+        declared: str,
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
         ask: Approver | None,
@@ -52,6 +57,7 @@ class Offer:
         self._style, self._config, self._emit = style, config, emit
         self._switched = False
         """Whether the log says that discovery was switched on."""
+        self._declared = declared
         self.remember(memory)
         self.gatekeeper = Gatekeeper(own=self.own, config=config, servers=fleet.configs, ask=ask, emit=emit)
         self.shelf = Shelf(
@@ -68,7 +74,7 @@ class Offer:
 
     def remember(self, memory: Memory) -> None:
         """From now on this is what was approved."""
-        self.pins = Pins(memory, lambda tool: self._emit(ToolSetAside(tool=tool)))
+        self.pins = Pins(memory, lambda tool: self._emit(ToolSetAside(tool=tool)), self._declared)
 
     # --- in and out -----------------------------------------------------------------------------
 
@@ -80,10 +86,15 @@ class Offer:
             self._offer_reading()
         return known
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """A provider offers something else now; what is not what was approved is set aside."""
-        self.shelf.put(self.pins.judge(snapshot))
+    def publish(self, snapshot: Snapshot) -> Guard | None:
+        """Show what a provider offers now, except for what was not approved.
+
+        Return what compares requests with this listing; None where the lock enforces nothing.
+        """
+        visible, guard = self.pins.judge(snapshot)
+        self.shelf.put(visible)
         self._offer_reading()
+        return guard
 
     def withdraw(self, name: str) -> None:
         """A provider is gone."""
@@ -145,9 +156,25 @@ class Offer:
             )
         return planned
 
-    async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
+    @property
+    def catalog(self) -> Catalog:
+        return self.shelf.catalog
+
+    @property
+    def style(self) -> Style:
+        return self._style()
+
+    def admits(self, server: str) -> bool:
+        """Every server is shown."""
+        return True
+
+    async def arrival(self, tool: str, timeout: float | None, shown: Shown | None = None) -> None:
+        """Wait until `tool` is in the catalog, or in what is `shown`, or no server could still bring it."""
         with within(ARRIVAL if timeout is None else timeout):
-            while tool not in self.shelf.catalog.tools:
-                if not await next_arrival(self._fleet, tool, self._style()):
-                    return
+            await await_tool(
+                self._fleet, tool, shown or self, known=shown is None and self.withheld(tool) is not None
+            )
+
+    def absence(self, tool: str, shown: Shown | None = None) -> Absence | None:
+        """Why `tool` may be missing: a server that could own the name and is not connected."""
+        return absence(self._fleet, tool, shown or self)

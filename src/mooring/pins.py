@@ -18,7 +18,7 @@ from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.known import Known
 from mooring.core.names import Style, assign
-from mooring.core.pin import Lock, LockError, Pin
+from mooring.core.pin import NO_MARKS, Lock, LockError, Pin
 from mooring.core.plan import fingerprint
 from mooring.core.types import Snapshot
 from mooring.core.values import Value
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mooring.config.pincache import Recollection
     from mooring.core.changes import Change
     from mooring.core.lock import Admission, Pinning
+    from mooring.net.live import Guard
 
 log = logger("mooring.pins")
 
@@ -65,8 +66,11 @@ def memory_of(lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], f
 class Pins:
     """The pins of one host."""
 
-    def __init__(self, memory: Memory, withhold: Callable[[str], None]) -> None:
+    def __init__(self, memory: Memory, withhold: Callable[[str], None], declared: str = "") -> None:
         self._memory = memory
+        self._declared = declared
+        """Which capabilities this host declares: a server may offer other tools under others, so each kind
+        of host has a cache of its own. A lock holds what is offered under any."""
         self._withhold = withhold
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
@@ -98,10 +102,26 @@ class Pins:
         self._aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
+            self._fingerprints[name] += self._declared
             return self._recalled(name)
         pin = self._pins[name] = lock.servers.get(name)
         known = pin is not None and pin.fingerprint == self._fingerprints[name]
-        return Known.of(pin.snapshot) if pin is not None and known else None
+        if pin is None or not known:
+            return None
+        offered = pin.snapshot
+
+        def snapshot() -> Snapshot:
+            from mooring.core.lock import before_start
+
+            return before_start(offered)
+
+        return Known(
+            snapshot,
+            protocol=offered.info.protocol,
+            tools=len(offered.tools),
+            templates=len(offered.templates),
+            prompts=len(offered.prompts),
+        )
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
         """The lock, if it speaks of this server; None: the private cache serves."""
@@ -148,14 +168,15 @@ class Pins:
         self._pins[name] = reported if same else found.pin
         return same
 
-    def judge(self, snapshot: Snapshot) -> Snapshot:
-        """What may be shown of what a server reports."""
+    def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
+        """What may be shown of what a server reports, and what compares requests with that."""
         name = snapshot.server
         if name not in self._fingerprints:
-            return snapshot  # no server of the configuration: the application's own provider
-        if self._as_remembered(snapshot):
-            return snapshot
+            return snapshot, None  # no server of the configuration: the application's own provider
+        if self._as_remembered(snapshot) and self._pinning[name] != "block":
+            return snapshot, None
         # The catalog is there before any server is judged: what judging needs is imported then.
+        from mooring.core.admitted import Admitted
         from mooring.core.lock import decide, pin_of
 
         pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
@@ -166,13 +187,13 @@ class Pins:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = admission.set_aside
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
-            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin)
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.config.pincache import remember
 
             writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
             self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
             writer.start()
-        return admission.visible
+        return admission.visible, Admitted(admission) if pinning == "block" else None
 
     def _report(self, name: str, admission: Admission) -> None:
         """Log what changed. Without a lock nothing was approved, so that new and missing entries are no
@@ -189,18 +210,23 @@ class Pins:
         for warning in warnings:
             log.warning("%s", warning)
 
-    def deviations(self, shown: Snapshot, snapshot: Snapshot) -> Mapping[str, Change]:
-        """The tools that one connection to a server describes otherwise than `shown`, which models have
-        read, and that must not be called there; approves nothing and hides nothing from others."""
-        if snapshot.tools == shown.tools:
-            return {}
+    def guard_for(self, shown: Snapshot | None, snapshot: Snapshot) -> Guard | None:
+        """What compares the requests of one session's own connection, which lists `snapshot`, with `shown`,
+        which models have read. Approves nothing and hides nothing from other sessions."""
+        from mooring.core.admitted import Admitted
         from mooring.core.lock import decide, pin_of
 
         pinning = self._pinning.get(snapshot.server, "warn")
-        admission = decide(pin_of(shown, ""), snapshot, pinning)
+        known = self._pins.get(snapshot.server)
+        shown_pin = None
+        if shown is not None:
+            whole = known is None or known.whole
+            volatile = NO_MARKS if known is None else known.volatile
+            shown_pin = pin_of(shown, "", whole=whole, volatile=volatile)
+        admission = decide(shown_pin, snapshot, pinning)
         for warning in admission.warnings:
             log.warning("%s", warning)
-        return admission.set_aside
+        return Admitted(admission) if pinning == "block" else None
 
     def close(self) -> None:
         """Until what is to be remembered is written."""
@@ -215,16 +241,10 @@ class Pins:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Why a tool of this name is not shown, if it was set aside."""
-        from mooring.core.changetext import describe, summary
+        from mooring.core.admitted import tool_changed
 
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:
-                    return ToolChanged(
-                        summary(change),
-                        server=server,
-                        tool=remote,
-                        reason=change.kind,
-                        details=describe(change),
-                    )
+                    return tool_changed(change)
         return None

@@ -18,7 +18,7 @@ from mooring.core.reading import READ
 from mooring.core.render import plain
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
-from mooring.core.types import EMPTY, Block, Result, Tool
+from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper
@@ -82,7 +82,11 @@ class Shore(Protocol):
         ...
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until no server that is still starting could bring `tool`, or until it is there."""
+        """Wait until `tool` is there, or no server could still bring it."""
+        ...
+
+    def absence(self, tool: str) -> Absence | None:
+        """Why `tool` may be missing: a server that could own the name and is not connected."""
         ...
 
     def allows(self, tool: Tool) -> bool:
@@ -302,7 +306,13 @@ class Session:
         try:
             return self._shore.catalog.route(name)
         except UnknownTool as unknown:
-            raise self._shore.withheld(name) or unknown from None
+            if (withheld := self._shore.withheld(name)) is not None:
+                raise withheld from None
+            if (absent := self._shore.absence(name)) is None:
+                raise
+            raise UnknownTool(
+                unknown.name, unknown.suggestions, hint=absent.hint, server=absent.server, state=absent.state
+            ) from None
 
     async def _run(
         self,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mooring import clock
 from mooring.config.logs import logger
@@ -15,21 +14,19 @@ from mooring.core.exposure import Mode
 from mooring.core.known import Known
 from mooring.core.near import nearest
 from mooring.core.plan import plan
-from mooring.core.types import EMPTY, Result, ServerStatus, Snapshot
-from mooring.errors import ConfigError, MooringError, ToolChanged, UnknownServer
+from mooring.core.types import EMPTY, ServerStatus, Snapshot
+from mooring.errors import ConfigError, UnknownServer
 from mooring.fleet import Fleet
 from mooring.identity import OwnHeaders, checked, identity_of
-from mooring.local import Progress, Provider
+from mooring.local import Provider
 from mooring.session import SHARED, Session, Shore
 from mooring.tasks import shielded
 
 if TYPE_CHECKING:
-    from mooring.core.changes import Change
     from mooring.net.connection import Connection
+    from mooring.net.live import Guard
 
 log = logger("mooring.session")
-
-Deviations = Callable[[Snapshot, Snapshot], "Mapping[str, Change]"]
 
 
 class Harbour(Shore, Protocol):
@@ -38,16 +35,16 @@ class Harbour(Shore, Protocol):
     @property
     def config(self) -> HostConfig: ...
 
-    def publish(self, snapshot: Snapshot) -> None: ...
+    def publish(self, snapshot: Snapshot) -> Guard | None: ...
 
 
 class Private:
     """A connection that one conversation has for itself: a provider as any other.
 
     There is one catalog for all: what a fresh connection lists is the server's word, unless it was said
-    to one identity alone; what changes later is this conversation's affair. A tool that is described
-    otherwise here than in the catalog is not called where the server's pins say `block`: the model
-    has read something else.
+    to one identity alone; what changes later is this conversation's affair. Where the server's pins say
+    `block`, its guard refuses a tool that is defined here otherwise than in the catalog, which the
+    model has read.
     """
 
     def __init__(self, connection: Connection, config: ServerConfig) -> None:
@@ -55,33 +52,13 @@ class Private:
         self.config = config
         self.name = config.name
         self.start, self.refresh, self.stop = connection.start, connection.refresh, connection.stop
+        self.call = connection.call
         self.live = connection.owner.live
         """The wire on which it was last listed."""
-        self.strange: Mapping[str, Change] = {}
 
     @property
     def snapshot(self) -> Snapshot:
         return self.connection.snapshot
-
-    async def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        *,
-        timeout: float | None = None,
-        on_progress: Progress | None = None,
-        meta: Mapping[str, Any] = EMPTY,
-    ) -> Result:
-        started = clock.monotonic()
-        limit = self.config.call_limits(timeout)[0]
-        if self.connection.owner.live is None:
-            # What it offers is known when it is connected; of a failure the call speaks in its own words.
-            with suppress(MooringError):
-                await self.connection.owner.connected(limit)
-        if (change := self.strange.get(tool)) is not None:
-            raise _changed(change)
-        left = None if timeout is None else max(timeout - (clock.monotonic() - started), 0.0)
-        return await self.connection.call(tool, arguments, timeout=left, on_progress=on_progress, meta=meta)
 
     def fits(self, config: ServerConfig) -> bool:
         """Whether it can serve under this configuration, which is taken over if so. A refused login is
@@ -101,12 +78,12 @@ class Sessions:
         host: Harbour,
         fleet: Fleet,
         offered: Callable[[str], Snapshot | None],
-        deviations: Deviations,
+        guard_for: Callable[[Snapshot | None, Snapshot], Guard | None],
     ) -> None:
         self._host = host
         self._fleet = fleet
         self._offered = offered
-        self._deviations = deviations
+        self._guard_for = guard_for
         self._alive: dict[str, Session] = {}
         self._private: dict[str, dict[tuple[str, Hashable], Private]] = {}
         """By session; then by server and identity."""
@@ -265,13 +242,13 @@ class Sessions:
         )
         return private
 
-    def _listed(self, private: Private, snapshot: Snapshot, *, everybodys: bool) -> None:
+    def _listed(self, private: Private, snapshot: Snapshot, *, everybodys: bool) -> Guard | None:
         fresh, private.live = private.connection.owner.live is not private.live, private.connection.owner.live
         shown = self._offered(private.name)
         if everybodys and (shown is None or (fresh and snapshot.tools != shown.tools)):
             self._host.publish(snapshot)
             shown = self._offered(private.name)
-        private.strange = {} if shown is None else self._deviations(shown, snapshot)
+        return self._guard_for(shown, snapshot)
 
     def _checked(self, headers: Mapping[str, OwnHeaders]) -> dict[str, OwnHeaders]:
         own: dict[str, OwnHeaders] = {}
@@ -291,11 +268,3 @@ class Sessions:
         task = asyncio.get_running_loop().create_task(self._fleet.end(private.connection))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-
-
-def _changed(change: Change) -> ToolChanged:
-    from mooring.core.changetext import describe, summary
-
-    return ToolChanged(
-        summary(change), server=change.server, tool=change.name, reason=change.kind, details=describe(change)
-    )

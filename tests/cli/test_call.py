@@ -60,7 +60,7 @@ def test_a_mistake_is_exit_code_2_and_says_what_is_valid(ran, fleet, words: list
 def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, fleet) -> None:
     done = ran("call", "mcp_broken_fix", "--config", fleet)
     assert done.returncode == 2
-    assert "broken is missing: " in done.stderr
+    assert "Server 'broken' is not connected: " in done.stderr
     assert "cannot read /etc/broken.conf" in done.stderr
 
 

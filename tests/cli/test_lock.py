@@ -26,6 +26,17 @@ def changes(done, server: str = "lab") -> list[tuple[str, str]]:
     return [(change["name"], change["kind"]) for change in found["changes"]]
 
 
+@pytest.mark.parametrize("start", ["background", "lazy", "eager"])
+def test_the_first_call_of_a_changed_tool_is_refused(ran, config, lab, start: str) -> None:
+    file = config({"lab": {**lab.entry, "start": start}, "clock": "clock"})
+    assert ran("lock", "--config", file).returncode == 0
+    lab.offers(read="Read a file, and tell me.", send="Send a letter.")
+    done = ran("call", "--config", file, "mcp_lab_read")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "mooring approve lab/read" in done.stderr
+    assert ran("call", "--config", file, "mcp_lab_send").returncode == 0
+
+
 # --- lock
 
 
@@ -82,6 +93,7 @@ def test_lock_as_json(ran, config, lab, tmp_path) -> None:
                 "status": "new",
                 "tools": 2,
                 "error": None,
+                "partial": False,
                 "changes": [
                     IsPartialDict(subject="server", name="lab", kind="text"),
                     IsPartialDict(subject="tool", name="read", kind="added"),
@@ -216,12 +228,20 @@ def test_check_as_json_has_stable_keys(ran, locked, lab, tmp_path) -> None:
             "written": False,
             "drift": True,
             "servers": [
-                {"name": "clock", "status": "same", "tools": 2, "error": None, "changes": []},
+                {
+                    "name": "clock",
+                    "status": "same",
+                    "tools": 2,
+                    "error": None,
+                    "partial": False,
+                    "changes": [],
+                },
                 {
                     "name": "lab",
                     "status": "changed",
                     "tools": 2,
                     "error": None,
+                    "partial": False,
                     "changes": [
                         {
                             "subject": "tool",

@@ -80,3 +80,11 @@ def test_ping_of_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, fle
     done = ran("ping", "clok", "--config", fleet)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: There is no server 'clok'. Did you mean 'clock'? See `mooring list`.\n"
+
+
+def test_a_tool_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded: str) -> None:
+    file = config({"guarded": {"url": guarded}, "clock": "clock"})
+    done = ran("call", "--config", file, "mcp_guarded_search")
+    assert done.returncode == 3
+    assert "Server 'guarded' needs a login: `mooring login guarded`." in done.stderr
+    assert ran("call", "--config", file, "mcp_clock_invented").returncode == 2

@@ -110,9 +110,9 @@ def test_notices_questions_and_what_a_server_prints_are_in_it_too(ran, config, e
             "echo  ←  result of initialize (id 2)",
             "echo  ←  result of tools/list (id 3)",
             "echo  ←  roots/list (id q-***)",
-            "echo  →  error of roots/list (id q-***)",
             "echo  →  initialize (id 2)",
             "echo  →  notifications/initialized",
+            "echo  →  result of roots/list (id q-***)",
             "echo  →  server/discover (id 1)",
             "echo  →  tools/list (id 3)",
         ]

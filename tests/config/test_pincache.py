@@ -16,7 +16,7 @@ from mooring.config.pincache import recall as recollection
 from mooring.core.lock import Pin, as_reported, pin_of
 from tests.lab.offers import FILES, PRINT, of
 
-PIN = pin_of(FILES, PRINT)
+PIN = pin_of(FILES, PRINT, whole=False)
 
 
 def mode(path: Path) -> int:

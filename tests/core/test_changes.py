@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.core.changes import Change, changes_between
+from mooring.core.changes import Change, changes_between, volatile_between
 from mooring.core.changetext import describe, summary, warnings_of
-from mooring.core.types import Prompt, Snapshot, Tool
+from mooring.core.types import Prompt, Resource, Snapshot, Tool
 from tests.lab.offers import (
     FILES,
     SCHEMA,
@@ -75,14 +75,72 @@ def test_the_order_of_listing_does_not_change_the_changes(one: Snapshot, two: Sn
     assert kinds(mixed, two) == kinds(one, two)
 
 
-def test_what_no_model_sees_may_change_at_every_start() -> None:
-    read, write = FILES.tools
+def test_what_reaches_neither_a_model_nor_a_client_may_change_at_every_start() -> None:
+    file = Resource(uri="file:///a", server="files", name="a", size=1)
     noisy = replace(
         FILES,
         info=replace(FILES.info, version="build 20261115", capabilities={"tools": {"listChanged": True}}),
-        tools=(replace(read, meta={"at": 1}, extra={"icons": []}), replace(write, meta={"at": 2})),
+        resources=(replace(file, size=2),),
     )
-    assert changes_between(FILES, noisy) == ()
+    assert changes_between(replace(FILES, resources=(file,)), noisy) == ()
+
+
+LARGE = "x" * 100_000
+ADDED: dict[str, dict[str, Any]] = {
+    "meta": {"ui": "x"},
+    "icons": {"icons": [{"src": "https://x"}]},
+    "execution": {"execution": {"taskSupport": "optional"}},
+    "large": {"icons": LARGE},
+}
+
+
+@pytest.mark.parametrize("field", ADDED)
+def test_everything_that_a_client_of_the_gateway_sees_counts(field: str) -> None:
+    read, write = FILES.tools
+    template, prompt = FILES.templates[0], FILES.prompts[0]
+    more = (
+        {"meta": ADDED["meta"]} if field == "meta" else {"extra": ADDED.get(field, {"execution": {"a": 1}})}
+    )
+    assert kinds(FILES, replace(FILES, tools=(replace(read, **more), write))) == {
+        ("tool", "read"): "annotations"
+    }
+    if field != "meta":
+        assert kinds(FILES, replace(FILES, templates=(replace(template, **more),)))
+        assert kinds(FILES, replace(FILES, prompts=(replace(prompt, **more),)))
+
+
+def test_one_letter_of_a_large_field_counts() -> None:
+    read, write = (replace(one, extra={"icons": LARGE}) for one in FILES.tools)
+    before = replace(FILES, tools=(read, write))
+    after = replace(FILES, tools=(replace(read, extra={"icons": LARGE + "y"}), write))
+    assert kinds(before, after) == {("tool", "read"): "annotations"}
+
+
+@pytest.mark.parametrize("field", ["name", "title", "description", "mime_type"])
+def test_a_resource_is_compared_field_by_field(field: str) -> None:
+    file = Resource(uri="file:///a", server="files", name="a")
+    before, after = (
+        replace(FILES, resources=(file,)),
+        replace(FILES, resources=(replace(file, **{field: "x"}),)),
+    )
+    assert list(kinds(before, after)) == [("resource", "file:///a")]
+    assert kinds(FILES, before) == {("resource", "file:///a"): "added"}
+
+
+def test_fields_that_differ_from_start_to_start_are_told_apart_by_their_words() -> None:
+    def offer(description: str, **more: Any) -> Snapshot:
+        return snapshot(tool("run", description, **more), instructions=description)
+
+    one, two = offer("Allowed: cat, ls"), offer("Allowed: ls, cat", meta={"at": 1})
+    marks = volatile_between(one, two)
+    assert marks == {
+        ("tool", "run", "description"): "order",
+        ("tool", "run", "meta"): "text",
+        ("server", "", "instructions"): "order",
+    }
+    assert changes_between(one, two, marks) == ()
+    assert changes_between(one, offer("Allowed: ls, cat, rm"), marks)
+    assert changes_between(one, snapshot(tool("run", "Allowed: cat, ls", input_schema={})), marks)
 
 
 # --- kinds

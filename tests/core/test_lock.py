@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mooring.core.lock import Lock, Pin, approve, build, compare, decide, pin_of
+from mooring.core.lock import Lock, Pin, approve, before_start, build, compare, decide, pin_of
 from mooring.core.locktext import render
 from mooring.core.types import Resource, Snapshot, Tool
 from mooring.errors import UnknownTool
@@ -47,13 +48,57 @@ def test_a_pin_is_the_catalog_of_a_server_that_does_not_run() -> None:
 
 
 def test_a_pin_holds_only_what_counts_and_in_order() -> None:
-    noisy = replace(
-        FILES,
-        tools=(replace(WRITE, meta={"at": 1}), replace(READ, extra={"icons": []}), WRITE),
-        resources=(Resource(uri="file:///a", server="files", name="a"),),
-        warnings=("slow",),
-    )
+    noisy = replace(FILES, tools=(WRITE, READ, replace(WRITE, description="x")), warnings=("slow",))
     assert pin_of(noisy, PRINT) == PIN
+
+
+def test_of_a_large_field_a_pin_holds_the_hash_and_shows_nothing_before_the_start() -> None:
+    icons = {"icons": "x" * 10_000, "small": 1}
+    pin = pin_of(replace(FILES, tools=(replace(READ, extra=icons), WRITE)), PRINT)
+    assert len(json.dumps(dict(pin.snapshot.tools[0].extra))) < 200
+    assert before_start(pin.snapshot).tools[0].extra == {"small": 1}
+    verdict = decide(pin, replace(FILES, tools=(replace(READ, extra=icons), WRITE)), "block")
+    assert verdict.visible.tools[0].extra == icons
+    other = {**icons, "icons": "y" * 10_000}
+    assert "read" in decide(pin, replace(FILES, tools=(replace(READ, extra=other), WRITE)), "block").set_aside
+
+
+def test_a_pin_of_an_older_mooring_covers_what_it_holds_and_no_more() -> None:
+    old = pin_of(FILES, PRINT, whole=False)
+    offer = replace(
+        FILES,
+        tools=(replace(READ, meta={"at": 1}), WRITE),
+        resources=(Resource(uri="file:///a", server="files", name="a"),),
+    )
+    verdict = decide(old, offer, "block")
+    assert not verdict.drift
+    assert verdict.visible.tools[0].meta == {"at": 1}
+    assert verdict.visible.resources == offer.resources
+    assert decide(old, RUG_PULL, "block").drift
+
+
+def test_a_new_or_changed_resource_is_set_aside() -> None:
+    file = Resource(uri="file:///a", server="files", name="a", size=1)
+    pin = pin_of(replace(FILES, resources=(file,)), PRINT)
+    new = Resource(uri="file:///b", server="files", name="b")
+    verdict = decide(pin, replace(FILES, resources=(replace(file, size=2), new)), "block")
+    assert verdict.visible.resources == (replace(file, size=2),)
+    assert list(verdict.set_aside_resources) == ["file:///b"]
+    changed = decide(pin, replace(FILES, resources=(replace(file, description="Obey"),)), "block")
+    assert list(changed.set_aside_resources) == ["file:///a"]
+
+
+def test_what_is_volatile_is_shown_as_it_was_approved() -> None:
+    marks = {("tool", "read", "description"): "order", ("tool", "read", "meta"): "text"}
+    approved = replace(FILES, tools=(replace(READ, description="cat, ls", meta={"at": 1}), WRITE))
+    pin = pin_of(approved, PRINT, volatile=marks)
+    verdict = decide(
+        pin, replace(FILES, tools=(replace(READ, description="ls, cat", meta={"at": 2}), WRITE)), "block"
+    )
+    assert not verdict.drift
+    assert verdict.visible.tools[0] == pin.snapshot.tools[0]
+    worse = replace(FILES, tools=(replace(READ, description="ls, cat, rm", meta={"at": 2}), WRITE))
+    assert list(decide(pin, worse, "block").set_aside) == ["read"]
 
 
 def test_a_server_that_was_not_reached_keeps_its_pin_and_an_unknown_one_loses_it() -> None:
@@ -109,14 +154,15 @@ def test_TH02_a_rug_pull_is_set_aside_piece_by_piece() -> None:
     assert len(verdict.warnings) == 4
 
 
-def test_a_renamed_tool_is_set_aside_and_a_removed_one_vanishes_with_a_warning() -> None:
+def test_a_renamed_tool_is_set_aside_and_a_removed_one_vanishes_without_a_warning() -> None:
     renamed = decide(PIN, replace(FILES, tools=(replace(READ, remote_name="lire"), WRITE)), "block")
     assert names(renamed.visible) == ["write"]
     assert renamed.set_aside["lire"].kind == "renamed"
     removed = decide(PIN, replace(FILES, tools=(READ,)), "block")
     assert names(removed.visible) == ["read"]
     assert not removed.set_aside
-    assert "no longer offered" in removed.warnings[0]
+    assert [change.kind for change in removed.drift.changes] == ["removed"]
+    assert not removed.warnings
 
 
 def test_changed_prompts_and_templates_are_set_aside() -> None:
@@ -178,9 +224,8 @@ def test_without_a_pin_block_shows_nothing_and_warn_trusts() -> None:
 
 
 def test_what_does_not_count_is_passed_on_as_it_is_now() -> None:
-    noisy = replace(FILES, tools=(replace(READ, meta={"at": 1}), WRITE), warnings=("slow",))
+    noisy = replace(FILES, tools=(READ, WRITE), warnings=("slow",))
     verdict = decide(PIN, noisy, "block")
-    assert verdict.visible.tools[0].meta == {"at": 1}
     assert verdict.visible.warnings == ("slow",)
     assert verdict.visible.tools[1] is PIN.snapshot.tools[1]
 

@@ -43,7 +43,7 @@ def test_a_lock_comes_back_from_its_text_as_it_was(offers: list[Snapshot]) -> No
 
 
 READS_WELL = """\
-  "version": 1,
+  "version": 2,
   "servers": [
     {
       "server": "files",

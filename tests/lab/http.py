@@ -33,6 +33,7 @@ class HttpLab:
     ) -> None:
         self.era, self.answers, self.sessions, self.stream = era, answers, sessions, stream
         self.tools = list(tools)
+        self.descriptions: dict[str, str] = {}
         self.faults: dict[str, Fault] = {}
         self.ssl_context: ssl.SSLContext | None = None
         self.host = "127.0.0.1"
@@ -269,7 +270,12 @@ class HttpLab:
             return {}
         if method == "tools/list":
             schema = {"type": "object", "properties": {"text": {"type": "string"}}}
-            return {"tools": [{"name": name, "inputSchema": schema} for name in self.tools]}
+            return {
+                "tools": [
+                    {"name": name, "inputSchema": schema, "description": self.descriptions.get(name, "")}
+                    for name in self.tools
+                ]
+            }
         if method == "tools/call":
             return await self._call(params["name"], params.get("arguments", {}))
         return None

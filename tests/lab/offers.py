@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from mooring.core.types import Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.types import Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
 
 PRINT = "f" * 64
 
@@ -88,6 +88,18 @@ tools = st.builds(
     input_schema=schemas,
     output_schema=st.none() | schemas,
     annotations=st.dictionaries(st.sampled_from(["title", "readOnlyHint", "own"]), values, max_size=2),
+    meta=st.dictionaries(st.sampled_from(["ui", "own"]), values, max_size=1),
+    extra=st.dictionaries(st.sampled_from(["icons", "execution"]), values, max_size=1),
+)
+resources = st.builds(
+    Resource,
+    uri=names,
+    server=st.just("files"),
+    name=texts,
+    title=st.none() | texts,
+    description=texts,
+    mime_type=st.none() | texts,
+    extra=st.dictionaries(st.sampled_from(["icons", "_meta"]), values, max_size=1),
 )
 templates = st.builds(
     ResourceTemplate,
@@ -126,6 +138,7 @@ snapshots = st.builds(
     ),
     instructions=st.none() | texts | st.just("two\nlines"),
     tools=st.lists(tools, max_size=3, unique_by=lambda tool: tool.remote_name).map(tuple),
+    resources=st.lists(resources, max_size=1, unique_by=lambda entry: entry.uri).map(tuple),
     templates=st.lists(templates, max_size=1, unique_by=lambda entry: entry.uri_template).map(tuple),
     prompts=st.lists(prompts, max_size=1, unique_by=lambda entry: entry.name).map(tuple),
 )
@@ -137,6 +150,7 @@ def of(snapshot: Snapshot, server: str) -> Snapshot:
         snapshot,
         server=server,
         tools=tuple(replace(entry, server=server) for entry in snapshot.tools),
+        resources=tuple(replace(entry, server=server) for entry in snapshot.resources),
         templates=tuple(replace(entry, server=server) for entry in snapshot.templates),
         prompts=tuple(replace(entry, server=server) for entry in snapshot.prompts),
     )

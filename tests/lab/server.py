@@ -38,6 +38,7 @@ TOOLS = {
     "raw": {"result": {}},
     "chat": {},
     "count_lists": {},
+    "cue": {"cues": {"type": "object"}},
     "meta": {},
 }
 
@@ -52,6 +53,7 @@ extra_definitions = script.get("definitions", [])
 lists = 0
 out_lock = threading.Lock()
 cancelled = set()
+declared = {}
 subscriptions = []
 
 
@@ -92,6 +94,28 @@ def definition(name):
         "inputSchema": {"type": "object", "properties": TOOLS.get(name, {})},
         "annotations": script.get("annotations", {}),
     }
+
+
+def conditional(params):
+    """The definitions of `when`: by a capability that the client declares, or with `!` by one it lacks."""
+    able = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", declared)
+    return [
+        entry
+        for name, entries in script.get("when", {}).items()
+        if (name.lstrip("!") in able) != name.startswith("!")
+        for entry in entries
+    ]
+
+
+def varied(value):
+    """The script with `@ORDER@` and `@START@` replaced by what differs at every start."""
+    count = 0
+    if os.path.exists(script["log"]):
+        with open(script["log"], encoding="utf-8") as file:
+            count = sum(line.startswith('{"started"') for line in file)
+    order = ["cat", "ls", "pwd"]
+    order = order[count % 3 :] + order[: count % 3]
+    return json.loads(json.dumps(value).replace("@ORDER@", ", ".join(order)).replace("@START@", str(count)))
 
 
 def text(value, **more):
@@ -172,6 +196,9 @@ def call(request_id, params):
         names.remove(arguments["name"])
         changed()
         return text("dropped")
+    if name == "cue":
+        script["cues"] = arguments["cues"]
+        return text("noted")
     if name == "env":
         return text(json.dumps(dict(os.environ)))
     if name == "raw":
@@ -236,11 +263,12 @@ def respond(request_id, method, params, modern):
     if method == "initialize":
         if era == "modern":
             raise NotImplementedError
+        declared.update(params.get("capabilities", {}))
         return {
             "protocolVersion": script.get("protocol", HANDSHAKE),
             "capabilities": script.get("capabilities", {"tools": {"listChanged": True}}),
             "serverInfo": SERVER_INFO,
-            "instructions": "Be careful.",
+            "instructions": script.get("instructions", "Be careful."),
         }
     if method == "ping":
         return {}
@@ -252,7 +280,10 @@ def respond(request_id, method, params, modern):
         if script.get("hang_on_list"):
             return None
         page_size = script.get("page_size")
-        entries = [definition(name) for name in names] + extra_definitions
+        if script.get("reread"):
+            with open(script["reread"], encoding="utf-8") as file:
+                extra_definitions[:] = json.load(file)["definitions"]
+        entries = [definition(name) for name in names] + extra_definitions + conditional(params)
         if script.get("repeat_cursor"):
             return {"tools": entries, "nextCursor": "again"}
         if script.get("endless_pages"):
@@ -269,7 +300,8 @@ def respond(request_id, method, params, modern):
             page["nextCursor"] = str(start + page_size)
         return page
     if method == "tools/call":
-        if params["name"] not in [*names, *(entry.get("name") for entry in extra_definitions)]:
+        known = [*extra_definitions, *(one for some in script.get("when", {}).values() for one in some)]
+        if params["name"] not in [*names, *(entry.get("name") for entry in known)]:
             raise KeyError(f"Unknown tool: {params['name']}")
         return call(request_id, params)
     if method == "resources/list":
@@ -306,6 +338,9 @@ def follow_file(path):
 
 
 def main():
+    if script.get("log"):
+        script.update(varied(script))
+        extra_definitions[:] = script.get("definitions", [])
     if script.get("tools_file"):
         with open(script["tools_file"], encoding="utf-8") as file:
             names[:] = file.read().split()

@@ -144,11 +144,13 @@ async def _probe(
     from mooring.cli.hosting import log_to_stderr, watch
     from mooring.core.config import ServerConfig, Source
     from mooring.host import Host
+    from mooring.net.passage import Relay
 
     log_to_stderr(options.verbose)
     source = Source(file=str(target.path), scope=target.found.scope)
     # Whoever typed the command has approved it.
-    async with Host([ServerConfig(name=name, source=source, **fields)], lock=False, trust=True) as host:
+    server = ServerConfig(name=name, source=source, **fields)
+    async with Host([server], lock=False, trust=True, relay=Relay()) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
         tools = tuple(tool.remote_name for tool in host.catalog.tools.values())
         return host.status()[0], tools

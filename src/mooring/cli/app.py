@@ -97,6 +97,8 @@ def exit_code(error: BaseException) -> int:
     match error:
         case UsageError() | ConfigError():
             return MISUSED
+        case UnknownTool(state="needs-auth"):
+            return NEEDS_LOGIN
         case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED
         case AuthNeeded() | PolicyDenied() | NotTrusted():

@@ -36,27 +36,26 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.asking import asked
-    from mooring.cli.locking import change_document, change_lines, compared, connected_host, lock_file
+    from mooring.cli.locking import change_document, change_lines, compared, listing, lock_file
     from mooring.cli.progress import plural
     from mooring.cli.servers import report_doubts
     from mooring.config.lockfile import read, write
     from mooring.core.lock import approve
-    from mooring.core.plan import fingerprint
 
     file = lock_file(options)
     lock = read(file)
     if lock is None:
         raise ConfigError("there is no lock, so nothing is set aside; see `mooring lock`", file=str(file))
     server, tool = _split(args.target, options)
-    async with connected_host(options, out, [server]) as host:
-        status = next(status for status in host.status() if status.name == server)
-        if status.state != "connected":
-            raise MooringError(f"{server} cannot be asked what it offers: {status.error or status.state}")
-        report_doubts(host, out, [server])
-        snapshot = host.provider(server).snapshot
-        mark = next(fingerprint(one) for one in host.config.servers if one.name == server)
+    listed = await listing(options, out, [server])
+    status = next(status for status in listed.statuses if status.name == server)
+    if status.state != "connected":
+        raise MooringError(f"{server} cannot be asked what it offers: {status.error or status.state}")
+    snapshot, mark = listed.snapshots[server], listed.fingerprint(server)
+    report_doubts([snapshot], out)
     tools = None if tool is None else [tool]
-    accepted = approve(lock, snapshot, fingerprint=mark, tools=tools)
+    volatile = listed.volatile.get(server, {})
+    accepted = approve(lock, snapshot, fingerprint=mark, tools=tools, volatile=volatile)
     found = compared(lock.servers.get(server), snapshot, mark)
     wanted = tuple(change for change in found if tool is None or _is_of(change, tool))
     if not options.json:

@@ -15,7 +15,6 @@ from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
     from mooring.approval import ApprovalRequest
-    from mooring.core.config import Style
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
 
@@ -71,8 +70,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async with open_host(
         options, out, style=args.style, idle=True, on_approval=approve, on_elicit=asker(out)
     ) as host:
-        style = args.style or host.config.style
-        tool = await _find(host, args.tool, options, out, style)
+        tool = await _find(host, args.tool, options, out)
         arguments = await filled(args.arguments, document, tool, out)
 
         try:
@@ -109,11 +107,9 @@ def _read_stdin(options: Options) -> str:
     return sys.stdin.read()
 
 
-async def _find(host: Host, name: str, options: Options, out: Output, style: Style) -> Tool:
+async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
     """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
     from mooring.cli.hosting import watch
-    from mooring.cli.servers import report_missing
-    from mooring.core.names import may_belong
 
     await watch(host, out, lambda: host.arrival(name, options.timeout), timeout=options.timeout)
     tools = host.catalog.tools
@@ -121,8 +117,10 @@ async def _find(host: Host, name: str, options: Options, out: Output, style: Sty
         return tools[name]
     if (changed := host.withheld(name)) is not None:
         raise changed
-    report_missing(host, out, [s.name for s in host.status() if may_belong(name, s.name, style)])
-    raise UnknownTool(name, nearest(name, tools), hint="`mooring tools` lists what there is.")
+    near, absent = nearest(name, tools), host.absence(name)
+    if absent is not None:
+        raise UnknownTool(name, near, hint=absent.hint, server=absent.server, state=absent.state)
+    raise UnknownTool(name, near, hint="`mooring tools` lists what there is.")
 
 
 def _document(result: Result) -> dict[str, object]:

@@ -31,8 +31,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.locking import (
         DRIFT,
         UNREACHABLE,
-        connected_host,
+        listing,
         lock_file,
+        partial_note,
         report,
         review,
         review_lines,
@@ -44,14 +45,20 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     lock = read(file)
     if lock is None:
         raise ConfigError("there is no lock to compare with; write one with `mooring lock`", file=str(file))
-    async with connected_host(options, out, ()) as host:
-        reviews = review(host, options, lock)
+    # A server that differs is listed a second time, without declaring capabilities: tools that it offers
+    # only then are in the lock, too.
+    listed = await listing(
+        options, out, again=lambda first: {one.server for one in review(first, lock) if one.changes}
+    )
+    reviews = review(listed, lock)
     drifted = sum(one.drifted for one in reviews)
     absent = sum(one.status == "unreachable" for one in reviews)
     if options.json:
         out.document(report(reviews, file))
     else:
         out.lines(review_lines(reviews, out))
+        if (note := partial_note(reviews)) is not None:
+            out.note(note)
         if drifted:
             differ = f"Not as in {file}: {plural(drifted, 'server')}."
             out.note(f"{differ} `mooring approve SERVER` accepts one, `mooring lock` all of it.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mooring.approval import Approver
     from mooring.core.config import HostConfig
     from mooring.host import Host
+    from mooring.net.passage import Relay
 
 __all__ = ["log_to_stderr", "open_host", "watch"]
 
@@ -37,7 +38,8 @@ async def open_host(
     lock: bool = True,
     on_approval: Approver | None = None,
     on_elicit: Any = None,
-    relay: Any = None,
+    relay: Relay | None = None,
+    declare: bool = True,
 ) -> AsyncGenerator[Host]:
     """The host that the options describe, with its servers starting in the background.
 
@@ -50,13 +52,16 @@ async def open_host(
         lock: Look at the lock or the cache, unless the options forbid it.
         on_approval: Asked before a call that needs a yes.
         on_elicit: Answers what servers ask.
-        relay: Takes what servers say to somebody behind us.
+        relay: Takes what servers say to a client behind the gateway. Every command has one, so that all
+            declare the same capabilities and are shown the same tools.
+        declare: False: declare no capabilities at all, as an application without `on_elicit` does.
 
     Raises:
         ConfigError: a file cannot be read, or nothing in it can be used.
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
     from mooring.host import Host
+    from mooring.net.passage import Relay
 
     log_to_stderr(options.verbose)
     with _told_afterwards("mooring.pins", out):
@@ -66,7 +71,7 @@ async def open_host(
             lock=lock and not options.no_lock,
             on_approval=on_approval,
             on_elicit=on_elicit,
-            relay=relay,
+            relay=(relay or Relay()) if declare else None,
         )
         _check(host, out, servers)
         if idle:

@@ -9,21 +9,23 @@ from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from mooring.cli.locking import Review
+    from mooring.cli.locking import Listing, Review
     from mooring.core.lock import Lock
-    from mooring.host import Host
 
 USAGE = "mooring lock [--server S ...] [--check-only] [--force] [options]"
 DETAILS = """
 
-Connects every enabled server and writes mooring.lock beside the
-configuration: what each offers, for a catalog before any server runs and
+Lists every enabled server twice, each time started anew, and writes
+mooring.lock beside the configuration: what each offers, for a catalog before any server runs and
 for `mooring check`. Commit it. A server that cannot be reached keeps what
 the lock said of it. Servers of your own file are not in the lock of a
 project, which others share. From then on, tools that are not in the lock
-are set aside until `mooring approve`.
+are set aside until `mooring approve`. Text that differs between the two
+starts is marked as volatile: it is not compared, or only by its words, and
+shown as it was approved.
 
 Exit code 0: the lock holds every server. 11: one could not be reached; the
 rest is written. With --check-only, 10: the lock would change. 2: the lock
@@ -46,8 +48,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.locking import (
         DRIFT,
         UNREACHABLE,
-        connected_host,
-        guests_of,
+        listing,
         lock_file,
         report,
         review,
@@ -59,10 +60,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     file = lock_file(options)
     previous = _previous(file, force=args.force)
-    async with connected_host(options, out, args.server) as host:
-        reviews = review(host, options, previous or Lock(), args.server)
-        report_doubts(host, out, [one.server for one in reviews])
-        fresh = _fresh(host, previous, reviews, guests_of(host, options), whole=not args.server)
+    listed = await listing(options, out, args.server)
+    reviews = review(listed, previous or Lock(), args.server)
+    fresh = _fresh(listed, previous, reviews, whole=not args.server)
+    asked = {one.server for one in reviews}
+    report_doubts([snapshot for name, snapshot in listed.snapshots.items() if name in asked], out)
     # Out of nothing no empty lock is made: it would set every tool aside.
     stale = fresh != (previous or Lock())
     if stale and not args.check_only:
@@ -73,6 +75,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         out.lines(review_lines(reviews, out, approvable=False))
         if fresh.servers or previous:
             out.note(_verdict(file, fresh, stale=stale, check_only=args.check_only))
+        for note in _volatile_notes(fresh):
+            out.note(note)
     if stale and args.check_only:
         return DRIFT
     return UNREACHABLE if any(one.status == "unreachable" for one in reviews) else 0
@@ -90,18 +94,30 @@ def _previous(file: Path, *, force: bool) -> Lock | None:
         raise
 
 
-def _fresh(
-    host: Host, previous: Lock | None, reviews: list[Review], guests: set[str], *, whole: bool
-) -> Lock:
+def _fresh(listed: Listing, previous: Lock | None, reviews: list[Review], *, whole: bool) -> Lock:
     """The lock of what was reached now. Of servers that were not asked for, what it said stays."""
     from mooring.core.lock import build
-    from mooring.core.plan import fingerprint
 
-    marks = {server.name: fingerprint(server) for server in host.config.servers if server.name not in guests}
+    marks = {name: listed.fingerprint(name) for name in listed.configured}
     if not whole and previous is not None:
         marks = {name: pin.fingerprint for name, pin in previous.servers.items()} | marks
     asked = [one.server for one in reviews if one.status not in ("removed", "unreachable")]
-    return build([host.provider(name).snapshot for name in asked], marks, previous=previous)
+    snapshots = [listed.snapshots[name] for name in asked]
+    return build(snapshots, marks, previous=previous, volatile=listed.volatile)
+
+
+def _volatile_notes(fresh: Lock) -> Iterator[str]:
+    """One line for each server with text that differs from start to start."""
+    from mooring.core.text import clean_line
+
+    for name, pin in fresh.servers.items():
+        if pin.volatile:
+            fields = [f"{field} of {key!r}" if key else field for _, key, field in sorted(pin.volatile)]
+            more = f" and {len(fields) - 5} more" if len(fields) > 5 else ""
+            yield clean_line(
+                f"Server {name!r} says this differently at every start, so it is marked `volatile` in the "
+                f"lock and shown as it was approved: {', '.join(fields[:5])}{more}."
+            )
 
 
 def _verdict(file: Path, fresh: Lock, *, stale: bool, check_only: bool) -> str:

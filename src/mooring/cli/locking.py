@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,10 +17,12 @@ from mooring.config import found_files
 from mooring.config.lockfile import lock_path, speaks_of
 from mooring.core.changes import Change
 from mooring.core.changetext import describe
-from mooring.core.lock import Lock, Pin, compare
+from mooring.core.config import ServerConfig
+from mooring.core.lock import Lock, Pin, compare, united, volatile_between
+from mooring.core.pin import Marks
 from mooring.core.plan import fingerprint
 from mooring.core.text import clean, clean_line
-from mooring.core.types import Snapshot
+from mooring.core.types import ServerStatus, Snapshot
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 __all__ = [
     "DRIFT",
     "UNREACHABLE",
+    "Listing",
     "Review",
     "change_document",
     "change_lines",
-    "connected_host",
     "guests_of",
+    "listing",
     "lock_file",
+    "partial_note",
     "report",
     "review",
     "review_lines",
@@ -65,6 +68,8 @@ class Review:
     tools: int = 0
     changes: tuple[Change, ...] = ()
     error: str | None = None
+    partial: bool = False
+    """Whether its pin is of an older mooring, without resources, `_meta` and unknown fields."""
 
     @property
     def drifted(self) -> bool:
@@ -77,15 +82,59 @@ def lock_file(options: Options) -> Path:
     return lock_path(found_files(named or None), Path.cwd())
 
 
-@asynccontextmanager
-async def connected_host(options: Options, out: Output, servers: Sequence[str]) -> AsyncGenerator[Host]:
-    """A host that has asked what they offer those servers (or all) that the lock speaks of.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What the servers of a configuration offer, as far as they could be asked."""
+
+    configured: Mapping[str, ServerConfig]
+    """The servers that the lock speaks of."""
+    statuses: Sequence[ServerStatus]
+    snapshots: Mapping[str, Snapshot]
+    """Of the servers that are connected."""
+    volatile: Mapping[str, Marks]
+    """By server: the fields that differ from start to start."""
+
+    def fingerprint(self, server: str) -> str:
+        return fingerprint(self.configured[server])
+
+
+async def listing(
+    options: Options,
+    out: Output,
+    servers: Sequence[str] = (),
+    *,
+    again: Callable[[Listing], Collection[str]] | None = None,
+) -> Listing:
+    """What those servers (or all) offer that the lock speaks of.
+
+    Args:
+        options: Of the command line.
+        out: Where warnings go.
+        servers: The servers that are asked; empty: all.
+        again: Which servers are listed a second time, all if None. That starts them anew and declares no
+            capabilities, so that text that differs at random between starts is found, and tools that are
+            offered only to clients without these capabilities.
 
     Raises:
         ConfigError: one of `servers` is not for this lock.
         NotTrusted: one of them must not be started, so that nothing can be said of it.
     """
-    async with open_host(options, out, servers=servers, idle=True, lock=False) as host:
+    first = await _listed(options, out, servers, declare=True)
+    names = first.snapshots.keys() if again is None else again(first)
+    if not names:
+        return first
+    silent = Output(replace(options, quiet=True))  # it has been said the first time
+    second = await _listed(options, silent, sorted(names), declare=False)
+    snapshots, volatile = dict(first.snapshots), dict[str, Marks]()
+    for name, snapshot in second.snapshots.items():
+        if name in names:
+            volatile[name] = volatile_between(snapshots[name], snapshot)
+            snapshots[name] = united(snapshots[name], snapshot)
+    return replace(first, snapshots=snapshots, volatile=volatile)
+
+
+async def _listed(options: Options, out: Output, servers: Sequence[str], *, declare: bool) -> Listing:
+    async with open_host(options, out, servers=servers, idle=True, lock=False, declare=declare) as host:
         guests = guests_of(host, options)
         if guests.intersection(servers):
             raise ConfigError(
@@ -98,7 +147,12 @@ async def connected_host(options: Options, out: Output, servers: Sequence[str]) 
                 raise problem
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
-        yield host
+        statuses = host.status()
+        snapshots = {
+            one.name: host.provider(one.name).snapshot for one in statuses if one.state == "connected"
+        }
+        configured = {server.name: server for server in host.config.servers if server.name not in guests}
+    return Listing(configured=configured, statuses=statuses, snapshots=snapshots, volatile={})
 
 
 def guests_of(host: Host, options: Options) -> set[str]:
@@ -107,12 +161,11 @@ def guests_of(host: Host, options: Options) -> set[str]:
     return {server.name for server in host.config.servers if not speaks_of(files, server.source.scope)}
 
 
-def review(host: Host, options: Options, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
+def review(listed: Listing, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
     """The named servers, or all that the configuration or the lock knows, in order of name."""
-    guests = guests_of(host, options)
-    configured = {server.name: server for server in host.config.servers if server.name not in guests}
+    configured = listed.configured
     reviews = [Review(server=name, status="removed") for name in lock.servers if name not in configured]
-    for status in host.status():
+    for status in listed.statuses:
         name = status.name
         if name not in configured or (status.state == "disabled" and name not in names):
             continue
@@ -120,13 +173,15 @@ def review(host: Host, options: Options, lock: Lock, names: Sequence[str] = ()) 
             reason = status.error or f"the server is {status.state}"
             reviews.append(Review(server=name, status="unreachable", error=reason))
             continue
-        snapshot = host.provider(name).snapshot
+        snapshot = listed.snapshots[name]
         known = lock.servers.get(name)
-        changes = compared(known, snapshot, fingerprint(configured[name]))
+        changes = compared(known, snapshot, listed.fingerprint(name))
         kind: Status = "new" if known is None else "changed" if changes else "same"
         if configured[name].pins == "off":
             kind, changes = "unpinned", ()
-        reviews.append(Review(server=name, status=kind, tools=len(snapshot.tools), changes=changes))
+        partial = known is not None and not known.whole
+        tools = len(snapshot.tools)
+        reviews.append(Review(server=name, status=kind, tools=tools, changes=changes, partial=partial))
     return sorted((one for one in reviews if not names or one.server in names), key=lambda one: one.server)
 
 
@@ -145,12 +200,24 @@ def report(reviews: Iterable[Review], file: Path, *, written: bool = False) -> d
             "status": one.status,
             "tools": one.tools,
             "error": one.error,
+            "partial": one.partial,
             "changes": [change_document(change) for change in one.changes],
         }
         for one in reviews
     ]
     drift = any(one.drifted for one in reviews)
     return {"lock": str(file), "written": written, "drift": drift, "servers": servers}
+
+
+def partial_note(reviews: Iterable[Review]) -> str | None:
+    """What a lock of an older mooring does not cover, if it is one."""
+    names = ", ".join(clean_line(one.server) for one in reviews if one.partial)
+    if not names:
+        return None
+    return (
+        f"The lock was written by an older mooring and does not pin resources, `_meta`, icons and other "
+        f"fields of {names}. `mooring lock` adds them."
+    )
 
 
 def change_document(change: Change) -> dict[str, Any]:

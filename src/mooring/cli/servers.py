@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from mooring.cli.hosting import watch
@@ -10,6 +10,7 @@ from mooring.cli.output import Output
 from mooring.cli.progress import one_line, summary
 
 if TYPE_CHECKING:
+    from mooring.core.types import Snapshot
     from mooring.host import Host
 
 __all__ = [
@@ -86,14 +87,13 @@ def report_warnings(host: Host, out: Output) -> None:
         out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
 
 
-def report_doubts(host: Host, out: Output, names: Collection[str]) -> None:
+def report_doubts(snapshots: Iterable[Snapshot], out: Output) -> None:
     """Say on standard error what is doubtful in the descriptions of servers that are about to be approved."""
     from mooring.core.poison import doubts
 
-    for status in host.status():
-        if status.name in names and status.state == "connected":
-            for text in doubts(host.provider(status.name).snapshot):
-                out.warning(f"{text}; read it before you approve it")
+    for snapshot in snapshots:
+        for text in doubts(snapshot):
+            out.warning(f"{text}; read it before you approve it")
 
 
 def warnings_of(host: Host) -> list[dict[str, str | None]]:

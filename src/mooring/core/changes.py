@@ -8,18 +8,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from mooring.core.definitions import Entry, canonical, definition, first_of_each, is_pinnable, key_of
+from mooring.core.definitions import (
+    Entry,
+    canonical,
+    definition,
+    first_of_each,
+    is_pinnable,
+    key_of,
+    words,
+)
+from mooring.core.pin import NO_MARKS, Mark, Marks
 from mooring.core.schemachange import Difference, Weight, ordered, schema_differences
 from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
 
-__all__ = ["Change", "Kind", "Subject", "changes_between", "same"]
+__all__ = ["Change", "Kind", "Subject", "changes_between", "same", "volatile_between"]
 
 Kind = Literal[
     "text", "annotations", "compatible", "breaking", "added", "removed", "renamed", "launch", "protocol"
 ]
 """`text`: wording only. `annotations`: the server's hints. `compatible`, `breaking`: the schema.
 `launch`: the configuration now runs or reaches something else. `protocol`: an older one is spoken."""
-Subject = Literal["server", "tool", "template", "prompt"]
+Subject = Literal["server", "tool", "resource", "template", "prompt"]
 
 _WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _Entries: TypeAlias = Mapping[str, Entry]
@@ -43,26 +52,44 @@ def _entries_of(before: Snapshot, after: Snapshot) -> Iterator[tuple[Subject, _E
     """Yield what can be pinned of two snapshots, by key, of each kind that is not the same object."""
     if before.tools is not after.tools:
         yield "tool", first_of_each(before.tools), first_of_each(after.tools)
+    if before.resources is not after.resources:
+        yield "resource", first_of_each(before.resources), first_of_each(after.resources)
     if before.templates is not after.templates:
         yield "template", first_of_each(before.templates), first_of_each(after.templates)
     if before.prompts is not after.prompts:
         yield "prompt", first_of_each(before.prompts), first_of_each(after.prompts)
 
 
-def changes_between(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
-    """Return every change: of the server first, then of tools, templates and prompts by name.
+def changes_between(before: Snapshot, after: Snapshot, volatile: Marks = NO_MARKS) -> tuple[Change, ...]:
+    """Return every change: of the server first, then of tools, resources, templates and prompts by name.
 
-    Nothing that a model could see differs without a change here; order of listing, of JSON keys and
-    of lists whose order means nothing makes none.
+    Nothing that a model or a client could see differs without a change here; order of listing, of JSON
+    keys and of lists whose order means nothing makes none, nor do fields that are `volatile`.
     """
     return (
-        *_server_changes(before, after),
+        *_server_changes(before, after, volatile),
         *(
             change
             for subject, old, new in _entries_of(before, after)
-            for change in _entry_changes(after.server, subject, old, new)
+            for change in _entry_changes(after.server, subject, old, new, volatile)
         ),
     )
+
+
+def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
+    """Return the fields in which two listings of one unchanged server differ, and how."""
+    found: dict[Mark, str] = {}
+    for change in changes_between(first, second):
+        if change.kind in ("added", "removed", "renamed", "protocol"):
+            continue
+        name = "" if change.subject == "server" else change.name
+        for field in {difference.path.partition(".")[0] for difference in change.differences}:
+            if field != "definition":
+                old = dict(_server_texts(first)) if change.before is None else definition(change.before)
+                new = dict(_server_texts(second)) if change.after is None else definition(change.after)
+                order = _tolerated("order", old.get(field), new.get(field))
+                found[change.subject, name, field] = "order" if order else "text"
+    return found
 
 
 def same(one: Entry, other: Entry) -> bool:
@@ -70,16 +97,17 @@ def same(one: Entry, other: Entry) -> bool:
     return not _differences(one, other)
 
 
-def _server_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+def _server_texts(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
+    info = snapshot.info
+    texts = (("name", info.name), ("title", info.title), ("description", info.description))
+    return (*texts, ("instructions", snapshot.instructions))
+
+
+def _server_changes(before: Snapshot, after: Snapshot, volatile: Marks) -> Iterator[Change]:
     texts = [
         Difference(path=path, weight="text", before=_shown(old), after=_shown(new))
-        for path, old, new in (
-            ("name", before.info.name, after.info.name),
-            ("title", before.info.title, after.info.title),
-            ("description", before.info.description, after.info.description),
-            ("instructions", before.instructions, after.instructions),
-        )
-        if old != new
+        for (path, old), (_, new) in zip(_server_texts(before), _server_texts(after), strict=True)
+        if old != new and not _tolerated(volatile.get(("server", "", path)), old, new)
     ]
     server = after.server
     if texts:
@@ -99,7 +127,14 @@ def _is_older(now: ServerInfo, then: ServerInfo) -> bool:
     return then.protocol is not None and now.protocol is not None and now.protocol < then.protocol
 
 
-def _entry_changes(server: str, subject: Subject, old: _Entries, new: _Entries) -> Iterator[Change]:
+def _tolerated(how: str | None, old: Json, new: Json) -> bool:
+    """Whether two values of a field that is volatile in this way may differ so."""
+    return how == "text" or (how == "order" and words(old or "") == words(new or ""))
+
+
+def _entry_changes(
+    server: str, subject: Subject, old: _Entries, new: _Entries, volatile: Marks
+) -> Iterator[Change]:
     gone = {key: entry for key, entry in old.items() if key not in new}
     come = {key: entry for key, entry in new.items() if key not in old}
     renamed = dict(_renamed(gone, come))
@@ -110,6 +145,8 @@ def _entry_changes(server: str, subject: Subject, old: _Entries, new: _Entries) 
         differences: tuple[Difference, ...] = ()
         if before is not None and after is not None:
             differences = _differences(before, after)
+            if volatile and differences:
+                differences = _firm(subject, before, after, differences, volatile)
             if not differences:
                 continue
             kind = _WEIGHTS[max(_WEIGHTS.index(difference.weight) for difference in differences)]
@@ -176,13 +213,31 @@ def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
     if canonical(old) == canonical(new) or _meaning(before) == _meaning(after):
         return ()
     found: list[Difference] = []
-    for path, one in old.items():
-        two = new[path]
+    for path in (*old, *(path for path in new if path not in old)):
+        one, two = old.get(path), new.get(path)
         if canonical(one) != canonical(two):
             found += _field(path, one, two)
     if not found:  # whatever escaped the finer look is the gravest
         found.append(Difference(path="definition", weight="breaking", before=_shown(old), after=_shown(new)))
     return tuple(found)
+
+
+def _firm(
+    subject: Subject,
+    before: Entry,
+    after: Entry,
+    differences: tuple[Difference, ...],
+    volatile: Marks,
+) -> tuple[Difference, ...]:
+    """The differences without those of fields that are volatile in that way."""
+    old, new, key = definition(before), definition(after), key_of(after)
+    fields = {difference.path.partition(".")[0] for difference in differences}
+    fine = {
+        field
+        for field in fields
+        if _tolerated(volatile.get((subject, key, field)), old.get(field), new.get(field))
+    }
+    return tuple(one for one in differences if one.path.partition(".")[0] not in fine)
 
 
 def _field(path: str, before: Json, after: Json) -> list[Difference]:
@@ -191,8 +246,8 @@ def _field(path: str, before: Json, after: Json) -> list[Difference]:
             return schema_differences(before, after, path)
         case "output":
             return _output_differences(before, after)
-        case "annotations":
-            return _hint_differences(before, after)
+        case "annotations" | "meta" | "more":
+            return _hint_differences(path, before or {}, after or {})
         case "arguments":
             return _argument_differences(before, after)
         case "mime_type":
@@ -211,9 +266,9 @@ def _output_differences(
     return [replace(found, before=found.after, after=found.before) for found in turned]
 
 
-def _hint_differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[Difference]:
+def _hint_differences(path: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> list[Difference]:
     return [
-        _difference(f"annotations.{hint}", old, new, "text" if hint == "title" else "annotations")
+        _difference(f"{path}.{hint}", old, new, "text" if hint == "title" else "annotations")
         for hint in sorted(before.keys() | after.keys())
         if canonical(old := before.get(hint)) != canonical(new := after.get(hint))
     ]

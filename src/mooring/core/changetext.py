@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from shlex import quote
 
 from mooring.core.changes import Change
-from mooring.core.definitions import canonical, definition, is_pinnable, key_of, visible_text
+from mooring.core.definitions import canonical, definition, is_pinnable, key_of, visible_text, words
 from mooring.core.schemachange import Difference
 
-__all__ = ["describe", "summary", "warnings_of"]
+__all__ = ["describe", "shown_name", "summary", "warnings_of"]
 
 _NAME = 80
 _VALUE = 400
@@ -26,7 +26,8 @@ def summary(change: Change) -> str:
     It quotes nothing of the new definition but the name, so that what was set aside does not reach a
     model by way of the message that says so.
     """
-    return f"{_headline(change)}. See it with `mooring check`, accept it with `{_command(change)}`."
+    advice = f"See it with `mooring check`, accept it with `{_command(change)}`."
+    return f"{_headline(change)}. {advice}{_REORDERED if _reordered(change) else ''}"
 
 
 def describe(change: Change) -> str:
@@ -41,23 +42,40 @@ def describe(change: Change) -> str:
         lines.append(f"  … and {more} more places")
     if change.kind == "added" and change.after is not None:
         lines += [f"  {line}" for line in _definition(change)]
-    lines.append(f"Accept it with `{_command(change)}`.")
+    lines.append(f"Accept it with `{_command(change)}`.{_REORDERED if _reordered(change) else ''}")
     return "\n".join(lines)
+
+
+_REORDERED = (
+    " Only the order of the words differs. If the server says this differently at every start, "
+    "`mooring lock` marks it as volatile; `pins: warn` in the server's configuration accepts any change."
+)
+
+
+def _reordered(change: Change) -> bool:
+    """Whether texts changed, and all of them have the same words as before."""
+    return bool(change.differences) and all(
+        difference.weight == "text"
+        and difference.before is not None
+        and difference.after is not None
+        and words(difference.before) == words(difference.after)
+        for difference in change.differences
+    )
 
 
 def warnings_of(changes: Sequence[Change]) -> tuple[str, ...]:
     """Return one warning for each change, up to a bound that no server can push."""
     lines = [summary(change) for change in changes[:_LINES]]
     if (more := len(changes) - _LINES) > 0:
-        lines.append(f"Server {_shown(changes[0].server)}: {more} more changes; see `mooring check`.")
+        lines.append(f"Server {shown_name(changes[0].server)}: {more} more changes; see `mooring check`.")
     return tuple(lines)
 
 
 def _headline(change: Change) -> str:
-    server = f"server {_shown(change.server)}"
+    server = f"server {shown_name(change.server)}"
     if change.subject == "server":
         return f"{server[0].upper()}{server[1:]} {_of_server(change)}"
-    thing = f"{change.subject.capitalize()} {_shown(change.name)} of {server}"
+    thing = f"{change.subject.capitalize()} {shown_name(change.name)} of {server}"
     match change.kind:
         case "added":
             reason = "" if change.after is None or is_pinnable(change.after) else " and cannot be pinned"
@@ -65,7 +83,9 @@ def _headline(change: Change) -> str:
         case "removed":
             return f"{thing} was approved and is no longer offered"
         case "renamed" if change.before is not None:
-            return f"{thing} is new: it is the approved {_shown(key_of(change.before))} under another name"
+            return (
+                f"{thing} is new: it is the approved {shown_name(key_of(change.before))} under another name"
+            )
         case _:
             return f"{thing} is not what was approved: {_areas(change)} changed ({change.kind})"
 
@@ -82,7 +102,13 @@ def _of_server(change: Change) -> str:
 
 def _areas(change: Change) -> str:
     """The fields that changed, without the names in a schema, which are the server's choice."""
-    words = {"input": "input schema", "output": "output schema", "mime_type": "MIME type"}
+    words = {
+        "input": "input schema",
+        "output": "output schema",
+        "mime_type": "MIME type",
+        "meta": "`_meta`",
+        "more": "other fields",
+    }
     fields = dict.fromkeys(difference.path.partition(".")[0] for difference in change.differences)
     return ", ".join(words.get(field, field) for field in fields)
 
@@ -124,7 +150,8 @@ def _definition(change: Change) -> list[str]:
     ]
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
+    """Return a name quoted, shortened, and with nothing invisible in it."""
     return "'" + _cut(visible_text(name), _NAME) + "'"
 
 

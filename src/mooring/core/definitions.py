@@ -1,8 +1,8 @@
-"""What counts of a tool, template or prompt when it is pinned: one canonical form, and its hash.
+"""What counts of a tool, resource, template or prompt when it is pinned: one canonical form, and its hash.
 
-Everything a model can see counts. What may differ from start to start without a model seeing it does
-not: `_meta`, fields that mooring does not know, the listing order, and, of the server itself, its
-version and the details of its capabilities.
+Everything that can reach a model or a client of the gateway counts, with `_meta`, icons and fields that
+mooring does not know. What does not: the listing order, the size of a resource and, of the server
+itself, its version and the details of its capabilities.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar, cast
 
-from mooring.core.types import Json, Prompt, ResourceTemplate, Tool
+from mooring.core.types import Json, Prompt, Resource, ResourceTemplate, Tool
 
 __all__ = [
     "DEPTH_LIMIT",
+    "HASH",
     "Entry",
     "canonical",
+    "condensed",
     "definition",
     "digest",
     "first_of_each",
@@ -28,11 +30,16 @@ __all__ = [
     "key_of",
     "pinnable",
     "visible_text",
+    "words",
 ]
 
-Entry: TypeAlias = Tool | ResourceTemplate | Prompt
+Entry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 
-E = TypeVar("E", Tool, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+
+LARGEST = 4096
+"""Characters of one field of `_meta`, or of an unknown field, that a pin holds; of a larger one, its hash."""
+HASH = "mooring/sha256"
 
 DEPTH_LIMIT = 64
 """Levels that a definition may nest. Real ones stay under 20; what goes deeper is not pinned."""
@@ -63,7 +70,7 @@ def definition(entry: Entry) -> dict[str, Json]:
     """Return what counts of an entry, under the names it has in the lock; the key comes first."""
     match entry:
         case Tool():
-            return {
+            counted: dict[str, Json] = {
                 "name": entry.remote_name,
                 "title": entry.title,
                 "description": entry.description,
@@ -71,21 +78,46 @@ def definition(entry: Entry) -> dict[str, Json]:
                 "output": entry.output_schema,
                 "annotations": dict(entry.annotations),
             }
-        case ResourceTemplate():
-            return {
-                "uri": entry.uri_template,
+            if entry.meta:
+                counted["meta"] = condensed(entry.meta)
+        case Resource() | ResourceTemplate():
+            counted = {
+                "uri": entry.uri if isinstance(entry, Resource) else entry.uri_template,
                 "name": entry.name,
                 "title": entry.title,
                 "description": entry.description,
                 "mime_type": entry.mime_type,
             }
         case Prompt():
-            return {
+            counted = {
                 "name": entry.name,
                 "title": entry.title,
                 "description": entry.description,
                 "arguments": entry.arguments,
             }
+    if entry.extra:
+        counted["more"] = condensed(entry.extra)
+    return counted
+
+
+def condensed(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields, with the hash of each value that is larger than a pin should be."""
+    return {name: _condensed(value) for name, value in fields.items()}
+
+
+def _condensed(value: Json) -> Json:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    try:
+        text = canonical(value)
+    except ValueError:  # cannot be pinned at all
+        return value
+    return value if len(text) <= LARGEST else {HASH: sha256(text.encode("ascii")).hexdigest()}
+
+
+def words(value: Json) -> list[str]:
+    """Return the words of a value, sorted: the same for a text whose parts come in another order."""
+    return sorted(re.findall(r"\w+", value if isinstance(value, str) else canonical(value)))
 
 
 def digest(counted: Mapping[str, Json]) -> str:
@@ -118,6 +150,8 @@ def key_of(entry: Entry) -> str:
     match entry:
         case Tool():
             return entry.remote_name
+        case Resource():
+            return entry.uri
         case ResourceTemplate():
             return entry.uri_template
         case Prompt():

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
-from mooring.core.changes import Change, Subject, changes_between, same
+from mooring.core.changes import Change, Subject, changes_between, same, volatile_between
 from mooring.core.changetext import warnings_of
-from mooring.core.definitions import first_of_each, is_pinnable, key_of
+from mooring.core.definitions import HASH, condensed, first_of_each, is_pinnable, key_of
 from mooring.core.near import nearest
-from mooring.core.pin import Lock, Pin
+from mooring.core.pin import NO_MARKS, Lock, Mark, Marks, Pin
 from mooring.core.schemachange import Difference
-from mooring.core.types import EMPTY, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.types import EMPTY, Json, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
 from mooring.errors import UnknownTool
 
 __all__ = [
@@ -32,15 +32,18 @@ __all__ = [
     "Pinning",
     "approve",
     "as_reported",
+    "before_start",
     "build",
     "compare",
     "decide",
     "pin_of",
+    "united",
+    "volatile_between",
 ]
 
 Pinning = Literal["block", "warn", "off"]
 
-E = TypeVar("E", Tool, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,19 @@ class Admission:
     """Tools that are offered and not shown, by the server's name of them, and why."""
     set_aside_templates: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
     set_aside_prompts: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
+    set_aside_resources: Mapping[str, Change] = field(default_factory=lambda: EMPTY)
     warnings: tuple[str, ...] = ()
 
 
-def pin_of(snapshot: Snapshot, fingerprint: str, *, previous: Pin | None = None) -> Pin:
-    """Return the pin of what a server offers now.
+def pin_of(
+    snapshot: Snapshot,
+    fingerprint: str,
+    *,
+    previous: Pin | None = None,
+    whole: bool = True,
+    volatile: Marks = NO_MARKS,
+) -> Pin:
+    """Return the pin of what a server offers now; see `Pin` for `whole` and `volatile`.
 
     Where `previous` means the same, it is kept to the letter: order of keys, server version and all.
     So nothing that a server changes at every start ever shows up as a change of the lock. A definition
@@ -80,24 +91,35 @@ def pin_of(snapshot: Snapshot, fingerprint: str, *, previous: Pin | None = None)
     """
     kept = previous.snapshot if previous is not None else Snapshot(server=snapshot.server)
     info = _self_description(snapshot)
+    if not whole:
+        snapshot = _bare_snapshot(snapshot)
+    if previous is not None and previous.volatile:
+        offered = {("server", ""), *(("tool", tool.remote_name) for tool in snapshot.tools)}
+        offered |= {("resource", one.uri) for one in snapshot.resources}
+        offered |= {("template", one.uri_template) for one in snapshot.templates}
+        offered |= {("prompt", one.name) for one in snapshot.prompts}
+        known = {mark: how for mark, how in previous.volatile.items() if mark[:2] in offered}
+        volatile = {**known, **volatile}
     fresh = Snapshot(
         server=snapshot.server,
         info=info,
         instructions=snapshot.instructions,
         tools=_pinned(snapshot.tools, kept.tools),
+        resources=_pinned(snapshot.resources, kept.resources),
         templates=_pinned(snapshot.templates, kept.templates),
         prompts=_pinned(snapshot.prompts, kept.prompts),
     )
     if replace(fresh, info=replace(info, version=kept.info.version)) == kept:
         fresh = kept
-    return Pin(fingerprint=fingerprint, snapshot=fresh)
+    return Pin(fingerprint=fingerprint, snapshot=fresh, whole=whole, volatile=volatile)
 
 
 def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
     """Return the pin of what a server offers, whether or not all of it can be pinned: to compare with one
-    that is kept."""
+    that is cached."""
     return Pin(
         fingerprint=fingerprint,
+        whole=False,
         snapshot=Snapshot(
             server=snapshot.server,
             info=_self_description(snapshot),
@@ -114,8 +136,49 @@ def _self_description(snapshot: Snapshot) -> ServerInfo:
     return replace(snapshot.info, capabilities={name: {} for name in sorted(snapshot.info.capabilities)})
 
 
+def united(first: Snapshot, second: Snapshot) -> Snapshot:
+    """Return the first listing, with what only the second one has: it declared other capabilities."""
+    return replace(
+        first,
+        tools=_united(first.tools, second.tools),
+        resources=_united(first.resources, second.resources),
+        templates=_united(first.templates, second.templates),
+        prompts=_united(first.prompts, second.prompts),
+    )
+
+
+def _united(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
+    known = {key_of(entry) for entry in first}
+    return (*first, *(entry for entry in second if key_of(entry) not in known))
+
+
+def before_start(known: Snapshot) -> Snapshot:
+    """Return what may be shown of a pin before its server runs: no resources, which come and go, and no
+    value of which the pin holds only the hash."""
+    return replace(
+        known,
+        resources=(),
+        tools=tuple(
+            replace(entry, meta=_held(entry.meta), extra=_held(entry.extra))
+            if entry.meta or entry.extra
+            else entry
+            for entry in known.tools
+        ),
+        templates=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.templates),
+        prompts=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.prompts),
+    )
+
+
+def _held(fields: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {name: value for name, value in fields.items() if not (isinstance(value, dict) and HASH in value)}
+
+
 def build(
-    snapshots: Iterable[Snapshot], fingerprints: Mapping[str, str], *, previous: Lock | None = None
+    snapshots: Iterable[Snapshot],
+    fingerprints: Mapping[str, str],
+    *,
+    previous: Lock | None = None,
+    volatile: Mapping[str, Marks] = EMPTY,
 ) -> Lock:
     """Return the lock of what the servers offer now.
 
@@ -123,13 +186,25 @@ def build(
         snapshots: One per server that was reached.
         fingerprints: Of every configured server, by name. Others are not in the lock.
         previous: Keeps the pins of servers that were not reached, and the letter of what is the same.
+        volatile: By server: the fields that differ from start to start.
     """
     old = (previous or Lock()).servers
     pins = {name: known for name, known in old.items() if name in fingerprints}
     for snapshot in snapshots:
         if (name := snapshot.server) in fingerprints:
-            pins[name] = pin_of(snapshot, fingerprints[name], previous=old.get(name))
+            known = old.get(name)
+            marks = {**_permuted(known, snapshot), **volatile.get(name, NO_MARKS)}
+            pins[name] = pin_of(snapshot, fingerprints[name], previous=known, volatile=marks)
     return _lock(pins)
+
+
+def _permuted(known: Pin | None, snapshot: Snapshot) -> dict[Mark, str]:
+    """The texts that hold the words of the pin in another order: they differ from start to start."""
+    if known is None:
+        return {}
+    found = volatile_between(known.snapshot, snapshot)
+    texts = ("title", "description", "instructions")
+    return {mark: how for mark, how in found.items() if how == "order" and mark[2] in texts}
 
 
 def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -> Drift:
@@ -140,7 +215,8 @@ def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -
         snapshot: What the server reports.
         fingerprint: Of the configuration in use; None leaves it out of the comparison.
     """
-    changes = changes_between(known.snapshot, snapshot)
+    offered = snapshot if known.whole else _bare_snapshot(snapshot)
+    changes = changes_between(known.snapshot, offered, known.volatile)
     if fingerprint is not None and fingerprint != known.fingerprint:
         prints = Difference(
             path="fingerprint", weight="breaking", before=known.fingerprint, after=fingerprint
@@ -168,14 +244,16 @@ def decide(
     if known is None:
         known, fingerprint = Pin(fingerprint="", snapshot=Snapshot(server=snapshot.server)), None
     drift = compare(known, snapshot, fingerprint=fingerprint)
-    warnings = warnings_of(drift.changes)
-    seen = _to_the_letter(known.snapshot, snapshot, drift)
+    # What is no longer offered needs no action, and may depend on the capabilities that were declared.
+    warnings = warnings_of([change for change in drift.changes if change.kind != "removed"])
+    seen = _to_the_letter(known, snapshot, drift)
     if pinning == "warn":
         return Admission(visible=seen, drift=drift, warnings=warnings)
     launch = next((change for change in drift.changes if change.kind == "launch"), None)
     tools, tools_aside = _approved(seen.tools, drift.of("tool"), launch)
     templates, templates_aside = _approved(seen.templates, drift.of("template"), launch)
     prompts, prompts_aside = _approved(seen.prompts, drift.of("prompt"), launch)
+    resources, resources_aside = _approved(seen.resources, drift.of("resource"), launch)
     said = known.snapshot.info
     return Admission(
         visible=replace(
@@ -185,18 +263,24 @@ def decide(
             tools=tools,
             templates=templates,
             prompts=prompts,
-            resources=() if launch is not None else seen.resources,
+            resources=resources,
         ),
         drift=drift,
         set_aside=tools_aside,
         set_aside_templates=templates_aside,
         set_aside_prompts=prompts_aside,
+        set_aside_resources=resources_aside,
         warnings=warnings,
     )
 
 
 def approve(
-    lock: Lock, snapshot: Snapshot, *, fingerprint: str, tools: Collection[str] | None = None
+    lock: Lock,
+    snapshot: Snapshot,
+    *,
+    fingerprint: str,
+    tools: Collection[str] | None = None,
+    volatile: Marks = NO_MARKS,
 ) -> Lock:
     """Return the lock with changes of one server accepted; every other pin is the same object.
 
@@ -206,6 +290,7 @@ def approve(
         fingerprint: Of the server's configuration.
         tools: Accept these tools alone, by the server's names (a renamed one by either): not the
             server's texts, nor another launch command. None accepts everything.
+        volatile: The fields that differ from start to start.
 
     Raises:
         UnknownTool: a name is neither approved nor offered.
@@ -213,7 +298,8 @@ def approve(
     server = snapshot.server
     known = lock.servers.get(server)
     if tools is None:
-        return _lock({**lock.servers, server: pin_of(snapshot, fingerprint, previous=known)})
+        pin = pin_of(snapshot, fingerprint, previous=known, volatile=volatile)
+        return _lock({**lock.servers, server: pin})
     if known is None:
         known = Pin(fingerprint=fingerprint, snapshot=Snapshot(server=server))
     pinned = first_of_each(known.snapshot.tools)
@@ -229,7 +315,9 @@ def approve(
             if change.after is not None:
                 pinned[change.name] = offered[change.name]
     accepted = replace(known.snapshot, tools=_pinned(pinned.values(), known.snapshot.tools))
-    return _lock({**lock.servers, server: replace(known, snapshot=accepted)})
+    marks = {mark: how for mark, how in volatile.items() if mark[0] == "tool" and mark[1] in tools}
+    pin = replace(known, snapshot=accepted, volatile={**known.volatile, **marks})
+    return _lock({**lock.servers, server: pin})
 
 
 def _lock(pins: Mapping[str, Pin]) -> Lock:
@@ -245,12 +333,34 @@ def _pinned(entries: Iterable[E], previous: Iterable[E]) -> tuple[E, ...]:
         if old is not None and same(old, entry):
             kept.append(old)
         elif is_pinnable(entry):
-            kept.append(_bare(entry))
+            kept.append(_counted(entry))
     return tuple(kept)
 
 
+def _counted(entry: E) -> E:
+    """The entry as a pin holds it."""
+    if isinstance(entry, Tool):
+        if entry.name == entry.remote_name and not entry.meta and not entry.extra:
+            return entry
+        meta, extra = condensed(entry.meta) or EMPTY, condensed(entry.extra) or EMPTY
+        return replace(entry, name=entry.remote_name, meta=meta, extra=extra)
+    if isinstance(entry, Resource) and entry.size is not None:
+        return replace(entry, size=None, extra=condensed(entry.extra) or EMPTY)
+    return replace(entry, extra=condensed(entry.extra)) if entry.extra else entry
+
+
+def _bare_snapshot(snapshot: Snapshot) -> Snapshot:
+    return replace(
+        snapshot,
+        tools=tuple(map(_bare, snapshot.tools)),
+        resources=(),
+        templates=tuple(map(_bare, snapshot.templates)),
+        prompts=tuple(map(_bare, snapshot.prompts)),
+    )
+
+
 def _bare(entry: E) -> E:
-    """The entry without what does not count."""
+    """The entry without resources' and clients' extras: what a pin that is not `whole` holds."""
     if isinstance(entry, Tool):
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
@@ -258,8 +368,9 @@ def _bare(entry: E) -> E:
     return replace(entry, extra=EMPTY) if entry.extra else entry
 
 
-def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapshot:
+def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
     """The snapshot in order of key, with the pinned entry for each that is the same."""
+    known = pin.snapshot
     if snapshot.tools is known.tools and not snapshot.templates and not snapshot.prompts:
         return snapshot
     surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
@@ -267,28 +378,49 @@ def _to_the_letter(known: Snapshot, snapshot: Snapshot, drift: Drift) -> Snapsho
     return replace(
         snapshot,
         warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,
-        tools=_settled(snapshot.tools, known.tools, drift.of("tool")),
-        templates=_settled(snapshot.templates, known.templates, drift.of("template")),
-        prompts=_settled(snapshot.prompts, known.prompts, drift.of("prompt")),
+        tools=_settled(snapshot.tools, known.tools, drift.of("tool"), pin, "tool"),
+        resources=_settled(snapshot.resources, known.resources, drift.of("resource"), pin, "resource")
+        if pin.whole
+        else snapshot.resources,
+        templates=_settled(snapshot.templates, known.templates, drift.of("template"), pin, "template"),
+        prompts=_settled(snapshot.prompts, known.prompts, drift.of("prompt"), pin, "prompt"),
     )
 
 
-def _settled(entries: tuple[E, ...], pinned: tuple[E, ...], changes: Mapping[str, Change]) -> tuple[E, ...]:
+def _settled(
+    entries: tuple[E, ...], pinned: tuple[E, ...], changes: Mapping[str, Change], pin: Pin, subject: Subject
+) -> tuple[E, ...]:
     if entries is pinned:
         return entries
     known = first_of_each(pinned)
     return tuple(
-        entry if key in changes else _dressed(known[key], entry)
+        entry if key in changes else _dressed(known[key], entry, pin, subject)
         for key, entry in first_of_each(entries).items()
     )
 
 
-def _dressed(known: E, entry: E) -> E:
-    """The pinned entry, with what does not count as the server sent it now."""
-    if isinstance(entry, Tool):
-        bare = not entry.meta and not entry.extra
-        return known if bare else replace(known, meta=entry.meta, extra=entry.extra)
-    return known if not entry.extra else replace(known, extra=entry.extra)
+def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
+    """The pinned entry, with what the pin does not hold as the server sent it now."""
+    if isinstance(entry, Resource):
+        known = replace(known, size=entry.size)
+    if not (entry.extra or known.extra or getattr(entry, "meta", None) or getattr(known, "meta", None)):
+        return known
+    mark = (subject, key_of(entry))
+    extra = _shown(known.extra, entry.extra, pin, (*mark, "more"))
+    if isinstance(entry, Tool) and isinstance(known, Tool):
+        return replace(known, meta=_shown(known.meta, entry.meta, pin, (*mark, "meta")), extra=extra)
+    return replace(known, extra=extra)
+
+
+def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: Mark) -> Mapping[str, Json]:
+    """Fields as they were approved: as they were sent where the pin holds no more than a hash of them, and
+    without those where they are volatile."""
+    if not pin.whole:
+        return sent
+    held = _held(known)
+    if len(held) == len(known):
+        return known
+    return held if mark in pin.volatile else {name: held.get(name, sent.get(name)) for name in known}
 
 
 def _approved(

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mooring.core.definitions import Entry, definition, digest, visible_text
-from mooring.core.pin import Lock, LockError, NewerLockError, Pin
-from mooring.core.types import EMPTY, Json, Prompt, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.pin import Lock, LockError, Mark, NewerLockError, Pin
+from mooring.core.types import EMPTY, Json, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
 
 __all__ = ["FORMAT", "parse", "render"]
 
-FORMAT = 1
-"""Raised when an older mooring could misread the file."""
+FORMAT = 2
+"""Raised when an older mooring could misread it. Format 1 has no resources, `_meta` or unknown fields."""
 
 _ABOUT = (
     "What each MCP server was approved to offer. `mooring lock` writes it, `mooring check` compares, "
@@ -28,7 +28,7 @@ _AGAIN = "restore it from version control, or write it anew with `mooring lock -
 _WIDTH = 100
 _TEXTS = frozenset(("title", "description", "instructions"))
 
-E = TypeVar("E", Tool, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
 
 
 def render(lock: Lock) -> str:
@@ -55,7 +55,7 @@ def parse(text: str) -> Lock:
     fields = cast("dict[str, Any]", document)
     _check_version(fields.get("version"))
     try:
-        pins = _pins(fields.get("servers"))
+        pins = _pins(fields.get("servers"), whole=fields["version"] > 1)
     except _Damage as damage:
         raise damage.error(text) from None
     return Lock(servers=MappingProxyType(pins))
@@ -69,6 +69,7 @@ def _server(name: str, pin: Pin) -> dict[str, Json]:
     fields: dict[str, Json] = {
         "server": name,
         "fingerprint": pin.fingerprint,
+        "partial": None if pin.whole else True,
         "protocol": info.protocol,
         "name": info.name,
         "title": _lines(info.title),
@@ -76,14 +77,23 @@ def _server(name: str, pin: Pin) -> dict[str, Json]:
         "description": _lines(info.description),
         "capabilities": list(info.capabilities),
         "instructions": _lines(snapshot.instructions),
-        "tools": [_entry(tool) for tool in snapshot.tools],
-        "templates": [_entry(template) for template in snapshot.templates],
-        "prompts": [_entry(prompt) for prompt in snapshot.prompts],
+        "volatile": _marks(pin, "server", "") or None,
+        "tools": [_entry(tool, _marks(pin, "tool", tool.remote_name)) for tool in snapshot.tools],
+        "resources": [_entry(one, _marks(pin, "resource", one.uri)) for one in snapshot.resources],
+        "templates": [_entry(one, _marks(pin, "template", one.uri_template)) for one in snapshot.templates],
+        "prompts": [_entry(one, _marks(pin, "prompt", one.name)) for one in snapshot.prompts],
     }
     return {field: value for field, value in fields.items() if value is not None and value != []}
 
 
-def _entry(entry: Entry) -> dict[str, Json]:
+def _marks(pin: Pin, subject: str, name: str) -> dict[str, str]:
+    """Which fields of an entry differ from start to start, and how."""
+    if not pin.volatile:
+        return {}
+    return {mark[2]: how for mark, how in sorted(pin.volatile.items()) if mark[:2] == (subject, name)}
+
+
+def _entry(entry: Entry, volatile: Mapping[str, str]) -> dict[str, Json]:
     counted = definition(entry)
     key = next(iter(counted))
     fields = {
@@ -91,7 +101,8 @@ def _entry(entry: Entry) -> dict[str, Json]:
         for field, value in counted.items()
         if value is not None and not (field in _EMPTY and value == _EMPTY[field])
     }
-    return {key: counted[key], "hash": digest(counted), **fields}
+    marks: dict[str, Json] = {"volatile": volatile} if volatile else {}
+    return {key: counted[key], "hash": digest(counted), **marks, **fields}
 
 
 _EMPTY: Mapping[str, Json] = {"description": "", "annotations": {}, "arguments": ()}
@@ -164,10 +175,16 @@ def _broken(text: str, error: json.JSONDecodeError) -> LockError:
 
 
 _INFO_FIELDS = ("server", "fingerprint", "protocol", "name", "title", "version", "description")
-_SERVER_FIELDS = frozenset((*_INFO_FIELDS, "capabilities", "instructions", "tools", "templates", "prompts"))
-_TOOL_FIELDS = frozenset(("name", "hash", "title", "description", "input", "output", "annotations"))
-_TEMPLATE_FIELDS = frozenset(("uri", "hash", "name", "title", "description", "mime_type"))
-_PROMPT_FIELDS = frozenset(("name", "hash", "title", "description", "arguments"))
+_LIST_FIELDS = ("tools", "resources", "templates", "prompts")
+_SERVER_FIELDS = frozenset(
+    (*_INFO_FIELDS, *_LIST_FIELDS, "capabilities", "instructions", "partial", "volatile")
+)
+_ENTRY_FIELDS = ("name", "hash", "title", "description", "volatile", "more")
+_TOOL_FIELDS = frozenset((*_ENTRY_FIELDS, "input", "output", "annotations", "meta"))
+_RESOURCE_FIELDS = frozenset((*_ENTRY_FIELDS, "uri", "mime_type"))
+_PROMPT_FIELDS = frozenset((*_ENTRY_FIELDS, "arguments"))
+
+_BY_URI = ("resources", "templates")
 
 _Raw = dict[str, Any]
 
@@ -192,20 +209,20 @@ class _Damage(Exception):
         return LockError(f"{self.problem}; {_AGAIN}", place=", ".join([*lines, *self.places]) or None)
 
 
-def _pins(servers: Json) -> dict[str, Pin]:
+def _pins(servers: Json, *, whole: bool) -> dict[str, Pin]:
     pins: dict[str, Pin] = {}
     for raw in _objects(servers, "servers"):
         name = _needed(raw, "server")
         try:
             if name in pins:
                 raise _Damage("stands twice")
-            pins[name] = _pin(raw, name)
+            pins[name] = _pin(raw, name, whole=whole)
         except _Damage as damage:
             raise damage.within(f"server {_shown(name)}") from None
     return {name: pins[name] for name in sorted(pins)}
 
 
-def _pin(raw: _Raw, server: str) -> Pin:
+def _pin(raw: _Raw, server: str, *, whole: bool) -> Pin:
     _check_fields(raw, _SERVER_FIELDS)
     names = raw.get("capabilities", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[Json]", names)):
@@ -223,15 +240,45 @@ def _pin(raw: _Raw, server: str) -> Pin:
         info=info,
         instructions=_text(raw, "instructions"),
         tools=_entries(raw, "tools", server, _tool),
+        resources=_entries(raw, "resources", server, _resource),
         templates=_entries(raw, "templates", server, _template),
         prompts=_entries(raw, "prompts", server, _prompt),
     )
-    return Pin(fingerprint=_needed(raw, "fingerprint"), snapshot=snapshot)
+    return Pin(
+        fingerprint=_needed(raw, "fingerprint"),
+        snapshot=snapshot,
+        whole=whole and raw.get("partial") is not True,
+        volatile=MappingProxyType(_volatile(raw)),
+    )
+
+
+def _volatile(raw: _Raw) -> dict[Mark, str]:
+    """The marks of a server and of all its entries."""
+    marks = {("server", "", field): how for field, how in _marked(raw).items()}
+    for listed in _LIST_FIELDS:
+        for item in raw.get(listed, ()):
+            key = item["uri" if listed in _BY_URI else "name"]
+            marks |= {(listed[:-1], key, field): how for field, how in _marked(item).items()}
+    return marks
+
+
+def _marked(raw: _Raw) -> dict[str, str]:
+    marks = _object(raw, "volatile")
+    if not all(how in ("order", "text") for how in marks.values()):
+        raise _Damage("'volatile' must say 'order' or 'text' for each field")
+    return {field: str(how) for field, how in marks.items()}
+
+
+def _object(raw: _Raw, field: str) -> dict[str, Json]:
+    value = raw.get(field, {})
+    if not isinstance(value, dict):
+        raise _Damage(f"{field!r} must be an object")
+    return cast("dict[str, Json]", value)
 
 
 def _entries(raw: _Raw, field: str, server: str, make: Callable[[_Raw, str], E]) -> tuple[E, ...]:
     found: dict[str, E] = {}
-    key_field = "uri" if field == "templates" else "name"
+    key_field = "uri" if field in _BY_URI else "name"
     for item in _objects(raw.get(field, []), field):
         key = _needed(item, key_field)
         try:
@@ -255,25 +302,38 @@ def _verify(entry: Entry, stated: str) -> None:
 
 def _tool(raw: _Raw, server: str) -> Tool:
     _check_fields(raw, _TOOL_FIELDS)
-    schema, output, annotations = raw.get("input"), raw.get("output"), raw.get("annotations", EMPTY)
+    schema, output = raw.get("input"), raw.get("output")
     if not isinstance(schema, dict) or not (output is None or isinstance(output, dict)):
         raise _Damage("has no valid schema")
-    if not isinstance(annotations, Mapping):
-        raise _Damage("'annotations' must be an object")
     return Tool(
         name=raw["name"],
         server=server,
         remote_name=raw["name"],
         title=_text(raw, "title"),
         description=_text(raw, "description") or "",
-        input_schema=schema,
-        output_schema=output,
-        annotations=annotations,
+        input_schema=cast("dict[str, Json]", schema),
+        output_schema=cast("dict[str, Json] | None", output),
+        annotations=_object(raw, "annotations") or EMPTY,
+        meta=_object(raw, "meta") or EMPTY,
+        extra=_object(raw, "more") or EMPTY,
+    )
+
+
+def _resource(raw: _Raw, server: str) -> Resource:
+    _check_fields(raw, _RESOURCE_FIELDS)
+    return Resource(
+        uri=raw["uri"],
+        server=server,
+        name=_needed(raw, "name"),
+        title=_text(raw, "title"),
+        description=_text(raw, "description") or "",
+        mime_type=_text(raw, "mime_type"),
+        extra=_object(raw, "more") or EMPTY,
     )
 
 
 def _template(raw: _Raw, server: str) -> ResourceTemplate:
-    _check_fields(raw, _TEMPLATE_FIELDS)
+    _check_fields(raw, _RESOURCE_FIELDS)
     return ResourceTemplate(
         uri_template=raw["uri"],
         server=server,
@@ -281,6 +341,7 @@ def _template(raw: _Raw, server: str) -> ResourceTemplate:
         title=_text(raw, "title"),
         description=_text(raw, "description") or "",
         mime_type=_text(raw, "mime_type"),
+        extra=_object(raw, "more") or EMPTY,
     )
 
 
@@ -292,6 +353,7 @@ def _prompt(raw: _Raw, server: str) -> Prompt:
         title=_text(raw, "title"),
         description=_text(raw, "description") or "",
         arguments=tuple(_objects(raw.get("arguments", []), "arguments")),
+        extra=_object(raw, "more") or EMPTY,
     )
 
 

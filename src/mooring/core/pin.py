@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mooring.core.types import EMPTY, Snapshot, Tool
@@ -12,7 +13,13 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     from mooring.core.inverted import Inverted
 
-__all__ = ["Lock", "LockError", "NewerLockError", "Pin"]
+__all__ = ["NO_MARKS", "Lock", "LockError", "Mark", "Marks", "NewerLockError", "Pin"]
+
+Mark = tuple[str, str, str]
+"""One field of a server or of one of its entries: the subject, its name (empty for the server), the field."""
+Marks = Mapping[Mark, str]
+"""How fields differ from start to start: `order`, the same words in another order; `text`, in any way."""
+NO_MARKS: Marks = MappingProxyType({})
 
 
 class LockError(ConfigError):
@@ -29,7 +36,13 @@ class Pin(Value):
     fingerprint: str
     """Of the server's configuration; it holds no secret."""
     snapshot: Snapshot
-    """What counts of what it offered: in order, without resources, which are data and come and go."""
+    """What counts of what it offered, in order."""
+    whole: bool = True
+    """False: made by an older mooring, or for the cache; without resources, `_meta` and unknown fields,
+    which are then not compared."""
+    volatile: Marks = NO_MARKS
+    """The fields that differ from start to start. They are not compared, or only by their words; what was
+    approved of them is what is shown."""
 
     @property
     def server(self) -> str:

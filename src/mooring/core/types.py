@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EMPTY",
+    "Absence",
     "Block",
     "Contents",
     "Group",
@@ -252,6 +253,15 @@ class Result(Value):
     def content(self) -> list[Mapping[str, Any]]:
         """The blocks as JSON objects."""
         return [block.raw for block in self.blocks]
+
+
+class Absence(Value):
+    """Why a tool may be missing: the server that would own its name is not connected."""
+
+    server: str
+    state: State
+    hint: str
+    """What to do about it."""
 
 
 class ServerStatus(Value):

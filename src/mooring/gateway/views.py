@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import OWNER
@@ -17,10 +15,10 @@ from mooring.core.exposure import Exposure, Mode, plan_exposure
 from mooring.core.gateway import ProfileSettings
 from mooring.core.logintool import is_login
 from mooring.core.merging import merge
-from mooring.core.names import Style, assign, may_belong
+from mooring.core.names import Style, assign
 from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
-from mooring.core.types import Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
+from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.errors import MooringError, UnknownServer
 from mooring.keeper import Keeper
 from mooring.local import Provider
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Offer", "View"]
 
 log = logger("mooring.gateway")
-
-ARRIVAL = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +117,6 @@ class View:
     def exposure(self, mode: Mode) -> Exposure:
         return plan_exposure(self.catalog, mode, self.host.config.discovery_budget)
 
-    def check_running(self) -> None:
-        self.host.check_running()
-
     def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):
             raise UnknownServer(name)
@@ -148,16 +141,11 @@ class View:
         return await self.host.act(tool, arguments, timeout)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server that has yet to speak could bring it."""
-        style = self.style
-        awaited = [
-            status.name
-            for status in self.host.status()
-            if status.state == "pending" and self.admits(status.name) and may_belong(tool, status.name, style)
-        ]
-        if awaited:
-            with anyio.move_on_after(ARRIVAL if timeout is None else timeout):
-                await self.host.refresh(*awaited)
+        """Wait until `tool` is there, or no server could still bring it; see `Host.arrival`."""
+        await self.host.arrival(tool, timeout, self)
+
+    def absence(self, tool: str) -> Absence | None:
+        return self.host.absence(tool, self)
 
     def withheld(self, tool: str) -> MooringError | None:
         return self.host.withheld(tool)

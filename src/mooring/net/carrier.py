@@ -10,7 +10,15 @@ from mooring import clock
 from mooring.core.breaker import Breaker, BreakerState
 from mooring.core.chain import raise_alone
 from mooring.core.types import EMPTY
-from mooring.errors import AuthNeeded, CallTimeout, CircuitOpen, MooringError, NotTrusted, Overloaded
+from mooring.errors import (
+    AuthNeeded,
+    CallError,
+    CallTimeout,
+    CircuitOpen,
+    MooringError,
+    NotTrusted,
+    Overloaded,
+)
 from mooring.net.deadline import Progress
 from mooring.net.faults import call_error
 from mooring.net.gate import Full, Gate
@@ -21,6 +29,8 @@ from mooring.net.owner import Owner
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Faults that say nothing bad of the transport: the server is there and has answered."""
+GUARDED = frozenset(("tools/call", "prompts/get", "resources/read", "completion/complete"))
+"""Requests that are compared with the lock right before they are sent."""
 RESENT = ("closed", "session", "refused")
 
 
@@ -70,6 +80,8 @@ class Carrier:
                 await self._turn(about, end - started)
             try:
                 live = self.owner.live or await self.live(end)
+                if self.owner.guard is not None and method in GUARDED:
+                    live = await self._guarded(method, params, about, end)
                 left = max(end - clock.monotonic(), 0.0)
                 try:
                     result = await live.ask(
@@ -79,6 +91,8 @@ class Carrier:
                     if not await self._repeatable(fault, live, left, again):
                         raise
                     live = self.owner.live or await self.live(end)
+                    if self.owner.guard is not None and method in GUARDED:
+                        live = await self._guarded(method, params, about, end)
                     left = max(end - clock.monotonic(), 0.0)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
@@ -120,6 +134,32 @@ class Carrier:
             # However many waited for a connection that did not come up, it failed once.
             fault.news, self._known = problem is not self._known, problem
             raise fault from problem
+
+    async def _guarded(self, method: str, params: Mapping[str, Any], about: str, end: float) -> Live:
+        """The live connection, once its lists are up to date and the lock allows the request.
+
+        Raises:
+            ToolChanged: the request is for something that is not as it was approved.
+            CallError: the server announced a change and then could not be listed.
+            WireError: there is no connection.
+        """
+        if self.owner.lists.outdated:
+            try:
+                async with asyncio.timeout(end - clock.monotonic()):
+                    await self.owner.lists.settle()
+            except (MooringError, TimeoutError) as problem:
+                reason = "not in time" if isinstance(problem, TimeoutError) else str(problem)
+                raise CallError(
+                    f"{about!r} was not sent: server {self._name!r} announced a change, and what it offers "
+                    f"now could not be compared with the lock: {reason}",
+                    server=self._name,
+                    tool=about,
+                    outcome="not sent",
+                ) from None
+        live = self.owner.live or await self.live(end)
+        if self.owner.guard is not None and (problem := self.owner.guard(method, params)) is not None:
+            raise problem
+        return live
 
     async def _repeatable(self, fault: WireError, live: Live, left: float | None, again: bool) -> bool:
         """Whether a request surely was not acted on, or may be acted on twice, and there is time (None: that

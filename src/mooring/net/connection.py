@@ -23,10 +23,12 @@ from mooring.errors import (
     MooringError,
 )
 from mooring.net import wire
+from mooring.net.allowance import Allowance
 from mooring.net.carrier import Carrier
 from mooring.net.deadline import Progress
 from mooring.net.exchange import Exchange, whole
 from mooring.net.faults import call_error
+from mooring.net.live import Guard
 from mooring.net.message import WireError
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
@@ -54,7 +56,7 @@ class Connection:
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         emit: Callable[[Event], None],
         on_auth: OnAuth | None = None,
         stale: Callable[[str, str | None], None],
@@ -77,6 +79,8 @@ class Connection:
         )
         self.run = self.owner.run
         self.refresh = self.owner.refresh
+        self._relistings = Allowance(3, 10.0)
+        self._relisting: asyncio.Task[None] | None = None
         self._carrier = Carrier(self.owner)
 
     @property
@@ -139,6 +143,27 @@ class Connection:
             async with asyncio.timeout(RETIREMENT):
                 await self._carrier.idle()
         await self.stop()
+
+    async def relist(self) -> None:
+        """Connect or list again because of a call of an unknown name. Never raises for the server.
+
+        However many callers ask, one listing serves all of them. Unless the server announced a change,
+        there are three in a row and then one each 10 s.
+        """
+        if self._relisting is None or self._relisting.done():
+            if not (self.owner.lists.outdated or self._relistings.take()):
+                return
+            self._relisting = asyncio.ensure_future(self._relist())
+        await asyncio.wait([self._relisting])
+
+    async def _relist(self) -> None:
+        with suppress(MooringError):
+            if self.owner.live is None:
+                await self.owner.connected(self.config.connect_timeout + self.config.list_timeout)
+            elif self.owner.lists.outdated:
+                await self.owner.lists.settle()
+            else:
+                await self.owner.refresh()
 
     # --- logins ---------------------------------------------------------------------------------
 
@@ -207,7 +232,7 @@ class Connection:
         if self.owner.live is None:
             self.owner.kick()
         else:
-            self.owner.mark_dirty()
+            self.owner.lists.mark_dirty()
 
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.net.login import authenticate

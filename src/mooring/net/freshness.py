@@ -86,6 +86,11 @@ class Freshness:
                 return min(max(SHORTEST, DEBOUNCE + 2 * self._took), period)
         return period
 
+    @property
+    def unsure(self) -> bool:
+        """Whether a subscription stood and is down: a change in the meantime is not announced."""
+        return self._stood and not self._standing
+
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_sweeping)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from mooring import clock
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Snapshot, Tool
+from mooring.errors import MooringError
 from mooring.net import trace
 from mooring.net.deadline import Progress
 from mooring.net.headers import HeaderMap, mirrored, parameter_headers, request_headers
@@ -20,6 +21,9 @@ from mooring.net.passage import PASSAGE
 from mooring.net.rpc import Channel
 from mooring.net.wire import Raw
 
+Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
+"""Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
 
@@ -74,8 +78,9 @@ class Live:
             traced = {key: passage.meta[key] for key in TRACE if key in passage.meta}
             meta = {**passage.meta, **(meta or EMPTY), **traced}
         peer = self.peer
-        if meta or peer.meta:
-            params = {**params, "_meta": {**(meta or EMPTY), **peer.meta}}
+        stamp = peer.listing if method in LISTS else peer.meta
+        if meta or stamp:
+            params = {**params, "_meta": {**(meta or EMPTY), **stamp}}
             if passage is not None and peer.era == "modern":
                 params["_meta"].update(passage.stamp)
         headers: Mapping[str, str] | None = None

@@ -16,6 +16,7 @@ from mooring import __version__
 from mooring.core.types import ServerInfo, Snapshot
 from mooring.net import wire
 from mooring.net.message import WireError
+from mooring.net.passage import ABILITIES
 from mooring.net.rpc import Channel
 
 Era = Literal["modern", "legacy"]
@@ -72,6 +73,8 @@ class Peer:
     """The result of `server/discover` or `initialize`, for the SDK's session to adopt."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Goes into `_meta` of every request (modern)."""
+    listing: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The same for requests that list: with all of `ABILITIES`, whatever this host can answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Goes onto every HTTP request."""
 
@@ -164,6 +167,7 @@ async def _discover(channel: Channel, version: str, capabilities: Mapping[str, A
         instructions=_instructions(raw),
         raw=raw,
         meta=meta,
+        listing={**meta, f"{_META}clientCapabilities": {**ABILITIES, "extensions": {TASKS: {}}}},
         headers=headers,
     )
 

@@ -23,8 +23,8 @@ from mooring.core.types import Snapshot
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.attempts import STABLE, Attempts
 from mooring.net.faults import Permanent, call_error, explain, leaf
-from mooring.net.freshness import DEBOUNCE, Freshness, differs
-from mooring.net.live import Live
+from mooring.net.freshness import Freshness, differs
+from mooring.net.live import Guard, Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
 from mooring.net.negotiate import doubted, negotiate, refuse_older
@@ -33,6 +33,7 @@ from mooring.net.open import Wire, open_channel, wires
 from mooring.net.passage import PASSAGE
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
+from mooring.net.relisting import Relisting
 from mooring.net.rpc import Channel
 from mooring.net.starts import ConnectTimer, StartLimit, StartSlot, Urgency
 from mooring.net.states import States
@@ -60,7 +61,7 @@ class Owner(States):
         resolve: Callable[[ServerConfig], Awaitable[Target]],
         redact: Redactor,
         pool: HttpPool,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[Snapshot], Guard | None],
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         questions: Questions,
@@ -68,9 +69,12 @@ class Owner(States):
     ) -> None:
         super().__init__(config, enabled=enabled, emit=emit)
         self.publish = publish
+        self.guard: Guard | None = None
+        """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
+        self.lists = Relisting(config.name, self._list_again)
         self.notices = Notices(
-            config.name, emit=emit, stale=stale, mark_dirty=self.mark_dirty, heard=self._heard
+            config.name, emit=emit, stale=stale, mark_dirty=self.lists.mark_dirty, heard=self._heard
         )
         self._known = known
         self._listed: Snapshot | None = None
@@ -97,10 +101,8 @@ class Owner(States):
         self._given_up = False
         """Whether this attempt has failed and its callers know, though its child may still be ending."""
         self._last_words: list[str] = []
-        self._dirty = False
         self._waiters: list[asyncio.Future[Live]] = []
-        self._refreshers: list[asyncio.Future[None]] = []
-        self._wake, self._kick = asyncio.Event(), asyncio.Event()
+        self._kick = asyncio.Event()
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -122,11 +124,6 @@ class Owner(States):
         if urgency > self._urgency:
             self._urgency = urgency
             self._starts.reconsider()
-
-    def mark_dirty(self) -> None:
-        """The server's lists are out of date."""
-        self._dirty = True
-        self._wake.set()
 
     async def introduce(self) -> Target:
         """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
@@ -168,18 +165,16 @@ class Owner(States):
         if self.live is None:
             await self._wait(None, 1)
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refreshers.append(done)
-        self._wake.set()
-        await done
+        await self.lists.ask()
 
-    def privately(self, session: str, publish: Callable[[Snapshot], None]) -> None:
+    def privately(self, session: str, publish: Callable[[Snapshot], Guard | None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
         self.session = self.notices.session = session
-        self.publish, self._emit = publish, _unheard
+        self.publish, self._emit = publish, self._keep_quiet
 
+    def _keep_quiet(self, event: Event) -> None: ...
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a request of the server's; see `Questions.answer`."""
+        """See `Questions.answer`."""
         return await self.questions.answer(self.config.name, method, params, self.session)
 
     def _heard(self, method: str, params: Mapping[str, Any]) -> None:
@@ -232,7 +227,7 @@ class Owner(States):
         finally:
             self.live = None
             self._tell(self._waiters, self._gone())
-            self._tell(self._refreshers, self._gone())
+            self.lists.fail(self._gone())
             self.settled.set()
             self.ended.set()
 
@@ -291,7 +286,7 @@ class Owner(States):
                     f"{problem}\n{again}; next try in {delay:.0f} s", server=self.config.name
                 )
             self.next_try = now + delay
-        self._tell(self._refreshers, problem)
+        self.lists.fail(problem)
         if delay or self.next_try is None:
             self._to(state, problem)
             self._tell(self._waiters, problem)
@@ -360,10 +355,13 @@ class Owner(States):
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = Live(channel, peer, self.redact)
-                freshness = Freshness(live, self.config.sweep_interval, self.mark_dirty, self.notices.missed)
+                freshness = Freshness(
+                    live, self.config.sweep_interval, self.lists.mark_dirty, self.notices.missed
+                )
                 self.freshness = freshness
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
+                self.lists.begin(freshness)
                 snapshot = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -381,13 +379,9 @@ class Owner(States):
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
-            while channel.death is None:
-                await self._wake.wait()
-                self._wake.clear()
-                if channel.death is None and (self._dirty or self._refreshers):
-                    await self._relist(live, freshness)
+            await self.lists.run(live, freshness)
             reason = self.redact(await channel.obituary())
-            self._tell(self._refreshers, ConnectError(reason, server=self.config.name))
+            self.lists.fail(ConnectError(reason, server=self.config.name))
             return reason
 
     async def _not_served(self, channel: Channel, left: list[Wire], fault: Exception) -> None:
@@ -413,7 +407,7 @@ class Owner(States):
         self.connected_at = time.time()
         if self.access is not None:
             self.access.accepted()
-        self.publish(snapshot)
+        self.guard = self.publish(snapshot)
         self._to("connected", None)
         self._emit(ServerConnected(server=name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
         waiters, self._waiters = self._waiters, []
@@ -424,16 +418,10 @@ class Owner(States):
     def _died(self, reason: str) -> None:
         """Synchronous, from the wire itself: nobody gets the dead connection any more."""
         self.live = None
-        self._wake.set()
+        self.lists.wake()
 
-    async def _relist(self, live: Live, freshness: Freshness) -> None:
-        """One listing for all who asked and all notices so far; given up when the wire dies."""
-        with live.channel.lifetime():
-            if not self._refreshers:
-                await asyncio.sleep(DEBOUNCE)
-        asked, self._refreshers = self._refreshers, []
-        self._dirty = False
-        problem: MooringError | None = None
+    async def _list_again(self, live: Live, freshness: Freshness) -> MooringError | None:
+        """List once and publish; return why that failed."""
         with live.channel.lifetime():
             try:
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
@@ -442,20 +430,14 @@ class Owner(States):
                 changed = differs(self.snapshot, snapshot)
                 self._listed = snapshot
                 freshness.listed(changed=changed)
-                self.publish(self.snapshot)
+                self.guard = self.publish(self.snapshot)
             except WireError as fault:
-                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 if fault.kind == "auth" and fault.status != 403:
                     live.channel.die(str(fault))  # connecting anew tells what it is now
-        if live.channel.death is not None:
-            self._refreshers += asked  # they are told with all the others
-            return
-        if problem is not None:
-            self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
-            freshness.failed()
-        for waiter in asked:
-            if not waiter.done():
-                waiter.set_exception(problem) if problem else waiter.set_result(None)
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
+                self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
+                return problem
+        return None
 
     # --- states ---------------------------------------------------------------------------------
 
@@ -466,7 +448,3 @@ class Owner(States):
         for waiter in told:
             if not waiter.done():
                 waiter.set_exception(problem)
-
-
-def _unheard(event: Event) -> None:
-    """Nobody is told."""

@@ -14,7 +14,11 @@ from typing import Any
 
 from mooring.core.types import EMPTY
 
-__all__ = ["PASSAGE", "Passage", "Relay"]
+__all__ = ["ABILITIES", "PASSAGE", "Passage", "Relay"]
+
+ABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+"""Every client capability that a server may make its lists depend on. All commands declare them, and all
+hosts do when they list a 2026 server, so that what was locked is what is listed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -46,7 +50,7 @@ class Relay:
     """The requests that are under way for somebody else, by server. A host that is given one tells servers
     that its clients can be asked, and takes what servers say to the client whom it concerns."""
 
-    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+    capabilities = ABILITIES
 
     def __init__(self) -> None:
         self._under_way: dict[str, list[Passage]] = {}

@@ -1,0 +1,142 @@
+"""A name that is not in the catalog: listed once more before it is unknown, and then explained."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from mooring import Host, ServerConfig, UnknownTool
+from mooring.core.gateway import ProfileSettings
+from mooring.gateway.serve import serve_http
+from mooring.net.passage import Relay
+from tests.lab.caller import Caller
+from tests.lab.project import tool
+from tests.lab.stdio import lab_server, methods
+
+pytestmark = pytest.mark.anyio
+
+SILENT: dict[str, Any] = {"era": "legacy", "capabilities": {"tools": {}}}
+
+
+def lists(log: Path) -> int:
+    return methods(log).count("tools/list")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_tool_that_was_just_announced_can_be_called_at_once(era: str) -> None:
+    async with Host([lab_server(tools=["grow"], era=era)], lock=False) as host:
+        await host.ready(10)
+        for name in ("one", "two", "three", "four", "five"):
+            await host.call("mcp_lab_grow", {"name": name})
+            assert (await host.call(f"mcp_lab_{name}")).text == f"called {name}"
+
+
+async def test_a_tool_that_was_never_announced_can_be_called(tmp_path: Path) -> None:
+    offer = tmp_path / "offer"
+    offer.write_text('{"definitions": []}')
+    async with Host([lab_server(reread=str(offer), **SILENT)], lock=False) as host:
+        await host.ready(10)
+        offer.write_text(json.dumps({"definitions": [tool("fresh")]}))
+        assert (await host.call("mcp_lab_fresh")).text == "called fresh"
+
+
+async def test_names_that_a_model_invents_cause_few_listings(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), **SILENT)], lock=False) as host:
+        await host.ready(10)
+        for number in range(100):
+            result = await host.call(f"mcp_lab_invented_{number}")
+            assert isinstance(result.error, UnknownTool)
+        assert lists(log) <= 1 + 5
+
+
+async def test_however_many_ask_for_a_new_tool_at_once_one_listing_serves_all(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(tools=["grow"], era="legacy", log=str(log))], lock=False) as host:
+        await host.ready(10)
+        await host.call("mcp_lab_grow", {"name": "fresh"})
+        results = await asyncio.gather(*(host.call("mcp_lab_fresh") for _ in range(50)))
+        assert {result.text for result in results} == {"called fresh"}
+        assert lists(log) == 2
+
+
+async def test_other_servers_are_not_listed_for_a_name_that_they_cannot_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    servers = [lab_server("one", **SILENT), lab_server("two", log=str(log), **SILENT)]
+    async with Host(servers, lock=False) as host:
+        await host.ready(10)
+        await host.call("mcp_one_invented")
+        assert lists(log) == 1
+
+
+async def test_a_failed_server_is_tried_again_for_a_name_that_it_could_own(tmp_path: Path) -> None:
+    command = tmp_path / "server"
+    command.write_text("#!/bin/sh\nexit 3\n")
+    command.chmod(0o755)
+    async with Host([ServerConfig(name="lab", command=str(command))], lock=False) as host:
+        await host.ready(10)
+        assert host.status()[0].state == "failed"
+        good = lab_server()
+        assert good.command is not None
+        command.write_text(f"#!/bin/sh\nexec {shlex.join([good.command, *good.args])}\n")
+        assert (await host.call("mcp_lab_echo", {"text": "hi"})).text == "hi"
+
+
+async def test_the_error_names_the_server_that_failed(tmp_path: Path) -> None:
+    async with Host([ServerConfig(name="lab", command="/no/such/program")], lock=False) as host:
+        await host.ready(10)
+        result = await host.call("mcp_lab_echo")
+        assert isinstance(result.error, UnknownTool)
+        assert (result.error.server, result.error.state) == ("lab", "failed")
+        assert "Server 'lab' is not connected: " in result.text
+
+
+async def test_the_error_names_a_server_that_is_disabled() -> None:
+    async with Host([lab_server(settings={"disabled": True})], lock=False) as host:
+        result = await host.call("mcp_lab_echo")
+        assert "Server 'lab' is disabled: `mooring enable lab`" in result.text
+
+
+async def test_of_nested_names_the_longest_is_meant() -> None:
+    servers = [ServerConfig(name=name, command="/no/such/program") for name in ("a", "a_b")]
+    async with Host(servers, lock=False) as host:
+        await host.ready(10)
+        error = (await host.call("mcp_a_b_c")).error
+        assert isinstance(error, UnknownTool)
+        assert error.server == "a_b"
+
+
+@pytest.mark.parametrize("modern", [True, False])
+async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern: bool) -> None:
+    """A server that could own the name is there at once; another one never comes up."""
+    servers = [lab_server("lab", hang=True), lab_server("lab_fast", settings={"start": "lazy"})]
+    async with (
+        Host(servers, lock=False, relay=Relay()) as host,
+        serve_http(host) as serving,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        caller = Caller(http, f"http://127.0.0.1:{serving.port}/mcp", modern=modern, headers={})
+        await caller.begin()
+        async with asyncio.timeout(15):  # `lab` takes 30 s to fail
+            reply = await caller.call("mcp_lab_fast_echo", {"text": "hi"})
+        assert reply.result["content"][0]["text"] == "hi"
+
+
+@pytest.mark.parametrize("modern", [True, False])
+async def test_a_new_tool_can_be_called_at_once_through_the_gateway(modern: bool) -> None:
+    async with (
+        Host([lab_server(tools=["grow"], era="legacy")], lock=False, relay=Relay()) as host,
+        serve_http(host, whole=ProfileSettings(style="raw")) as serving,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        await host.ready(10)
+        caller = Caller(http, f"http://127.0.0.1:{serving.port}/mcp", modern=modern, headers={})
+        await caller.begin()
+        await caller.call("grow", {"name": "fresh"})
+        assert "called fresh" in (await caller.call("fresh")).text
