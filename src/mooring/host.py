@@ -112,10 +112,11 @@ class Host:
         )
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""
+        self._trust = Trust(trust)
         self._fleet = Fleet(
             [*bundles, *others],
             launcher=launcher,
-            trust=Trust(trust),
+            trust=self._trust,
             known=lambda server: self._offer.known(server),
             publish=publish,
             withdraw=lambda name: self._offer.withdraw(name),
@@ -169,7 +170,8 @@ class Host:
         self._files: Sequence[Path] = ()
         self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
         """Refuses another configuration by a ConfigError, or returns what is awaited when it is in force."""
-        self._reload: Callable[[], HostConfig] | None = None
+        self._load: Callable[..., HostConfig] | None = None
+        """Reads the files of this host again; see `load`."""
 
     @classmethod
     def from_config(
@@ -182,11 +184,12 @@ class Host:
         """
         files = [Path(path) for path in paths] or None
         here = Path(cwd) if cwd is not None else None
-        host = cls(load(files, cwd=here), **options)
+        approval = Trust(options.get("trust")).approval
+        host = cls(load(files, cwd=here, approval=approval), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
         host._offer.remember(memory_of(host._lock, found, here or Path.cwd()))
-        host._reload = partial(load, files, cwd=here, strict=True)
+        host._load = partial(load, files, cwd=here, approval=host._trust.approval)
         return host
 
     # --- life -----------------------------------------------------------------------------------
@@ -194,14 +197,15 @@ class Host:
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
             raise RuntimeError("a Host is used once; make another one")
-        for warning in self.config.warnings:
-            log.warning("%s", warning)
         self._tasks = Tasks()
         try:
+            self.config = await self._approved(self.config, strict=False)
+            for warning in self.config.warnings:
+                log.warning("%s", warning)
             self._tasks.start_soon(feel, self.emit)
             self._tasks.start_soon(self._sessions.reap)
-            if self.config.watch.enabled and self._reload is not None:
-                self._tasks.start_soon(self._follow, self._reload)
+            if self.config.watch.enabled and self._load is not None:
+                self._tasks.start_soon(self._follow)
             self._tasks.start_soon(self.keeper.tidy)
             self._tasks.start_soon(self._auditing.check)
             await self._fleet.start(self.config, self._tasks)
@@ -425,8 +429,8 @@ class Host:
     async def reload(self) -> None:
         """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
         self.check_running()
-        if self._reload is not None:
-            await self._take_over(await asyncio.to_thread(self._reload))
+        if self._load is not None:
+            await self._take_over(await asyncio.to_thread(self._read_again))
 
     # --- for providers and sessions -------------------------------------------------------------
 
@@ -480,11 +484,24 @@ class Host:
         if self._closed:
             raise RuntimeError("The Host is closed. Make another one.")
 
-    async def _follow(self, reload: Callable[[], HostConfig]) -> None:
+    async def _follow(self) -> None:
         quiet = self.config.watch.debounce
-        await follow(self._files, quiet, reload=reload, apply=self._take_over, emit=self.emit)
+        await follow(self._files, quiet, reload=self._read_again, apply=self._take_over, emit=self.emit)
+
+    def _read_again(self) -> HostConfig:
+        """Return what the files say now; a problem that they did not have before is a ConfigError."""
+        assert self._load is not None
+        return self._load(strict=True, known=self.config.warnings)
+
+    async def _approved(self, config: HostConfig, *, strict: bool) -> HostConfig:
+        """Return the configuration with what the application approves of a project file for this run."""
+        if self._load is None or not await self._trust.approved_more(config):
+            return config
+        read = self._read_again if strict else self._load
+        return await asyncio.to_thread(read)
 
     async def _take_over(self, config: HostConfig) -> None:
+        config = await self._approved(config, strict=True)
         if config != self.config:
             await self.apply(config)
         elif self.vet is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mooring.config import found_files, load
+from mooring.config.approvals import Approval
 from mooring.core.config import HostConfig
 from mooring.errors import ConfigError
 
@@ -38,6 +39,10 @@ def read(path: Path, data: Any, **options: Any) -> HostConfig:
     return load([write(path, data)], env={}, **options)
 
 
+def approved(file: str) -> Approval:
+    return Approval(everything=True)
+
+
 def commands(host: HostConfig) -> dict[str, str | None]:
     return {server.name: server.command for server in host.servers}
 
@@ -46,10 +51,10 @@ def test_no_file_at_all_is_an_empty_configuration(project: Path, user: Path) -> 
     assert load(cwd=project, env={}, user_dir=user) == HostConfig()
 
 
-def test_the_project_wins_over_the_user_by_server_name(project: Path, user: Path) -> None:
+def test_an_approved_project_wins_over_the_user_by_server_name(project: Path, user: Path) -> None:
     write(user / "config.yaml", "servers: {a: {command: user-a}, b: {command: user-b}}")
     write(project / "mooring.yaml", "servers: {b: {command: project-b}, c: {command: project-c}}")
-    host = load(cwd=project, env={}, user_dir=user)
+    host = load(cwd=project, env={}, user_dir=user, approval=approved)
     assert commands(host) == {"a": "user-a", "b": "project-b", "c": "project-c"}
     assert {server.name: server.scope for server in host.servers} == {
         "a": "user",
@@ -117,10 +122,12 @@ def test_a_wrong_entry_is_set_aside_with_a_warning_and_the_rest_loads(tmp_path: 
     assert "hunter2" not in str(warning)
 
 
-def test_a_wrong_entry_of_the_project_does_not_fall_back_to_the_users(project: Path, user: Path) -> None:
+def test_a_wrong_entry_of_the_project_leaves_the_users_own_server(project: Path, user: Path) -> None:
     write(user / "config.yaml", "servers: {a: {command: user-a}}")
     write(project / "mooring.yaml", "servers: {a: {command: x, args: y}}")
-    assert commands(load(cwd=project, env={}, user_dir=user)) == {}
+    host = load(cwd=project, env={}, user_dir=user, approval=approved)
+    assert commands(host) == {"a": "user-a"}
+    assert [(warning.server, warning.field) for warning in host.warnings] == [("a", "args")]
 
 
 def test_strict_lists_every_problem_on_its_own_line(tmp_path: Path) -> None:
@@ -182,7 +189,7 @@ def test_a_foreign_setting_that_only_shares_our_name_is_no_error(tmp_path: Path)
 def test_settings_merge_key_by_key_and_the_later_file_wins(project: Path, user: Path) -> None:
     write(user / "config.toml", 'style = "raw"\nsession_ttl = "1h"')
     write(project / "mooring.toml", 'style = "double"')
-    host = load(cwd=project, env={}, user_dir=user, strict=True)
+    host = load(cwd=project, env={}, user_dir=user, strict=True, approval=approved)
     assert (host.style, host.session_ttl) == ("double", 3600)
 
 

@@ -13,6 +13,7 @@ from mooring import ConfigApplied, Host, NotTrusted, ServerConfig, TrustRequest
 from mooring.cli import main
 from mooring.config import approvals, load
 from mooring.core.config import Source
+from mooring.core.scopes import settings_mark
 from mooring.core.trust import forbidden, mark
 from tests.lab.stdio import COMMAND, starts
 from tests.lab.wait import until
@@ -39,8 +40,10 @@ class Project:
 
     def approve(self) -> None:
         """As `mooring trust --yes` does, which runs an event loop of its own."""
-        servers = load(cwd=self.folder).servers
-        approvals.approve(str(self.file), {server.name: mark(server) for server in servers})
+        config = load(cwd=self.folder, approval=lambda file: approvals.Approval())
+        marks = {server.name: mark(server) for server in config.servers}
+        settings = config.withheld.settings if config.withheld else {}
+        approvals.approve(str(self.file), marks, settings=settings_mark(settings))
 
     @property
     def started(self) -> int:

@@ -50,7 +50,7 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import entry_document, open_target, wrote
-    from mooring.cli.trust import approve_entry
+    from mooring.cli.trust import approve_entries
     from mooring.config.entries import canonical_entry, find, put_entry
 
     target = open_target(options, args.scope)
@@ -68,7 +68,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     failed = status is not None and status.state not in ("connected", "needs-auth")
     backup = None if failed else target.save(text)
     if not failed and target.found.scope == "project":
-        approve_entry(target.path, args.name)
+        approve_entries(target.path, [args.name])
     if options.json:
         document = entry_document(args.name, entry, target)
         out.document({**document, "written": not failed, "probe": _document(status, tools)})

@@ -28,7 +28,7 @@ DEFAULTS = frozenset(
     )
 )
 """Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
-_SETTINGS = HostConfig.field_names() - {"servers", "warnings"} | DEFAULTS
+_SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
 SHAPES = (
     ("mcpServers",),
     ("servers",),

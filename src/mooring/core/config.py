@@ -41,6 +41,7 @@ __all__ = [
     "Style",
     "Target",
     "Transport",
+    "Withheld",
 ]
 
 Transport = Literal["stdio", "http", "streamable-http", "sse"]
@@ -126,6 +127,8 @@ class ConfigWarning(Value):
     server: str | None = None
     field: str | None = None
     message: str
+    serious: bool = False
+    """Whether a setting that protects something may be missing: `mooring serve` does not start."""
 
     def __str__(self) -> str:
         place = ", ".join(
@@ -336,6 +339,16 @@ class Watch(Settings):
     debounce: float = setting(_duration, default=0.2)
 
 
+class Withheld(Value):
+    """What a project file that was found sets, and that is not in force because it is not approved."""
+
+    file: str
+    settings: Mapping[str, Any] = EMPTY
+    """Host-wide settings, as they are written."""
+    servers: tuple[ServerConfig, ...] = ()
+    """Servers that would replace the user's own of the same name."""
+
+
 class HostConfig(Settings):
     """All servers plus the host-wide settings, and the warnings met while loading."""
 
@@ -377,6 +390,10 @@ class HostConfig(Settings):
     watch: Watch = setting(section(Watch), default=Watch())
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
+    project_policy: Policy = setting(instance(Policy), default=Policy())
+    """The policy of an approved project file, which applies beside `policy`. Set by the loader alone."""
+    withheld: Withheld | None = setting(optional(instance(Withheld)), default=None)
+    """Set by the loader alone."""
 
     def _check(self) -> None:
         counts = Counter(server.name for server in self.servers)
