@@ -84,9 +84,10 @@ class Gatekeeper:
 
     def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
         """Why a tool of this name is not shown, if it is denied."""
+        known = frozenset(self._servers)
         for server, denied in self._denied.items():
             for remote, reason in denied.items():
-                if assign([(server, remote)], style).get((server, remote)) == local_name:
+                if assign([(server, remote)], style, known).get((server, remote)) == local_name:
                     problem = f"{local_name!r} is not called: {_denial(reason)}"
                     return PolicyDenied(problem, server=server, tool=remote, reason=reason)
         return None

@@ -11,7 +11,6 @@ from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
-from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.plan import Plan, plan
@@ -96,7 +95,6 @@ class Fleet:
         self._warn_held({})
         active = {server.name for server in config.active} - self.held.keys()
         for server in config.servers:
-            self._reserve(server.name)
             self._berth(server, enabled=server.name in active)
         for connection in list(self.connections.values()):
             if connection.config.start == "eager":
@@ -181,7 +179,6 @@ class Fleet:
             )
             for server in new.servers:
                 if server.name not in kept and server.name not in gone:
-                    self._reserve(server.name)
                     if server.name not in active:
                         self._withdraw(server.name)
                     self._berth(server, enabled=server.name in active)
@@ -258,6 +255,11 @@ class Fleet:
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every provider, and every server that may come to run; one that is not approved may not."""
+        return frozenset(self.configs.keys() - self.held.keys()).union(self.providers)
+
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Wake the servers that are asleep and wanted, by name."""
         self.check_started()
@@ -324,8 +326,6 @@ class Fleet:
     def _reserve(self, name: str) -> None:
         if name in self.configs or name in self.providers:
             raise ConfigError(f"there is already a server or provider named {name!r}")
-        for other, _ in look_alikes([*self.configs, *self.providers, name]):
-            raise ConfigError(f"{name!r} looks like {other!r}, which is there already; rename one of them")
 
     async def _start_provider(self, provider: Provider) -> None:
         try:

@@ -18,7 +18,7 @@ from mooring.callbacks import InOrder
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
-from mooring.core.config import HostConfig, ServerConfig, Style
+from mooring.core.config import ConfigWarning, HostConfig, ServerConfig, Style
 from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, StateChanged
 from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
@@ -90,7 +90,7 @@ class Host:
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
-        self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
+        self.config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
         self._style: Style | None = style
         self._discovery: Mode | None = checked_mode(discovery)
         bundles, others = local_bundles(local), list(providers)
@@ -131,6 +131,7 @@ class Host:
         self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
         builtin = Builtin(self._resources)
         self._fleet.join(builtin)
+        self.config = self._usable(self.config)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
         self.check_resource = self._resources.check
@@ -409,6 +410,7 @@ class Host:
         """Take over another configuration while running: only servers that differ are restarted. A
         ConfigError of `vet` leaves everything as it was."""
         self._running()
+        config = self._usable(config)
         settle = None if self.vet is None else self.vet(config)
         old, self.config = self.config, config
         if settle is not None:
@@ -471,6 +473,16 @@ class Host:
         return self._fleet.held
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _usable(self, config: HostConfig) -> HostConfig:
+        """Return the configuration without servers that have the name of a provider, each with a warning."""
+        clashing = [server for server in config.servers if server.name in self._fleet.providers]
+        if not clashing:
+            return config
+        message = "is ignored: the application or mooring itself has tools under this name; rename the server"
+        warnings = (ConfigWarning(file=one.file, server=one.name, message=message) for one in clashing)
+        servers = tuple(server for server in config.servers if server not in clashing)
+        return replace(config, servers=servers, warnings=(*config.warnings, *warnings))
 
     def _forget(self, server: str, uri: str | None) -> None:
         self._resources.forget(server, uri)

@@ -17,9 +17,15 @@ from mooring.config.fields import Entry, server_fields
 from mooring.config.formats import DEFAULTS, read_shape
 from mooring.config.project import WAYS, ProjectFile
 from mooring.core.checks import shown
-from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
+from mooring.core.config import (
+    ConfigWarning,
+    HostConfig,
+    Scope,
+    ServerConfig,
+    Source,
+    look_alike_warnings,
+)
 from mooring.core.expand import unknown
-from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
 from mooring.core.values import Value
@@ -223,11 +229,7 @@ class _Merge:
         host = self.with_project(self.host(self.settings)[0])
         self.refuse_other_ways(host)
         servers = self.servers(defaults)
-        for one, other in look_alikes(servers):
-            message = (
-                f"looks like {shown(one)}: people and models may confuse them; consider renaming one of them"
-            )
-            self.notes.append(ConfigWarning(file=servers[other].file, server=other, message=message))
+        self.notes += look_alike_warnings(servers)
         for name in host.enabled_servers or ():
             if name not in servers:
                 setting = self.settings.get("enabled_servers")
