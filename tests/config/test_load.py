@@ -172,11 +172,54 @@ def test_a_wrong_host_wide_setting_is_left_at_its_default(tmp_path: Path) -> Non
         read(tmp_path / "mooring.yaml", text, strict=True)
 
 
-def test_an_unknown_setting_is_reported_in_our_files_and_ignored_in_others(tmp_path: Path) -> None:
-    text = "{stlye: raw, servers: {a: {command: x}}}"
-    [warning] = read(tmp_path / "mooring.yaml", text).warnings
-    assert "'stlye' is not a known setting; did you mean 'style'?" in str(warning)
-    assert read(tmp_path / "settings.yaml", text).warnings == ()
+@pytest.mark.parametrize("name", ["mooring.yaml", ".mcp.json", "settings.json", "evva.yaml", "x.toml"])
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        *(("gatway", "gateway"), ("gatewy", "gateway"), ("gateWay", "gateway"), ("agteway", "gateway")),
+        *(("polciy", "policy"), ("plicy", "policy"), ("audti", "audit"), ("stlye", "style")),
+        *(("resource_uri_alowlist", "resource_uri_allowlist"), ("strictRootPath", "strict_root_paths")),
+        *(("artefacts", "artifacts"), ("discovry", "discovery"), ("enabledServer", "enabled_servers")),
+    ],
+)
+def test_a_misspelled_setting_is_reported_in_every_file(
+    tmp_path: Path, name: str, key: str, meant: str
+) -> None:
+    file = tmp_path / name
+    data = {"mcpServers": {"a": {"command": "x"}}, key: "x"}
+    text = f'{key} = "x"\n[mcpServers.a]\ncommand = "x"\n' if name.endswith("toml") else json.dumps(data)
+    [warning] = read(file, text).warnings
+    assert f"{key!r} is not a known setting; did you mean {meant!r}?" in str(warning)
+    assert (warning.file, warning.field) == (str(file), key)
+    with pytest.raises(ConfigError, match="did you mean"):
+        read(file, text, strict=True)
+
+
+def test_keys_of_other_programs_are_not_taken_for_misspellings(tmp_path: Path) -> None:
+    keys = (
+        "inputs $schema permissions hooks env model theme version name description resources projects apiKeyHelper "
+        "enabledMcpjsonServers disabledMcpjsonServers enableAllProjectMcpServers disabled statusLine plugins tts "
+        "match batch patch state stats output outputStyle telemetry tools timeout settings root_dir editor"
+    )
+    data = {"mcpServers": {"a": {"command": "x"}}, **dict.fromkeys(keys.split(), "x")}
+    assert read(tmp_path / "settings.json", data, strict=True).warnings == ()
+    assert (
+        len(read(tmp_path / "mooring.json", data).warnings) == len(keys.split()) - 1
+    )  # $schema is no setting
+
+
+@pytest.mark.parametrize(
+    "section", [{"gateway": {"tokns": []}}, {"policy": {"dney": ["*"]}}, {"audit": {"path": "x", "kep": 3}}]
+)
+@pytest.mark.parametrize("name", ["mooring.json", "settings.json"])
+def test_an_unknown_key_inside_a_setting_that_protects_is_an_error_in_every_file(
+    tmp_path: Path, section: dict[str, Any], name: str
+) -> None:
+    data = {"mcpServers": {"a": {"command": "x"}}, **section}
+    [warning] = read(tmp_path / name, data).warnings
+    assert "is not a known field" in str(warning)
+    with pytest.raises(ConfigError, match="is not a known field"):
+        read(tmp_path / name, data, strict=True)
 
 
 def test_a_foreign_setting_that_only_shares_our_name_is_no_error(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from mooring.core.config import (
 from mooring.core.expand import unknown
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
-from mooring.core.values import Value
+from mooring.core.values import Value, replace
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
@@ -222,7 +222,10 @@ class _Merge:
     def wrong(self, source: Source, warning: ConfigWarning) -> None:
         """Note a problem; one in a project file of which nothing is approved never makes `strict` refuse."""
         unapproved = source.scope == "project" and not (self.project and self.project.approval)
-        (self.notes if unapproved else self.problems).append(warning)
+        if unapproved:
+            self.notes.append(replace(warning, serious=False))
+        else:
+            self.problems.append(warning)
 
     def result(self, *, strict: bool, known: Collection[ConfigWarning]) -> HostConfig:
         defaults = self.defaults(self.settings)
@@ -364,7 +367,9 @@ class _Merge:
 
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:
-    return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
+    return ConfigWarning(
+        file=file, server=server, field=problem.field, message=problem.message, serious=problem.serious
+    )
 
 
 def _placed(name: str, value: object, source: Source) -> object:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mooring.config import default_lookup
+from mooring.config.formats import GUARDED
 from mooring.config.logs import logger
 from mooring.core.audit import AuditSettings
 from mooring.core.config import HostConfig, ServerConfig, Source
@@ -122,7 +123,8 @@ def _refuse_doubtful(config: HostConfig) -> None:
         ConfigError: naming the setting.
     """
     for warning in config.warnings:
-        if warning.serious or (warning.field or "").partition(".")[0] in ("gateway", "policy", "audit"):
+        guarded = (warning.field or "").partition(".")[0] in GUARDED and warning.server is None
+        if warning.serious or guarded:
             raise ConfigError(warning.message, file=warning.file, place=warning.field)
 
 
