@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,18 +17,16 @@ from mooring.callbacks import InOrder
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
-from mooring.core.config import ConfigWarning, HostConfig, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, StateChanged
+from mooring.core.config import HostConfig, ServerConfig, Style
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, Event, StateChanged
 from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
-from mooring.core.plan import Plan
+from mooring.core.plan import Changes
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.core.values import replace
 from mooring.errors import NotTrusted
 from mooring.fleet import Fleet, check_servers
-from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.launching import Launcher
@@ -39,6 +36,7 @@ from mooring.offer import Offer
 from mooring.pins import memory_of
 from mooring.prompting import Prompts
 from mooring.pulse import feel
+from mooring.reconfigure import Reconfigurable
 from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
@@ -58,7 +56,7 @@ __all__ = ["Host", "RefreshReport"]
 log = logger("mooring.host")
 
 
-class Host:
+class Host(Reconfigurable):
     """Owns the connections, the catalog and the events. Use it as `async with Host(...) as host`.
 
     Entering returns at once: servers connect in the background, each within its own deadline (those
@@ -163,16 +161,15 @@ class Host:
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
+        self._changes = Changes(self.config.servers)
         self._sessions = Sessions(
             self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.deviations(one, two)
         )
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
-        self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
-        """Refuses another configuration by a ConfigError, or returns what is awaited when it is in force."""
-        self._load: Callable[..., HostConfig] | None = None
-        """Reads the files of this host again; see `load`."""
+        self.vet = None
+        self._load = None
 
     @classmethod
     def from_config(
@@ -201,6 +198,7 @@ class Host:
         self._tasks = Tasks()
         try:
             self.config = await self._approved(self.config, strict=False)
+            self._changes = Changes(self.config.servers)
             for warning in self.config.warnings:
                 log.warning("%s", warning)
             self._tasks.start_soon(feel, self.emit)
@@ -383,57 +381,6 @@ class Host:
         reports = await muster.refresh(self._fleet, servers)
         return {name: report for name, report in reports.items() if name not in self._offer.own}
 
-    async def add(self, server: ServerConfig) -> ServerStatus:
-        """Connect one more server and show its tools: all of it or nothing.
-
-        Raises:
-            ConfigError: the name is taken.
-            MooringError: it could not be connected; nothing of it is left.
-        """
-        self._running()
-        connection = await self._fleet.add(server)
-        self._configure(servers=(*self.config.servers, server))
-        return connection.status()
-
-    async def remove(self, server: str) -> None:
-        """Hide a server's tools at once, then end it.
-
-        Raises:
-            UnknownServer: it is not there.
-        """
-        self.check_running()
-        await self._fleet.remove(server)
-        await self._sessions.settle()
-        self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
-
-    async def apply(self, config: HostConfig) -> Plan:
-        """Take over another configuration while running: only servers that differ are restarted. A
-        ConfigError of `vet` leaves everything as it was."""
-        self._running()
-        config = self._usable(config)
-        settle = None if self.vet is None else self.vet(config)
-        old, self.config = self.config, config
-        if settle is not None:
-            await settle()
-        await self._auditing.apply(old.audit, config.audit)
-        steps = await self._fleet.apply(old, config)
-        await self._sessions.settle()
-        self._shelf.changed()
-        self.emit(
-            ConfigApplied(
-                started=tuple(server.name for server in steps.start),
-                stopped=steps.stop,
-                restarted=tuple(server.name for server in steps.restart),
-            )
-        )
-        return steps
-
-    async def reload(self) -> None:
-        """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
-        self.check_running()
-        if self._load is not None:
-            await self._take_over(await asyncio.to_thread(self._read_again))
-
     # --- for providers and sessions -------------------------------------------------------------
 
     def provider(self, name: str, session: Session | None = None) -> Provider:
@@ -474,53 +421,12 @@ class Host:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _usable(self, config: HostConfig) -> HostConfig:
-        """Return the configuration without servers that have the name of a provider, each with a warning."""
-        clashing = [server for server in config.servers if server.name in self._fleet.providers]
-        if not clashing:
-            return config
-        message = "is ignored: the application or mooring itself has tools under this name; rename the server"
-        warnings = (ConfigWarning(file=one.file, server=one.name, message=message) for one in clashing)
-        servers = tuple(server for server in config.servers if server not in clashing)
-        return replace(config, servers=servers, warnings=(*config.warnings, *warnings))
-
     def _forget(self, server: str, uri: str | None) -> None:
         self._resources.forget(server, uri)
 
     def check_running(self) -> None:
         """Raise RuntimeError before the host is entered."""
         self._fleet.check_started()
-
-    def _running(self) -> None:
-        self.check_running()
-        if self._closed:
-            raise RuntimeError("The Host is closed. Make another one.")
-
-    async def _follow(self) -> None:
-        quiet = self.config.watch.debounce
-        await follow(self._files, quiet, reload=self._read_again, apply=self._take_over, emit=self.emit)
-
-    def _read_again(self) -> HostConfig:
-        """Return what the files say now; a problem that they did not have before is a ConfigError."""
-        assert self._load is not None
-        return self._load(strict=True, known=self.config.warnings)
-
-    async def _approved(self, config: HostConfig, *, strict: bool) -> HostConfig:
-        """Return the configuration with what the application approves of a project file for this run."""
-        if self._load is None or not await self._trust.approved_more(config):
-            return config
-        read = self._read_again if strict else self._load
-        return await asyncio.to_thread(read)
-
-    async def _take_over(self, config: HostConfig) -> None:
-        config = await self._approved(config, strict=True)
-        if config != self.config:
-            await self.apply(config)
-        elif self.vet is not None:
-            await self.vet(config)()  # what it refers to may be something else now
-
-    def _configure(self, **changes: Any) -> None:
-        self.config = replace(self.config, **changes)
 
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything

@@ -65,6 +65,7 @@ class Launcher:
         enabled: bool,
         known: Known | None = None,
         publish: Callable[[Snapshot], None] | None = None,
+        emit: Callable[[Event], None] | None = None,
         headers: OwnHeaders | None = None,
     ) -> Connection:
         """A connection to a server, with headers of its own if there are any."""
@@ -87,7 +88,7 @@ class Launcher:
             redact=self.redact,
             pool=self._pool,
             publish=publish or self._publish,
-            emit=self._emit,
+            emit=emit or self._emit,
             on_auth=self._on_auth,
             stale=self._stale,
             questions=self._questions,
