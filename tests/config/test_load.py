@@ -197,9 +197,9 @@ def test_a_misspelled_setting_is_reported_in_every_file(
 
 def test_keys_of_other_programs_are_not_taken_for_misspellings(tmp_path: Path) -> None:
     keys = (
-        "inputs $schema permissions hooks env model theme version name description resources projects apiKeyHelper "
-        "enabledMcpjsonServers disabledMcpjsonServers enableAllProjectMcpServers disabled statusLine plugins tts "
-        "match batch patch state stats output outputStyle telemetry tools timeout settings root_dir editor"
+        "inputs $schema permissions hooks env model theme version name description resources projects "
+        "apiKeyHelper enabledMcpjsonServers disabledMcpjsonServers enableAllProjectMcpServers disabled tts "
+        "statusLine plugins match batch patch state stats output outputStyle telemetry tools timeout editor"
     )
     data = {"mcpServers": {"a": {"command": "x"}}, **dict.fromkeys(keys.split(), "x")}
     assert read(tmp_path / "settings.json", data, strict=True).warnings == ()

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from mooring.config.files import replace_file
+from mooring.config.homes import state_home
 from mooring.core.types import EMPTY
 from mooring.core.values import Value
 from mooring.errors import ConfigError
 
-__all__ = ["Approval", "approval_of", "approve", "approved", "approved_files", "revoke", "state_folder"]
+__all__ = ["Approval", "approval_of", "approve", "approved", "approved_files", "revoke"]
 
 _SIZE_LIMIT = 2**20
 
@@ -36,15 +37,6 @@ class Approval(Value):
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.servers) or self.settings is not None
-
-
-def state_folder() -> Path:
-    """Where mooring keeps what belongs to this user and to no project."""
-    if home := os.environ.get("MOORING_HOME"):
-        return Path(home)
-    import platformdirs  # not needed where nothing was found
-
-    return platformdirs.user_state_path("mooring", appauthor=False)
 
 
 def approved(file: str) -> Mapping[str, str]:
@@ -94,7 +86,7 @@ def approved_files() -> tuple[str, ...]:
 
 
 def _folder() -> Path:
-    return state_folder() / "trust"
+    return state_home() / "trust"
 
 
 def _key(file: str) -> str:

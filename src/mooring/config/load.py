@@ -15,6 +15,7 @@ from mooring.config.approvals import Approval, approval_of
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
 from mooring.config.formats import DEFAULTS, read_shape
+from mooring.config.homes import config_homes
 from mooring.config.project import WAYS, ProjectFile
 from mooring.core.checks import shown
 from mooring.core.config import (
@@ -134,29 +135,34 @@ def found_files(
     explicit = list(paths or ()) or [Path(p) for p in named.get("MOORING_CONFIG", "").split(os.pathsep) if p]
     if explicit:
         return tuple(FoundFile(path=here / os.path.expanduser(path), scope="explicit") for path in explicit)
-    home = user_dir or _user_folder()
-    user = _first(home, _USER_NAMES)
-    project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in folders_up(here))), None)
-    scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
-    return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+    homes = config_homes() if user_dir is None else (user_dir,)
+    user = [path for home in homes if (path := _first(home, _USER_NAMES)) is not None]
+    project = _project_file(here, _PROJECT_NAMES)
+    files = [FoundFile(path=path, scope="user") for path in user]
+    return (*files, FoundFile(path=project, scope="project")) if project is not None else tuple(files)
 
 
 def file_for(
-    scope: Literal["project", "user"], *, cwd: Path | None = None, user_dir: Path | None = None
+    scope: Literal["project", "user"],
+    *,
+    own: bool = False,
+    cwd: Path | None = None,
+    user_dir: Path | None = None,
 ) -> FoundFile:
-    """The file of the project or the user, also where there is none yet: then the one to make."""
-    for found in found_files(cwd=cwd, env={}, user_dir=user_dir):
-        if found.scope == scope:
-            return found
+    """Return the file of the project or the user to write to, also where there is none yet.
+
+    With `own`, the project's file is one of mooring alone, and not one that other programs read.
+    """
     if scope == "user":
-        return FoundFile(path=(user_dir or _user_folder()) / _USER_NAMES[0], scope=scope)
-    return FoundFile(path=(cwd or Path.cwd()).absolute() / _PROJECT_NAMES[0], scope=scope)
+        home = user_dir or config_homes()[-1]
+        return FoundFile(path=_first(home, _USER_NAMES) or home / _USER_NAMES[0], scope=scope)
+    here = (cwd or Path.cwd()).absolute()
+    names = tuple(name for name in _PROJECT_NAMES if not own or name.startswith("mooring."))
+    return FoundFile(path=_project_file(here, names) or here / _PROJECT_NAMES[0], scope=scope)
 
 
-def _user_folder() -> Path:
-    import platformdirs  # not needed where files are named
-
-    return platformdirs.user_config_path("mooring", appauthor=False)
+def _project_file(here: Path, names: Sequence[str]) -> Path | None:
+    return next(filter(None, (_first(folder, names) for folder in folders_up(here))), None)
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
