@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring import CallError, CatalogChanged, Host, ServerConfig, SyncHost
+from mooring import CallError, CatalogChanged, Host, LocalTools, SyncHost
+from mooring.core.types import Snapshot
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 
@@ -146,9 +147,13 @@ def test_events_can_be_iterated_in_a_thread() -> None:
 
 
 def test_a_failed_start_leaves_no_thread() -> None:
+    class Broken(LocalTools):
+        @property
+        def snapshot(self) -> Snapshot:
+            raise RuntimeError("broken")
+
     before = set(threading.enumerate())
-    twice = [lab_server("same"), ServerConfig(name="local", command="x")]
-    with pytest.raises(Exception, match="local"), SyncHost(twice):
+    with pytest.raises(RuntimeError, match="broken"), SyncHost([lab_server()], providers=[Broken(name="x")]):
         pass
     assert set(threading.enumerate()) <= before
 

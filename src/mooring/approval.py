@@ -84,9 +84,10 @@ class Gatekeeper:
 
     def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
         """Why a tool of this name is not shown, if it is denied."""
+        known = frozenset(self._servers)
         for server, denied in self._denied.items():
             for remote, reason in denied.items():
-                if assign([(server, remote)], style).get((server, remote)) == local_name:
+                if assign([(server, remote)], style, known).get((server, remote)) == local_name:
                     problem = f"{local_name!r} is not called: {_denial(reason)}"
                     return PolicyDenied(problem, server=server, tool=remote, reason=reason)
         return None
@@ -147,7 +148,8 @@ class Gatekeeper:
 
     def _decision(self, tool: Tool) -> Decision:
         """What the policies say; weighed once while the tool and the policies are the same objects."""
-        basis = (tool, self._servers.get(tool.server), self._config().policy)
+        config = self._config()
+        basis = (tool, self._servers.get(tool.server), config.policy, config.project_policy)
         known = self._decided.get(tool.name)
         if known is not None and all(map(is_, known[0], basis)):
             return known[1]
@@ -156,11 +158,10 @@ class Gatekeeper:
         return decision
 
     def _policy(self, server: str) -> JointPolicy:
-        one = self._servers.get(server)
-        if one is None:  # a provider of the application
-            return JointPolicy(host=self._config().policy, own=OwnPolicy())
-        own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
-        return JointPolicy(host=self._config().policy, own=own)
+        one, own, config = self._servers.get(server), OwnPolicy(), self._config()
+        if one is not None:  # else it is a provider of the application
+            own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
+        return JointPolicy(host=config.policy, project=config.project_policy, own=own)
 
 
 def _denial(reason: str) -> str:

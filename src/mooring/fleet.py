@@ -11,7 +11,6 @@ from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, Style
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
-from mooring.core.lookalike import look_alikes
 from mooring.core.names import may_belong
 from mooring.core.near import nearest
 from mooring.core.plan import Plan, plan
@@ -52,7 +51,9 @@ class Fleet:
         self._leaving: dict[str, Connection] = {}
         """Connections that are about to end, each with another one in its place."""
         self._private: set[Connection] = set()
-        """Connections that belong to one conversation each."""
+        """Connections that belong to one conversation each, or to a server that is being added."""
+        self._adding: set[str] = set()
+        """Names of servers that are being added."""
         self._asleep: dict[str, Known | None] = {}
         """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
         and the network code not even imported."""
@@ -97,7 +98,6 @@ class Fleet:
         self._warn_held({})
         active = {server.name for server in config.active} - self.held.keys()
         for server in config.servers:
-            self._reserve(server.name)
             self._berth(server, enabled=server.name in active)
         for connection in list(self.connections.values()):
             if connection.config.start == "eager":
@@ -116,30 +116,50 @@ class Fleet:
 
     # --- change ---------------------------------------------------------------------------------
 
-    async def add(self, server: ServerConfig) -> Connection:
-        """One more server, connected and listed; if that fails, nothing of it is left.
+    async def add(self, server: ServerConfig, *, enabled: bool) -> None:
+        """Take in one more server, connected and listed unless it is not `enabled`.
+
+        Nothing of it can be seen before that has succeeded: no state, no tool, no event.
 
         Raises:
             ConfigError: the name is taken.
             NotTrusted: the file that names it was not approved.
             MooringError: it could not be connected.
         """
-        self._reserve(server.name)
-        for problem in (await self._trust.held([server])).values():
-            raise problem
-        self._known(server)
-        connection = self._launch(self._launcher.connection(server, enabled=not server.disabled))
+        name = server.name
+        self._reserve(name)
+        self._adding.add(name)
         try:
-            if not server.disabled:
-                await connection.refresh()
+            for problem in (await self._trust.held([server])).values():
+                raise problem
+            if not enabled:
+                self._reserve(name, adding=True)
+                self._berth(server, enabled=False)
+                self._withdraw(name)
+                return
+            await self._add_connected(server)
+        finally:
+            self._adding.discard(name)
+
+    async def _add_connected(self, server: ServerConfig) -> None:
+        gate = _Gate(self._emit)
+        connection = self._launcher.connection(server, enabled=True, publish=gate.publish, emit=gate.emit)
+        self._private.add(connection)
+        self._launch(connection, shown=False)
+        try:
+            await connection.refresh()
+            self._reserve(server.name, adding=True)  # a reload may have brought one of that name
         except BaseException:
-            self.connections.pop(server.name, None)
-            self.configs.pop(server.name, None)
-            self._withdraw(server.name)
             with shielded():
-                await connection.stop()
+                await self.end(connection)
             raise
-        return connection
+        self._private.discard(connection)
+        self.configs[server.name], self.connections[server.name] = server, connection
+        self._known(server)
+        connection.owner.publish = self.publish
+        gate.open()
+        for snapshot in gate.snapshots[-1:]:
+            connection.owner.guard = self.publish(snapshot)
 
     async def remove(self, name: str) -> None:
         """Hide a server at once, then end it.
@@ -159,35 +179,45 @@ class Fleet:
         self._emit(ServerRemoved(server=name))
 
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
-        """Go from `old` to `new`: only what differs is touched, and it is touched side by side."""
+        """Go from `old` to `new`: only what differs is touched. If that fails, go back."""
         async with self._applying:
-            steps, self._launcher.config = plan(old, new), new
-            before, self.held = self.held, await self._trust.held(new.active)
-            self._warn_held(before)
-            wanted = {server.name: server for server in new.servers}
-            kept = {s.name for s in steps.keep if (s.name in before) == (s.name in self.held)}
-            gone = [name for name in self.configs if name not in kept]
-            for name in kept:
-                self.configs[name] = wanted[name]
-                if name in self.connections:
-                    self.connections[name].owner.config = wanted[name]
-            active = {server.name for server in new.active} - self.held.keys()
-            await side_by_side(
-                self._replace(wanted[name], name in active) if name in wanted else self.remove(name)
-                for name in gone
-            )
-            for server in new.servers:
-                if server.name not in kept and server.name not in gone:
-                    self._reserve(server.name)
-                    if server.name not in active:
-                        self._withdraw(server.name)
-                    self._berth(server, enabled=server.name in active)
-            return replace(
-                steps,
-                start=tuple(server for server in steps.start if server.name in active),
-                restart=tuple(server for server in steps.restart if server.name in active),
-                stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
-            )
+            held, before = await self._trust.held(new.active), self.held
+            try:
+                return await self._change(old, new, held)
+            except BaseException:
+                with shielded():
+                    await self._change(new, old, before)
+                raise
+
+    async def _change(self, old: HostConfig, new: HostConfig, held: dict[str, NotTrusted]) -> Plan:
+        steps, self._launcher.config = plan(old, new), new
+        before, self.held = self.held, held
+        self._warn_held(before)
+        wanted = {server.name: server for server in new.servers}
+        kept = {
+            s.name for s in steps.keep if (s.name in before) == (s.name in held) and s.name in self.configs
+        }
+        gone = [name for name in self.configs if name not in kept]
+        for name in kept:
+            self.configs[name] = wanted[name]
+            if name in self.connections:
+                self.connections[name].owner.config = wanted[name]
+        active = {server.name for server in new.active} - held.keys()
+        await side_by_side(
+            self._replace(wanted[name], name in active) if name in wanted else self.remove(name)
+            for name in gone
+        )
+        for server in new.servers:
+            if server.name not in kept and server.name not in gone:
+                if server.name not in active:
+                    self._withdraw(server.name)
+                self._berth(server, enabled=server.name in active)
+        return replace(
+            steps,
+            start=tuple(server for server in steps.start if server.name in active),
+            restart=tuple(server for server in steps.restart if server.name in active),
+            stop=(*steps.stop, *(server.name for server in steps.restart if server.name not in active)),
+        )
 
     async def _replace(self, server: ServerConfig, active: bool) -> None:
         """Give a server another connection. It is there at once, so that calls wait for it, and connects when
@@ -255,6 +285,11 @@ class Fleet:
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every provider, and every server that may come to run; one that is not approved may not."""
+        return frozenset(self.configs.keys() - self.held.keys()).union(self.providers)
+
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Wake the servers that are asleep and wanted, by name."""
         self.check_started()
@@ -318,11 +353,10 @@ class Fleet:
             if str(problem) != str(before.get(name)):
                 log.warning("server skipped: %s", problem)
 
-    def _reserve(self, name: str) -> None:
-        if name in self.configs or name in self.providers:
+    def _reserve(self, name: str, *, adding: bool = False) -> None:
+        taken = name in self.configs or name in self.providers
+        if taken or (name in self._adding and not adding):
             raise ConfigError(f"there is already a server or provider named {name!r}")
-        for other, _ in look_alikes([*self.configs, *self.providers, name]):
-            raise ConfigError(f"{name!r} looks like {other!r}, which is there already; rename one of them")
 
     async def _start_provider(self, provider: Provider) -> None:
         try:
@@ -336,6 +370,30 @@ class Fleet:
             await provider.stop()
         except Exception:
             log.exception("provider %r did not stop cleanly", provider.name)
+
+
+class _Gate:
+    """Holds back what a connection says until its server is part of the host."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self.snapshots: list[Snapshot] = []
+        self._emit, self._held, self._open = emit, list[Event](), False
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+
+    def emit(self, event: Event) -> None:
+        if self._open:
+            self._emit(event)
+        else:
+            self._held.append(event)
+
+    def open(self) -> None:
+        """Emit what was held back, and from now on everything at once."""
+        self._open = True
+        for event in self._held:
+            self._emit(event)
+        self._held.clear()
 
 
 async def _run_after(old: Connection | None, connection: Connection) -> None:

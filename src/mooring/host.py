@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,17 +18,15 @@ from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog, Diff
 from mooring.core.config import HostConfig, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, ConfigApplied, Event, StateChanged
+from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, Event, StateChanged
 from mooring.core.exposure import Mode, checked_mode
 from mooring.core.hidden import Hidden
-from mooring.core.plan import Plan
+from mooring.core.plan import Changes
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.types import Result, ServerStatus, Snapshot, Tool
-from mooring.core.values import replace
 from mooring.errors import NotTrusted
 from mooring.fleet import Fleet, check_servers
-from mooring.follow import follow
 from mooring.identity import OwnHeaders
 from mooring.keeper import Keeper, directory, home_at
 from mooring.launching import Launcher
@@ -39,6 +36,7 @@ from mooring.offer import Offer
 from mooring.pins import memory_of
 from mooring.prompting import Prompts
 from mooring.pulse import feel
+from mooring.reconfigure import Reconfigurable
 from mooring.resources import Resources
 from mooring.session import SHARED, Session
 from mooring.sessions import Sessions
@@ -59,7 +57,7 @@ __all__ = ["Host", "RefreshReport"]
 log = logger("mooring.host")
 
 
-class Host:
+class Host(Reconfigurable):
     """Owns the connections, the catalog and the events. Use it as `async with Host(...) as host`.
 
     Entering returns at once: servers connect in the background, each within its own deadline (those
@@ -91,7 +89,7 @@ class Host:
         self.relay = relay  # whom servers speak to while they work for somebody else
         self.ranker = ranker
         """A second opinion for the search, such as one by meaning; fused with that of the words."""
-        self.config = servers if isinstance(servers, HostConfig) else HostConfig(servers=tuple(servers))
+        self.config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
         self._style: Style | None = style
         self._discovery: Mode | None = checked_mode(discovery)
         bundles, others = local_bundles(local), list(providers)
@@ -113,10 +111,11 @@ class Host:
         )
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""
+        self._trust = Trust(trust)
         self._fleet = Fleet(
             [*bundles, *others],
             launcher=launcher,
-            trust=Trust(trust),
+            trust=self._trust,
             known=lambda server: self._offer.known(server),
             publish=publish,
             withdraw=lambda name: self._offer.withdraw(name),
@@ -131,6 +130,7 @@ class Host:
         self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
         builtin = Builtin(self._resources)
         self._fleet.join(builtin)
+        self.config = self._usable(self.config)
         self.resources, self.read = self._resources.list, self._resources.read
         self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
         self.check_resource = self._resources.check
@@ -164,15 +164,15 @@ class Host:
         self._streams: set[EventStream] = set()
         self._tasks: Tasks | None = None
         self._closed = False
+        self._changes = Changes(self.config.servers)
         self._sessions = Sessions(
             self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.guard_for(one, two)
         )
         self._shared = Session(self)
         self._clock = SessionClock()
         self._files: Sequence[Path] = ()
-        self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
-        """Refuses another configuration by a ConfigError, or returns what is awaited when it is in force."""
-        self._reload: Callable[[], HostConfig] | None = None
+        self.vet = None
+        self._load = None
 
     @classmethod
     def from_config(
@@ -185,11 +185,12 @@ class Host:
         """
         files = [Path(path) for path in paths] or None
         here = Path(cwd) if cwd is not None else None
-        host = cls(load(files, cwd=here), **options)
+        approval = Trust(options.get("trust")).approval
+        host = cls(load(files, cwd=here, approval=approval), **options)
         found = found_files(files, cwd=here)
         host._files = [file.path for file in found]
         host._offer.remember(memory_of(host._lock, found, here or Path.cwd()))
-        host._reload = partial(load, files, cwd=here, strict=True)
+        host._load = partial(load, files, cwd=here, approval=host._trust.approval)
         return host
 
     # --- life -----------------------------------------------------------------------------------
@@ -197,14 +198,16 @@ class Host:
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
             raise RuntimeError("a Host is used once; make another one")
-        for warning in self.config.warnings:
-            log.warning("%s", warning)
         self._tasks = Tasks()
         try:
+            self.config = await self._approved(self.config, strict=False)
+            self._changes = Changes(self.config.servers)
+            for warning in self.config.warnings:
+                log.warning("%s", warning)
             self._tasks.start_soon(feel, self.emit)
             self._tasks.start_soon(self._sessions.reap)
-            if self.config.watch.enabled and self._reload is not None:
-                self._tasks.start_soon(self._follow, self._reload)
+            if self.config.watch.enabled and self._load is not None:
+                self._tasks.start_soon(self._follow)
             self._tasks.start_soon(self.keeper.tidy)
             self._tasks.start_soon(self._auditing.check)
             await self._fleet.start(self.config, self._tasks)
@@ -381,56 +384,6 @@ class Host:
         reports = await muster.refresh(self._fleet, servers)
         return {name: report for name, report in reports.items() if name not in self._offer.own}
 
-    async def add(self, server: ServerConfig) -> ServerStatus:
-        """Connect one more server and show its tools: all of it or nothing.
-
-        Raises:
-            ConfigError: the name is taken.
-            MooringError: it could not be connected; nothing of it is left.
-        """
-        self._running()
-        connection = await self._fleet.add(server)
-        self._configure(servers=(*self.config.servers, server))
-        return connection.status()
-
-    async def remove(self, server: str) -> None:
-        """Hide a server's tools at once, then end it.
-
-        Raises:
-            UnknownServer: it is not there.
-        """
-        self.check_running()
-        await self._fleet.remove(server)
-        await self._sessions.settle()
-        self._configure(servers=tuple(s for s in self.config.servers if s.name != server))
-
-    async def apply(self, config: HostConfig) -> Plan:
-        """Take over another configuration while running: only servers that differ are restarted. A
-        ConfigError of `vet` leaves everything as it was."""
-        self._running()
-        settle = None if self.vet is None else self.vet(config)
-        old, self.config = self.config, config
-        if settle is not None:
-            await settle()
-        await self._auditing.apply(old.audit, config.audit)
-        steps = await self._fleet.apply(old, config)
-        await self._sessions.settle()
-        self._shelf.changed()
-        self.emit(
-            ConfigApplied(
-                started=tuple(server.name for server in steps.start),
-                stopped=steps.stop,
-                restarted=tuple(server.name for server in steps.restart),
-            )
-        )
-        return steps
-
-    async def reload(self) -> None:
-        """Read the files again and take over what changed; a ConfigError leaves everything as it was."""
-        self.check_running()
-        if self._reload is not None:
-            await self._take_over(await asyncio.to_thread(self._reload))
-
     # --- for providers and sessions -------------------------------------------------------------
 
     def provider(self, name: str, session: Session | None = None) -> Provider:
@@ -477,24 +430,6 @@ class Host:
     def check_running(self) -> None:
         """Raise RuntimeError before the host is entered."""
         self._fleet.check_started()
-
-    def _running(self) -> None:
-        self.check_running()
-        if self._closed:
-            raise RuntimeError("The Host is closed. Make another one.")
-
-    async def _follow(self, reload: Callable[[], HostConfig]) -> None:
-        quiet = self.config.watch.debounce
-        await follow(self._files, quiet, reload=reload, apply=self._take_over, emit=self.emit)
-
-    async def _take_over(self, config: HostConfig) -> None:
-        if config != self.config:
-            await self.apply(config)
-        elif self.vet is not None:
-            await self.vet(config)()  # what it refers to may be something else now
-
-    def _configure(self, **changes: Any) -> None:
-        self.config = replace(self.config, **changes)
 
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything

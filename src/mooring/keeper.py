@@ -64,9 +64,9 @@ _HEADING = 400
 def home_at(given: str | os.PathLike[str] | bool | None) -> Path | None:
     """The directory of the stores: a path, this user's own (True), or none."""
     if given is True:
-        from mooring.store.folder import default_home
+        from mooring.config.homes import state_home
 
-        return default_home()
+        return state_home()
     return None if given is None or given is False else Path(given)
 
 

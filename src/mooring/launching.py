@@ -65,6 +65,8 @@ class Launcher:
         *,
         enabled: bool,
         known: Known | None = None,
+        publish: Callable[[Snapshot], Guard | None] | None = None,
+        emit: Callable[[Event], None] | None = None,
         headers: OwnHeaders | None = None,
     ) -> Connection:
         """A connection to a server, with headers of its own if there are any."""
@@ -86,8 +88,8 @@ class Launcher:
             resolve=self._target if headers is None else partial(self._own_target, headers),
             redact=self.redact,
             pool=self._pool,
-            publish=self._publish,
-            emit=self._emit,
+            publish=publish or self._publish,
+            emit=emit or self._emit,
             on_auth=self._on_auth,
             stale=self._stale,
             questions=self._questions,

@@ -191,7 +191,7 @@ def local_bundles(given: LocalTools | Iterable[LocalTools | Callable[..., Any]])
     parts = list(given)
     functions = [part for part in parts if not isinstance(part, LocalTools)]
     bundles = [part for part in parts if isinstance(part, LocalTools)]
-    return [LocalTools(*functions), *bundles] if functions or not bundles else bundles
+    return [LocalTools(*functions), *bundles] if functions else bundles
 
 
 async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping[str, Any]) -> object:

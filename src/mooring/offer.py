@@ -65,6 +65,7 @@ class Offer:
             style=style,
             config=config,
             servers=fleet.configs,
+            configured=lambda: fleet.names - self.own,
             listed=self.gatekeeper.listed,
             logins=fleet.logins,
             lock=lambda: self.pins.lock,

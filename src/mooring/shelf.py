@@ -35,6 +35,7 @@ class Shelf:
         style: Callable[[], Style],
         config: Callable[[], HostConfig],
         servers: Mapping[str, ServerConfig],
+        configured: Callable[[], frozenset[str]],
         listed: Callable[[Snapshot], Snapshot],
         logins: Callable[[], Mapping[str, Tool]],
         lock: Callable[[], Lock | None],
@@ -44,6 +45,8 @@ class Shelf:
         self._own = own
         """Names of the providers whose tools win every clash of names."""
         self._style, self._config, self._servers, self._announce = style, config, servers, announce
+        self._configured = configured
+        """Names of all servers that may come to run."""
         self._awaited = awaited
         """Whether anybody wants to hear of a change at once."""
         self._listed = listed
@@ -132,6 +135,7 @@ class Shelf:
             filters=filters,
             static=[snapshot for name, snapshot in self._snapshots.items() if name in self._own],
             description_prefix=config.description_prefix,
+            configured=self._configured(),
             previous=old,
         )
         self._warn(self._catalog.warnings)

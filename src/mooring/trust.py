@@ -1,14 +1,16 @@
-"""Who may be started: servers of files that were merely found wait for somebody's approval."""
+"""Which servers may be started: those of project files that were found need an approval."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from mooring.core.config import ServerConfig
+from mooring.core.config import HostConfig, ServerConfig
+from mooring.core.types import EMPTY
 from mooring.errors import NotTrusted
 
 if TYPE_CHECKING:
+    from mooring.config.approvals import Approval
     from mooring.core.trust import TrustRequest
 
 __all__ = ["Ask", "Trust"]
@@ -17,19 +19,47 @@ PATIENCE = 300.0
 """Seconds that a person has to answer."""
 
 Ask = Callable[["TrustRequest"], "bool | Awaitable[bool]"]
-"""Asked once for each file and form; a yes holds for this host and is not written down."""
+"""Asked once for each file and form; a yes holds for this host alone and is not stored."""
 
 
 class Trust:
-    """What one host believes. Only files that were merely found need somebody's yes."""
+    """What one host trusts. Only project files that were found need an approval."""
 
     def __init__(self, answer: bool | Ask | None) -> None:
         self._answer = answer
         self._said: dict[tuple[str, str], bool] = {}
-        """Answers of this run, by name and mark."""
+        """Answers of this run, by file, name and mark; the settings of a file have the empty name."""
+
+    def approval(self, file: str) -> Approval:
+        """Return what of a project file is approved, on this machine or for this run."""
+        from mooring.config.approvals import Approval, approval_of
+
+        if self._answer is True:
+            return Approval(everything=True)
+        known = approval_of(file)
+        said = {key: mark for (key, mark), yes in self._said.items() if yes}
+        servers = {key.partition("\0")[2]: mark for key, mark in said.items() if key.startswith(f"{file}\0")}
+        settings = servers.pop("", known.settings)
+        return Approval(servers={**known.servers, **servers}, settings=settings)
+
+    async def approved_more(self, config: HostConfig) -> bool:
+        """Ask about what the project's file sets beyond its servers: whether there was a yes.
+
+        Then the configuration, read again with `approval`, is another one.
+        """
+        withheld = config.withheld
+        if withheld is None or not callable(self._answer):
+            return False
+        from mooring.core.trust import forbidden
+
+        found = [one for one in config.active if one.scope == "project" and one.file == withheld.file]
+        servers = [server for server in (*found, *withheld.servers) if not forbidden(server)]
+        before = dict(self._said)
+        await self._unapproved(withheld.file, servers, withheld.settings)
+        return any(yes and not before.get(key) for key, yes in self._said.items())
 
     async def held(self, servers: Iterable[ServerConfig]) -> dict[str, NotTrusted]:
-        """Which of these servers must not be started, and why."""
+        """Return which of these servers must not be started, and why."""
         found = [server for server in servers if server.scope == "project"]
         if not found:
             return {}
@@ -44,23 +74,29 @@ class Trust:
             held |= await self._unapproved(file, own)
         return held
 
-    async def _unapproved(self, file: str, servers: list[ServerConfig]) -> dict[str, NotTrusted]:
+    async def _unapproved(
+        self, file: str, servers: list[ServerConfig], settings: Mapping[str, Any] = EMPTY
+    ) -> dict[str, NotTrusted]:
         if self._answer is True:
             return {}
         from mooring.config.approvals import approved
+        from mooring.core.scopes import settings_mark
         from mooring.core.trust import TrustRequest, mark
 
         known = approved(file)
         open_ones = [server for server in servers if known.get(server.name) != mark(server)]
         changed = tuple(server.name for server in open_ones if server.name in known)
         new = tuple(server for server in open_ones if _key(server) not in self._said)
-        if new and callable(self._answer):
+        asked = (f"{file}\0", settings_mark(settings))
+        fresh = settings if settings and asked not in self._said else EMPTY
+        if (new or fresh) and callable(self._answer):
             from mooring.asking import said_yes
 
-            yes = await said_yes(
-                self._answer, TrustRequest(file=file, servers=new, changed=changed), PATIENCE
-            )
+            request = TrustRequest(file=file, servers=new, changed=changed, settings=fresh)
+            yes = await said_yes(self._answer, request, PATIENCE)
             self._said |= {_key(server): yes for server in new}
+            if fresh:
+                self._said[asked] = yes
         refused = [server for server in open_ones if not self._said.get(_key(server))]
         return {server.name: _unapproved(server, changed=server.name in changed) for server in refused}
 

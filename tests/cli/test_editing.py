@@ -214,15 +214,15 @@ def needs_login():
 
 def test_the_users_file_is_made_where_there_is_no_other(piped, tmp_path) -> None:
     done = piped("add", "a", "--no-probe", "--", "a")
-    file = tmp_path / "config" / "mooring" / "config.yaml"
+    file = tmp_path / "home" / "config.yaml"  # MOORING_HOME
     assert file.read_text() == "servers:\n  a:\n    command: a\n"
-    assert "Added a to ~/config/mooring/config.yaml. The file is new." in done.stderr
+    assert "Added a to ~/home/config.yaml. The file is new." in done.stderr
 
 
 def test_the_scope_chooses_the_file(piped, project, tmp_path) -> None:
     assert piped("add", "b", "--no-probe", "--scope", "user", "--", "b").returncode == 0
     assert project.read_text() == MCP
-    assert (tmp_path / "config/mooring/config.yaml").exists()
+    assert (tmp_path / "home/config.yaml").exists()
     assert piped("add", "a", "--no-probe", "--scope", "user", "--", "other").returncode == 0
     done = piped("remove", "a")
     assert "a is also in" in done.stderr

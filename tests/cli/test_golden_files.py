@@ -345,6 +345,8 @@ server 'web'
 """,
                     },
                 ],
+                "settings": {},
+                "settings_status": None,
             },
         )
     )

@@ -8,7 +8,8 @@ import platformdirs
 import pytest
 
 from mooring.config import lockfile
-from mooring.config.kept import cache_home, keep, kept
+from mooring.config.homes import cache_home
+from mooring.config.kept import keep, kept
 from mooring.config.lockfile import read, write
 from mooring.core import locktext
 from mooring.core.lock import build

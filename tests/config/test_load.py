@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mooring.config import found_files, load
+from mooring.config.approvals import Approval
 from mooring.core.config import HostConfig
 from mooring.errors import ConfigError
 
@@ -38,6 +39,10 @@ def read(path: Path, data: Any, **options: Any) -> HostConfig:
     return load([write(path, data)], env={}, **options)
 
 
+def approved(file: str) -> Approval:
+    return Approval(everything=True)
+
+
 def commands(host: HostConfig) -> dict[str, str | None]:
     return {server.name: server.command for server in host.servers}
 
@@ -46,10 +51,10 @@ def test_no_file_at_all_is_an_empty_configuration(project: Path, user: Path) -> 
     assert load(cwd=project, env={}, user_dir=user) == HostConfig()
 
 
-def test_the_project_wins_over_the_user_by_server_name(project: Path, user: Path) -> None:
+def test_an_approved_project_wins_over_the_user_by_server_name(project: Path, user: Path) -> None:
     write(user / "config.yaml", "servers: {a: {command: user-a}, b: {command: user-b}}")
     write(project / "mooring.yaml", "servers: {b: {command: project-b}, c: {command: project-c}}")
-    host = load(cwd=project, env={}, user_dir=user)
+    host = load(cwd=project, env={}, user_dir=user, approval=approved)
     assert commands(host) == {"a": "user-a", "b": "project-b", "c": "project-c"}
     assert {server.name: server.scope for server in host.servers} == {
         "a": "user",
@@ -117,10 +122,12 @@ def test_a_wrong_entry_is_set_aside_with_a_warning_and_the_rest_loads(tmp_path: 
     assert "hunter2" not in str(warning)
 
 
-def test_a_wrong_entry_of_the_project_does_not_fall_back_to_the_users(project: Path, user: Path) -> None:
+def test_a_wrong_entry_of_the_project_leaves_the_users_own_server(project: Path, user: Path) -> None:
     write(user / "config.yaml", "servers: {a: {command: user-a}}")
     write(project / "mooring.yaml", "servers: {a: {command: x, args: y}}")
-    assert commands(load(cwd=project, env={}, user_dir=user)) == {}
+    host = load(cwd=project, env={}, user_dir=user, approval=approved)
+    assert commands(host) == {"a": "user-a"}
+    assert [(warning.server, warning.field) for warning in host.warnings] == [("a", "args")]
 
 
 def test_strict_lists_every_problem_on_its_own_line(tmp_path: Path) -> None:
@@ -165,11 +172,54 @@ def test_a_wrong_host_wide_setting_is_left_at_its_default(tmp_path: Path) -> Non
         read(tmp_path / "mooring.yaml", text, strict=True)
 
 
-def test_an_unknown_setting_is_reported_in_our_files_and_ignored_in_others(tmp_path: Path) -> None:
-    text = "{stlye: raw, servers: {a: {command: x}}}"
-    [warning] = read(tmp_path / "mooring.yaml", text).warnings
-    assert "'stlye' is not a known setting; did you mean 'style'?" in str(warning)
-    assert read(tmp_path / "settings.yaml", text).warnings == ()
+@pytest.mark.parametrize("name", ["mooring.yaml", ".mcp.json", "settings.json", "evva.yaml", "x.toml"])
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        *(("gatway", "gateway"), ("gatewy", "gateway"), ("gateWay", "gateway"), ("agteway", "gateway")),
+        *(("polciy", "policy"), ("plicy", "policy"), ("audti", "audit"), ("stlye", "style")),
+        *(("resource_uri_alowlist", "resource_uri_allowlist"), ("strictRootPath", "strict_root_paths")),
+        *(("artefacts", "artifacts"), ("discovry", "discovery"), ("enabledServer", "enabled_servers")),
+    ],
+)
+def test_a_misspelled_setting_is_reported_in_every_file(
+    tmp_path: Path, name: str, key: str, meant: str
+) -> None:
+    file = tmp_path / name
+    data = {"mcpServers": {"a": {"command": "x"}}, key: "x"}
+    text = f'{key} = "x"\n[mcpServers.a]\ncommand = "x"\n' if name.endswith("toml") else json.dumps(data)
+    [warning] = read(file, text).warnings
+    assert f"{key!r} is not a known setting; did you mean {meant!r}?" in str(warning)
+    assert (warning.file, warning.field) == (str(file), key)
+    with pytest.raises(ConfigError, match="did you mean"):
+        read(file, text, strict=True)
+
+
+def test_keys_of_other_programs_are_not_taken_for_misspellings(tmp_path: Path) -> None:
+    keys = (
+        "inputs $schema permissions hooks env model theme version name description resources projects "
+        "apiKeyHelper enabledMcpjsonServers disabledMcpjsonServers enableAllProjectMcpServers disabled tts "
+        "statusLine plugins match batch patch state stats output outputStyle telemetry tools timeout editor"
+    )
+    data = {"mcpServers": {"a": {"command": "x"}}, **dict.fromkeys(keys.split(), "x")}
+    assert read(tmp_path / "settings.json", data, strict=True).warnings == ()
+    assert (
+        len(read(tmp_path / "mooring.json", data).warnings) == len(keys.split()) - 1
+    )  # $schema is no setting
+
+
+@pytest.mark.parametrize(
+    "section", [{"gateway": {"tokns": []}}, {"policy": {"dney": ["*"]}}, {"audit": {"path": "x", "kep": 3}}]
+)
+@pytest.mark.parametrize("name", ["mooring.json", "settings.json"])
+def test_an_unknown_key_inside_a_setting_that_protects_is_an_error_in_every_file(
+    tmp_path: Path, section: dict[str, Any], name: str
+) -> None:
+    data = {"mcpServers": {"a": {"command": "x"}}, **section}
+    [warning] = read(tmp_path / name, data).warnings
+    assert "is not a known field" in str(warning)
+    with pytest.raises(ConfigError, match="is not a known field"):
+        read(tmp_path / name, data, strict=True)
 
 
 def test_a_foreign_setting_that_only_shares_our_name_is_no_error(tmp_path: Path) -> None:
@@ -182,7 +232,7 @@ def test_a_foreign_setting_that_only_shares_our_name_is_no_error(tmp_path: Path)
 def test_settings_merge_key_by_key_and_the_later_file_wins(project: Path, user: Path) -> None:
     write(user / "config.toml", 'style = "raw"\nsession_ttl = "1h"')
     write(project / "mooring.toml", 'style = "double"')
-    host = load(cwd=project, env={}, user_dir=user, strict=True)
+    host = load(cwd=project, env={}, user_dir=user, strict=True, approval=approved)
     assert (host.style, host.session_ttl) == ("double", 3600)
 
 

@@ -134,8 +134,8 @@ def test_filters_match_remote_names_and_deny_wins(given_filter: Filter, left: li
 
 
 def test_a_filtered_tool_leaves_no_trace() -> None:
-    hidden = snapshot("a_b", "c", "c")
-    catalog = merge([snapshot("a", "b_c"), hidden], filters={"a_b": Filter(deny=("*",))})
+    offered = snapshot("a", "b_c", "b.c", "b.c")
+    catalog = merge([offered], filters={"a": Filter(deny=("b.c",))})
     assert list(catalog.tools) == ["mcp_a_b_c"]
     assert [group.id for group in catalog.groups] == ["mcp:a"]
     assert not [warning for warning in catalog.warnings if "more than once" in warning]

@@ -27,3 +27,13 @@ def test_each_group_is_a_namespace_with_a_name_that_providers_accept() -> None:
     spaces = namespaces(_catalog(), ())
     assert [(space.name, len(space.tools)) for space in spaces] == [("mcp_mail", 2), ("mcp_maps", 1)]
     assert all(entry.defer_loading for space in spaces for entry in space.tools)
+
+
+def test_groups_whose_ids_differ_in_punctuation_alone_are_different_namespaces() -> None:
+    tools = [
+        Snapshot(server=server, tools=(Tool(name="x", server=server, remote_name="x"),))
+        for server in ("a-b", "a_b", "c")
+    ]
+    names = [space.name for space in namespaces(merge(tools), ())]
+    assert len(set(names)) == 3
+    assert names[-1] == "mcp_c"

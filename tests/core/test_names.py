@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.names import RESERVED, STYLES, Style, assign, may_belong, parse
+from mooring.core.names import RESERVED, STYLES, Style, assign, may_belong, parse, prefix
 
 ALPHABET: dict[Style, str] = {
     "mcp": r"[a-z][a-z0-9_]{0,63}",
@@ -85,13 +85,14 @@ def test_names_do_not_depend_on_the_order_of_the_pairs(given_pairs, style: Style
 
 
 @given(pairs, pairs, prefixed)
-def test_a_name_stays_the_same_when_others_come_unless_one_of_them_claims_it(
+def test_a_name_stays_the_same_when_others_come_unless_one_of_them_could_own_it(
     mine, others, style: Style
 ) -> None:
     before, after = assign(mine, style), assign(mine + others, style)
     claimed = {name for pair in others for name in assign([pair], style).values()}
+    theirs = tuple(prefix(server, style)[:24] for server, _ in others)
     for pair, name in before.items():
-        assert after[pair] == name or name in claimed
+        assert after[pair] == name or name in claimed or name.startswith(theirs)
 
 
 @given(pairs, prefixed)
@@ -112,6 +113,60 @@ def test_a_clash_across_servers_marks_both_and_neither_depends_on_the_other() ->
     names = assign([one, two], "mcp")
     assert all(re.fullmatch(r"mcp_a_b_c_[0-9a-f]{8}", name) for name in names.values())
     assert assign([one, other], "mcp")[one] == names[one]
+
+
+nested = st.sampled_from(
+    ["a", "A", "a_b", "a-b", "a.b", "a_b_c", "a__b", "a_", "_a", "_", "b", "a" * 30, "a" * 30 + "_b"]
+)
+confusing = st.one_of(
+    st.sampled_from(["b_c", "c", "b-c", "_b", "__b", "b__c", "_c", "b", "a_b_c", "authenticate", "x" * 60]),
+    st.text(alphabet="abc_-.", max_size=8),
+)
+
+
+@given(st.sets(nested, min_size=2), st.data(), prefixed)
+def test_a_name_never_passes_to_another_server_whichever_of_the_configured_ones_are_connected(
+    configured: set[str], data, style: Style
+) -> None:
+    everyone = frozenset(configured)
+    pairs = st.lists(st.tuples(st.sampled_from(sorted(configured)), confusing), max_size=8)
+    seen: dict[str, str] = {}
+    for _ in range(3):
+        offered = data.draw(pairs)
+        # A hostile server also offers names that it saw on others.
+        for name in list(seen)[:4]:
+            server = data.draw(st.sampled_from(sorted(configured)))
+            offered.append((server, name.removeprefix(prefix(server, style))))
+        for (server, _), name in assign(offered, style, everyone).items():
+            assert seen.setdefault(name, server) == server
+
+
+@pytest.mark.parametrize(
+    ("style", "hostile", "tool", "down"),
+    [
+        ("mcp", "a", "b_c", "a_b"),
+        ("mcp", "a", "b.c", "A-B"),
+        ("server", "a", "b_c", "a_b"),
+        ("double", "a", "b__c", "a__b"),
+        ("double", "a", "_c", "a_"),
+        ("mcp", "a-b", "c", "a_b"),
+        ("mcp", "github", "search", "GitHub"),
+    ],
+)
+def test_a_name_that_a_server_which_is_down_could_own_is_not_handed_out(
+    style: Style, hostile: str, tool: str, down: str
+) -> None:
+    alone = assign([(hostile, tool)], style)
+    [name] = assign([(hostile, tool)], style, frozenset({hostile, down})).values()
+    assert re.fullmatch(r".+_[0-9a-f]{8}", name)
+    assert name.startswith(*alone.values())
+
+
+def test_names_of_servers_that_cannot_be_confused_are_plain_whoever_is_configured() -> None:
+    everyone = frozenset({"git", "github", "git_hub", "files", "time"})
+    pairs = [("git", "status"), ("git_hub", "search"), ("github", "search"), ("time", "report_20240101")]
+    assert assign(pairs, "mcp", everyone) == assign(pairs, "mcp")
+    assert list(assign(pairs, "mcp").values())[1] == "mcp_git_hub_search"
 
 
 def test_a_plain_name_that_spells_anothers_hashed_name_gives_way() -> None:

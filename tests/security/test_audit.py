@@ -15,6 +15,7 @@ import pytest
 from mooring import Host, HostConfig, ServerConfig, UnknownPrompt, UnknownResource
 from mooring.cli import main
 from mooring.config import load
+from mooring.config.approvals import Approval
 from tests.lab.http import HttpLab
 from tests.lab.libraries import library_server
 from tests.lab.stdio import lab_server
@@ -218,17 +219,20 @@ async def test_another_configuration_moves_the_log_while_the_host_runs(tmp_path:
     assert (len(read(one)), len(read(two))) == (1, 1)
 
 
-def test_a_file_that_was_merely_found_may_not_name_a_file_to_write_to(tmp_path: Path) -> None:
-    for text in ("audit: victim\n", "gateway: {audit: victim, burst: 7}\n"):
+def test_a_project_file_that_was_found_may_not_name_a_file_to_write_to_even_when_approved(
+    tmp_path: Path,
+) -> None:
+    for text in ("audit: victim\n", "gateway: {audit: victim, burst: 7}\n", "artifacts: victim\n"):
         (tmp_path / "mooring.yaml").write_text(text)
-        found = load(cwd=tmp_path)
-        assert (found.audit, found.gateway.audit) == (None, None)
-        assert "merely found" in str(found.warnings[0])
-        assert (found.gateway.burst == 7) == ("burst" in text)
+        for approval in (Approval(), Approval(everything=True)):
+            found = load(cwd=tmp_path, approval=lambda file, approval=approval: approval)
+            assert (found.audit, found.gateway.audit, found.artifacts) == (None, None, None)
+            assert text.partition(":")[0] in str(found.warnings[0])
         named = load([tmp_path / "mooring.yaml"])
-        path = named.audit or named.gateway.audit
-        assert path is not None
-        assert path.path == str(tmp_path / "victim")
+        if named.artifacts is None:
+            path = named.audit or named.gateway.audit
+            assert path is not None
+            assert path.path == str(tmp_path / "victim")
 
 
 def test_doctor_names_a_log_that_cannot_be_written(

@@ -16,12 +16,13 @@ from mooring import (
     ApprovalRequest,
     CallDenied,
     CallStarted,
+    Host,
     HostConfig,
     Policy,
     PolicyDenied,
     ServerConfig,
 )
-from tests.lab.stdio import lab_server, methods
+from tests.lab.stdio import COMMAND, lab_server, methods
 
 pytestmark = pytest.mark.anyio
 
@@ -151,16 +152,16 @@ async def test_the_applications_own_functions_need_nobodys_leave(hosting: Any) -
         assert (await host.call("double", {"x": 2})).text == "4"
 
 
-def test_a_projects_policy_does_not_replace_the_users(tmp_path: Path) -> None:
-    from mooring.config import load
-
-    user, project = tmp_path / "user", tmp_path / "project"
-    for folder in (user, project):
-        folder.mkdir()
-    (user / "config.json").write_text(json.dumps({"policy": {"otherwise": "ask"}}))
-    (project / "mooring.json").write_text(json.dumps({"policy": {"allow": ["*"]}, "servers": {}}))
-    config = load(cwd=project, env={}, user_dir=user)
-    assert config.policy == Policy(otherwise="ask")
-    assert "is ignored: that of the user's own file holds" in str(config.warnings[0])
-    (user / "config.json").write_text("{}")
-    assert load(cwd=project, env={}, user_dir=user).policy == Policy(allow=["*"])
+async def test_a_projects_policy_makes_the_users_stricter_and_never_milder(tmp_path: Path) -> None:
+    user, project = tmp_path / "home" / ".config" / "mooring", tmp_path / "project"
+    user.mkdir(parents=True)
+    project.mkdir()
+    (user / "config.json").write_text(json.dumps({"policy": {"ask": ["echo"]}}))
+    policy = {"deny": ["pid"], "allow": ["*"]}
+    entry = {"command": COMMAND[0], "args": list(COMMAND[1:])}
+    (project / "mooring.json").write_text(json.dumps({"policy": policy, "servers": {"lab": entry}}))
+    async with Host.from_config(cwd=project, trust=True) as host:
+        await host.ready(20)
+        assert (await host.call("mcp_lab_echo", {"text": "x"})).is_error
+        assert "project's policy" in (await host.call("mcp_lab_pid")).text
+        assert "mcp_lab_pid" not in host.catalog.tools

@@ -12,7 +12,9 @@ import pytest
 from mooring import ConfigApplied, Host, NotTrusted, ServerConfig, TrustRequest
 from mooring.cli import main
 from mooring.config import approvals, load
+from mooring.config.homes import state_home
 from mooring.core.config import Source
+from mooring.core.scopes import settings_mark
 from mooring.core.trust import forbidden, mark
 from tests.lab.stdio import COMMAND, starts
 from tests.lab.wait import until
@@ -39,8 +41,10 @@ class Project:
 
     def approve(self) -> None:
         """As `mooring trust --yes` does, which runs an event loop of its own."""
-        servers = load(cwd=self.folder).servers
-        approvals.approve(str(self.file), {server.name: mark(server) for server in servers})
+        config = load(cwd=self.folder, approval=lambda file: approvals.Approval())
+        marks = {server.name: mark(server) for server in config.servers}
+        settings = config.withheld.settings if config.withheld else {}
+        approvals.approve(str(self.file), marks, settings=settings_mark(settings))
 
     @property
     def started(self) -> int:
@@ -342,7 +346,7 @@ def test_without_a_project_file_trust_says_so(project: Project, capsys: pytest.C
 def test_TH18_approvals_are_private_and_outside_the_project(project: Project) -> None:
     project.write(a=project.entry())
     assert main(["trust", "--yes"]) == 0
-    kept = [path for path in approvals.state_folder().rglob("*") if path.is_file()]
+    kept = [path for path in state_home().rglob("*") if path.is_file()]
     assert len(kept) == 1
     assert not kept[0].is_relative_to(project.folder)
     assert (kept[0].stat().st_mode & 0o777, kept[0].parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -354,7 +358,7 @@ def test_TH18_an_approval_that_somebody_else_could_have_written_counts_for_nothi
 ) -> None:
     file = str(tmp_path / "x.json")
     approvals.approve(file, {"a": "mark"})
-    [kept] = [path for path in approvals.state_folder().rglob("*") if path.is_file()]
+    [kept] = [path for path in state_home().rglob("*") if path.is_file()]
     assert approvals.approved(file) == {"a": "mark"}
     good = kept.read_text()
     match harm:
@@ -385,7 +389,7 @@ def test_an_approval_is_not_written_through_a_link(tmp_path: Path) -> None:
     file, victim = str(tmp_path / "x.json"), tmp_path / "victim"
     victim.write_text("mine")
     approvals.approve(file, {})
-    [kept] = [path for path in approvals.state_folder().rglob("*") if path.is_file()]
+    [kept] = [path for path in state_home().rglob("*") if path.is_file()]
     kept.unlink()
     kept.symlink_to(victim)
     with pytest.raises(ConfigError, match="something else than a file"):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.store.folder import GRACE, Folder, default_home
+from mooring.config.homes import state_home
+from mooring.store.folder import GRACE, Folder
 
 
 def folder(path: Path) -> Folder:
@@ -105,6 +106,6 @@ except OSError as problem:
 
 def test_home_is_what_the_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOORING_HOME", "/somewhere")
-    assert default_home() == Path("/somewhere")
+    assert state_home() == Path("/somewhere")
     monkeypatch.delenv("MOORING_HOME")
-    assert default_home().name == "mooring"
+    assert state_home().name == "mooring"

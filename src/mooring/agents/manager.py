@@ -161,7 +161,7 @@ def as_config(servers: Servers) -> HostConfig:
     if isinstance(servers, HostConfig):
         return servers
     if not isinstance(servers, Mapping):
-        return HostConfig(servers=tuple(servers))
+        return HostConfig.of(servers)
     document = cast("Mapping[str, Any]", servers)
     if "mcp" in document or "mcpServers" in document:
         return from_document(document)

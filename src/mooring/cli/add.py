@@ -50,7 +50,7 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import entry_document, open_target, wrote
-    from mooring.cli.trust import approve_entry
+    from mooring.cli.trust import approve_entries
     from mooring.config.entries import canonical_entry, find, put_entry
 
     target = open_target(options, args.scope)
@@ -61,14 +61,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             f"already has a server {args.name!r}; choose another name, or replace it with --force",
             file=str(target.path),
         )
-    _refuse_look_alike(args.name, target)
+    _warn_of_look_alike(args.name, target, out)
     _warn_of_secrets(fields, target, out)
     text = target.changed([put_entry(target.data, args.name, entry, own=target.found.own)])
     status, tools = (None, ()) if args.no_probe else await _probe(args.name, fields, target, options, out)
     failed = status is not None and status.state not in ("connected", "needs-auth")
     backup = None if failed else target.save(text)
     if not failed and target.found.scope == "project":
-        approve_entry(target.path, args.name)
+        approve_entries(target.path, [args.name])
     if options.json:
         document = entry_document(args.name, entry, target)
         out.document({**document, "written": not failed, "probe": _document(status, tools)})
@@ -116,13 +116,13 @@ def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, st
     return name.strip(), value.strip() if separator == ":" else value
 
 
-def _refuse_look_alike(name: str, target: Target) -> None:
+def _warn_of_look_alike(name: str, target: Target, out: Output) -> None:
     from mooring.config.formats import read_shape
     from mooring.core.lookalike import look_alikes
 
     there = [other for other in read_shape(target.data, own=target.found.own).servers if other != name]
     for other, _ in look_alikes([*there, name]):
-        raise ConfigError(f"has a server {other!r}, which looks like {name!r}", file=str(target.path))
+        out.warning(f"{name!r} looks like {other!r}, which is in {target.path}; consider another name.")
 
 
 def _warn_of_secrets(fields: dict[str, Any], target: Target, out: Output) -> None:

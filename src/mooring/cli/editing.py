@@ -55,16 +55,21 @@ class Target:
         return save(self.path, text, before=self.before, private=self.found.scope == "user")
 
 
-def open_target(options: Options, scope: Literal["project", "user"] | None) -> Target:
-    """The file that new entries go to: the last one named, else the project's, else the user's.
+def open_target(options: Options, scope: Literal["project", "user"] | None, *, own: bool = False) -> Target:
+    """Return the file that new entries go to: the last one named, else the project's, else the user's.
+
+    With `own`, a project's file that other programs read too (`.mcp.json`) does not count.
 
     Raises:
         ConfigError: it is there, but cannot be read or parsed.
     """
     if scope is not None:
-        return _opened(file_for(scope))
+        return _opened(file_for(scope, own=own))
     found = found_files([Path(file) for file in options.config] or None)
-    return _opened(found[-1] if found else file_for("user"))
+    last = found[-1] if found else None
+    if last is not None and last.scope == "project" and own and not last.own:
+        last = None
+    return _opened(last if last is not None and last.scope != "user" else file_for("user"))
 
 
 def holder(options: Options, scope: Literal["project", "user"] | None, name: str) -> tuple[Target, Place]:

@@ -22,8 +22,10 @@ USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
 DETAILS = """
 
 Looks for the files of the programs it knows (of PROGRAM alone, if given),
-shows what would change in the configuration, asks, and writes it. The other
-programs' files are only read.
+shows what would change in the configuration, asks, and writes it: into the
+file named with --config, else the project's mooring.yaml (.toml, .json),
+else your own. What you confirm is trusted. The other programs' files are
+only read, also the .mcp.json of a project.
 
 No secret is copied: where one stands in a file, a reference ${NAME} takes
 its place, and you are told which NAME to set. What cannot be carried over
@@ -66,8 +68,10 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import diff_lines, open_target, painted, short
     from mooring.cli.moving import finish
+    from mooring.cli.trust import approve_entries
+    from mooring.config import found_files
 
-    target = open_target(options, args.scope)
+    target = open_target(options, args.scope, own=True)
     sources = _sources(args, target)
     moves = _moves(args, options, target, sources)
     text = _text(target, moves)
@@ -76,7 +80,12 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if not options.json:
         out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
     question = f"Write {_count(coming)} into {short(target.path)}?"
+    hidden = next((file.path for file in found_files(env={}) if file.scope == "project"), None)
     code, written = await finish(target, text if coming else None, question, args, out)
+    if written and target.found.scope == "project":
+        approve_entries(target.path, [move.name for move in coming])  # the user has just confirmed them
+        if hidden is not None and hidden != target.path:
+            out.warning(f"mooring reads {target.path} here from now on, and no longer {hidden}.")
     if options.json:
         out.document(
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,20 @@ from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
-    from mooring.core.config import HostConfig, ServerConfig
+    from mooring.config.approvals import Approval
+    from mooring.core.config import ConfigWarning, ServerConfig
 
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
 
-A file that was merely found (mooring.yaml, .mcp.json … of a project) starts
-nothing before it was approved on this machine. Shows everything that it
-would run or reach, whole, and asks. The approval holds for exactly that:
-an entry in which one byte changes is asked for again. It is kept with your
-own state, outside of the project. Files named with --config need none.
+A project file that mooring finds by itself (mooring.yaml, .mcp.json …) may
+define servers, and nothing else, before it is approved on this machine: its
+servers do not start and its settings are ignored. This command shows what
+it would run, reach and set, whole, and asks. The approval is for exactly
+that: an entry or setting that changes needs another one. It is stored with
+your own state, outside of the project. Files named with --config need none.
 
 Exit code 3: nobody said yes. Without a terminal there is nobody to ask:
 read what is shown, then give --yes."""
@@ -46,8 +49,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     path = _path(args, options)
     if args.revoke:
         return _revoked(path, approvals.revoke(str(path)), options, out)
-    servers = _servers(path, out)
-    return await _trust(path, servers, args, options, out)
+    content = _read(path)
+    for warning in content.warnings:
+        out.warning(str(warning))
+    return await _trust(path, content, args, options, out)
 
 
 def _path(args: Namespace, options: Options) -> Path:
@@ -63,75 +68,111 @@ def _path(args: Namespace, options: Options) -> Path:
     raise ConfigError("there is no project file here; name one, as in `mooring trust .mcp.json`")
 
 
-def as_found(path: Path) -> HostConfig:
-    """The configuration as a host reads it that finds the file: over the user's own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a project file would run and set, if all of it were approved."""
+
+    servers: tuple[ServerConfig, ...]
+    settings: Mapping[str, Any]
+    warnings: tuple[ConfigWarning, ...]
+
+    @property
+    def marks(self) -> dict[str, str]:
+        from mooring.core.trust import mark
+
+        return {server.name: mark(server) for server in self.servers}
+
+    @property
+    def settings_mark(self) -> str | None:
+        from mooring.core.scopes import settings_mark
+
+        return settings_mark(self.settings) if self.settings else None
+
+
+def _read(path: Path) -> Content:
     from mooring.config import FoundFile, found_files, read_files
+    from mooring.config.approvals import Approval
 
     user = [file for file in found_files(env={}) if file.scope == "user"]
-    return read_files([*user, FoundFile(path=path, scope="project")])
+    files = [*user, FoundFile(path=path, scope="project")]
+    whole = read_files(files, approval=lambda file: Approval(everything=True))
+    withheld = read_files(files, approval=lambda file: Approval()).withheld
+    refused = withheld.servers if withheld else ()  # a server with forbidden variables replaces nothing
+    servers = {server.name: server for server in (*refused, *whole.servers) if server.scope == "project"}
+    settings = withheld.settings if withheld else dict[str, Any]()
+    return Content(servers=tuple(servers.values()), settings=settings, warnings=whole.warnings)
 
 
-def approve_entry(path: Path, name: str) -> None:
-    """Approve one entry that the user has just written himself; the others stay as they are."""
+def approve_entries(path: Path, names: Collection[str]) -> None:
+    """Approve entries that the user has just written; the rest of the file stays as it is."""
     from mooring.config import approvals
-    from mooring.core.trust import mark
 
-    own = {server.name: mark(server) for server in as_found(path).servers if server.name == name}
-    approvals.approve(str(path), {**approvals.approved(str(path)), **own})
-
-
-def _servers(path: Path, out: Output) -> list[ServerConfig]:
-    config = as_found(path)
-    for warning in config.warnings:
-        out.warning(str(warning))
-    return [server for server in config.servers if server.scope == "project"]
+    known, content = approvals.approval_of(str(path)), _read(path)
+    own = {name: mark for name, mark in content.marks.items() if name in names}
+    approvals.approve(str(path), {**known.servers, **own}, settings=known.settings)
 
 
-async def _trust(
-    path: Path, servers: Sequence[ServerConfig], args: Namespace, options: Options, out: Output
-) -> int:
+async def _trust(path: Path, content: Content, args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.asking import asked
-    from mooring.cli.progress import plural
     from mooring.config import approvals
-    from mooring.core.trust import mark
 
-    known, marks = approvals.approved(str(path)), {server.name: mark(server) for server in servers}
-    same = known == marks
+    known = approvals.approval_of(str(path))
+    same = (known.servers, known.settings) == (content.marks, content.settings_mark)
     if not options.json:
-        out.lines(_shown(path, servers, known, marks))
+        out.lines(_shown(path, content, known))
     yes = same or args.yes
     if not yes:
-        question = f"May a host that finds this file start {plural(len(servers), 'server')} from now on?"
-        yes = await asked(question, "Nothing was approved.", out)
+        yes = await asked(_question(content), "Nothing was approved.", out)
     if yes and not same:
-        approvals.approve(str(path), marks)
+        approvals.approve(str(path), content.marks, settings=content.settings_mark)
     if options.json:
-        entries = [_document(server, _status(server.name, known, marks)) for server in servers]
-        out.document({"file": str(path), "approved": yes, "servers": entries})
+        out.document({"file": str(path), "approved": yes, **_documents(content, known)})
     elif yes:
         out.note(f"{path} {'was approved already' if same else 'is approved on this machine'}.")
     return 0 if yes else NEEDS_LOGIN
 
 
-def _status(name: str, known: Mapping[str, str], marks: Mapping[str, str]) -> str:
-    return "approved" if known.get(name) == marks[name] else "changed" if name in known else "new"
+def _question(content: Content) -> str:
+    from mooring.cli.progress import plural
+
+    settings = f" and use {plural(len(content.settings), 'setting')}" if content.settings else ""
+    count = plural(len(content.servers), "server")
+    return f"May a host that finds this file start {count}{settings} from now on?"
 
 
-def _shown(
-    path: Path, servers: Sequence[ServerConfig], known: Mapping[str, str], marks: Mapping[str, str]
-) -> list[str]:
-    """Every entry, whole: what is cut or wrapped away is what an attacker would hide there."""
+def _status(known: str | None, mark: str | None) -> str:
+    return "approved" if known == mark else "new" if known is None else "changed"
+
+
+def _shown(path: Path, content: Content, known: Approval) -> list[str]:
+    """Return everything in the file, whole: an attacker would hide in what is cut or wrapped away."""
     from mooring.core.text import clean
-    from mooring.core.trust import describe, forbidden
+    from mooring.core.trust import describe, describe_settings, forbidden
 
-    lines = [clean(str(path))]
-    for server in servers:
+    lines, marks = [clean(str(path))], content.marks
+    for server in content.servers:
         first, *rest = describe(server)
-        lines += ["", f"{first} ({_status(server.name, known, marks)})", *rest]
+        lines += ["", f"{first} ({_status(known.servers.get(server.name), marks[server.name])})", *rest]
         if names := forbidden(server):
             lines.append(f"  REFUSED  a found file may not set {', '.join(map(clean, names))}: it stays off")
-    return lines if servers else [*lines, "names no server"]
+    if not content.servers:
+        lines.append("names no server")
+    if content.settings:
+        first, *rest = describe_settings(content.settings)
+        lines += ["", f"{first} ({_status(known.settings, content.settings_mark)})", *rest]
+    return lines
+
+
+def _documents(content: Content, known: Approval) -> dict[str, Any]:
+    from mooring.core.suspect import masked
+
+    marks = content.marks
+    servers = [
+        _document(one, _status(known.servers.get(one.name), marks[one.name])) for one in content.servers
+    ]
+    status = _status(known.settings, content.settings_mark) if content.settings else None
+    return {"servers": servers, "settings": masked(dict(content.settings)), "settings_status": status}
 
 
 def _document(server: ServerConfig, status: str) -> dict[str, Any]:

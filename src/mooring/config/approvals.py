@@ -1,7 +1,7 @@
-"""Which found files were approved on this machine: one small file for each, outside of any project.
+"""Which project files were approved on this machine: one small file for each, outside of any project.
 
-A file here is believed only if it is a regular file of this user that nobody else may write. Whatever
-else stands in its place approves nothing.
+A file here counts only if it is a regular file that belongs to this user and that nobody else may
+write. Anything else in its place approves nothing.
 """
 
 from __future__ import annotations
@@ -15,29 +15,42 @@ from pathlib import Path
 from typing import Any, cast
 
 from mooring.config.files import replace_file
+from mooring.config.homes import state_home
+from mooring.core.types import EMPTY
+from mooring.core.values import Value
 from mooring.errors import ConfigError
 
-__all__ = ["approve", "approved", "approved_files", "revoke", "state_folder"]
+__all__ = ["Approval", "approval_of", "approve", "approved", "approved_files", "revoke"]
 
 _SIZE_LIMIT = 2**20
 
 
-def state_folder() -> Path:
-    """Where mooring keeps what belongs to this user and to no project."""
-    if home := os.environ.get("MOORING_HOME"):
-        return Path(home)
-    import platformdirs  # not needed where nothing was found
+class Approval(Value):
+    """What was approved of one project file."""
 
-    return platformdirs.user_state_path("mooring", appauthor=False)
+    servers: Mapping[str, str] = EMPTY
+    """The mark of each approved server, by name."""
+    settings: str | None = None
+    """The mark of its host-wide settings."""
+    everything: bool = False
+    """Whether all of it is approved for this run, whatever it says."""
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.servers) or self.settings is not None
 
 
 def approved(file: str) -> Mapping[str, str]:
-    """The marks of the servers in `file` that were approved, by name; empty when there is none."""
-    return _read(_place(file)).get(_key(file), {})
+    """Return the marks of the approved servers in `file`, by name; empty when there is none."""
+    return approval_of(file).servers
 
 
-def approve(file: str, marks: Mapping[str, str]) -> None:
-    """From now on the servers of `file` are exactly what these marks say.
+def approval_of(file: str) -> Approval:
+    """Return what was approved of `file` on this machine."""
+    return _read(_place(file)).get(_key(file), Approval())
+
+
+def approve(file: str, marks: Mapping[str, str], *, settings: str | None = None) -> None:
+    """Approve the servers and host-wide settings of `file` in exactly the form that these marks identify.
 
     Raises:
         ConfigError: it cannot be written down.
@@ -48,7 +61,8 @@ def approve(file: str, marks: Mapping[str, str]) -> None:
         path.parent.chmod(0o700)
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OSError("something else than a file stands in its place; remove it")
-        text = json.dumps({"version": 1, "file": _key(file), "servers": dict(marks)}, indent=2)
+        document = {"version": 1, "file": _key(file), "servers": dict(marks), "settings": settings}
+        text = json.dumps(document, indent=2)
         replace_file(path, f"{text}\n".encode("utf-8", "surrogatepass"), mode=0o600)
     except OSError as error:
         raise ConfigError(
@@ -72,7 +86,7 @@ def approved_files() -> tuple[str, ...]:
 
 
 def _folder() -> Path:
-    return state_folder() / "trust"
+    return state_home() / "trust"
 
 
 def _key(file: str) -> str:
@@ -83,7 +97,7 @@ def _place(file: str) -> Path:
     return _folder() / f"{sha256(_key(file).encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
 
 
-def _read(path: Path) -> dict[str, dict[str, str]]:
+def _read(path: Path) -> dict[str, Approval]:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
@@ -105,7 +119,7 @@ def _ours(info: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
 
 
-def _checked(data: object) -> dict[str, dict[str, str]]:
+def _checked(data: object) -> dict[str, Approval]:
     if not isinstance(data, dict):
         return {}
     fields = cast("dict[str, object]", data)
@@ -113,4 +127,6 @@ def _checked(data: object) -> dict[str, dict[str, str]]:
     if fields.get("version") != 1 or not isinstance(file, str) or not isinstance(servers, dict):
         return {}
     marks = cast("dict[str, object]", servers)
-    return {file: {name: value for name, value in marks.items() if isinstance(value, str)}}
+    known = {name: value for name, value in marks.items() if isinstance(value, str)}
+    settings = fields.get("settings")
+    return {file: Approval(servers=known, settings=settings if isinstance(settings, str) else None)}

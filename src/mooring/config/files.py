@@ -8,6 +8,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from mooring.config.homes import state_home
 from mooring.errors import ConfigError
 
 __all__ = ["SIZE_LIMIT", "backup_folder", "read_bytes", "replace_file", "save"]
@@ -48,15 +49,8 @@ def save(path: Path, text: str, *, before: str | None, private: bool = False) ->
 
 def backup_folder(path: Path) -> Path:
     """Where earlier contents of a file are kept: in the user's state directory, away from repositories."""
-    home = os.environ.get("MOORING_HOME")
-    if home:
-        base = Path(home)
-    else:
-        import platformdirs
-
-        base = platformdirs.user_state_path("mooring", appauthor=False)
     unique = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return base / "backups" / f"{path.name}-{unique}"
+    return state_home() / "backups" / f"{path.name}-{unique}"
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:

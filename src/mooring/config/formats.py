@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mooring.config.fields import canonical
+from mooring.config.fields import canonical, snake
 from mooring.core.checks import shown
 from mooring.core.config import HostConfig
 from mooring.core.durations import kind
-from mooring.core.problems import Problem, did_you_mean
+from mooring.core.problems import Problem, did_you_mean, misspelled
 
 __all__ = ["DEFAULTS", "SHAPES", "Shape", "at", "read_shape"]
 
@@ -28,7 +28,9 @@ DEFAULTS = frozenset(
     )
 )
 """Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
-_SETTINGS = HostConfig.field_names() - {"servers", "warnings"} | DEFAULTS
+_SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
+GUARDED = frozenset(("gateway", "policy", "audit"))
+"""Settings that protect something: a misspelled one is never taken for another program's."""
 SHAPES = (
     ("mcpServers",),
     ("servers",),
@@ -53,12 +55,15 @@ class Shape:
         """Each with the server it concerns."""
         self.notes: list[Problem] = []
 
-    def wrong(self, message: str, *, server: str | None = None, place: str | None = None) -> None:
-        self.problems.append((server, Problem(field=place, message=message)))
+    def wrong(
+        self, message: str, *, server: str | None = None, place: str | None = None, serious: bool = False
+    ) -> None:
+        self.problems.append((server, Problem(field=place, message=message, serious=serious)))
 
 
 def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
-    """Servers and settings of a file. Keys it does not know are reported in our own files only."""
+    """Return the servers and settings of a file. In our own files every unknown key is reported; in others
+    those that look like a misspelling of ours."""
     shape = Shape()
     found = [path for path in SHAPES if at(data, path) is not None]
     for path in found:
@@ -144,17 +149,28 @@ def _settings(shape: Shape, given: Mapping[str, Any], *, own: bool, doubtful: bo
                     setting = _inner(cast("Mapping[str, Any]", setting))
                 shape.settings[name] = setting
                 shape.doubtful.discard(name)
-                if doubtful:
+                if doubtful and name not in GUARDED:
                     shape.doubtful.add(name)
-            elif own and not key.startswith(("$", "x-", "x_")):
-                near = did_you_mean(key, _SETTINGS | _TOP)
-                hint = f"did you mean {near!r}?" if near else "remove it"
-                shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key)
+            elif not key.startswith(("$", "x-", "x_")):
+                _unknown(shape, key, own=own)
         except ValueError as problem:
             if doubtful:
                 shape.notes.append(Problem(field=key, message=f"{problem}; it is ignored"))
             else:
                 shape.wrong(str(problem), place=key)
+
+
+def _unknown(shape: Shape, key: str, *, own: bool) -> None:
+    """Report a key that is not known, unless it is another program's."""
+    name = snake(key)
+    if own:
+        near = did_you_mean(name, _SETTINGS | _TOP)
+    else:
+        near = misspelled(name, GUARDED) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
+        if near is None:
+            return
+    hint = f"did you mean {near!r}?" if near else "remove it"
+    shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=own or near in GUARDED)
 
 
 def _inner(section: Mapping[str, Any]) -> dict[str, Any]:

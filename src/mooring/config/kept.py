@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from mooring.config.files import read_bytes, replace_file
 
-__all__ = ["cache_home", "keep", "kept"]
-
-
-def cache_home() -> Path:
-    """Return where such files are."""
-    if home := os.environ.get("MOORING_HOME"):
-        return Path(home) / "cache"
-    if sys.platform == "linux":  # as platformdirs has it, which is slow to import
-        return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or Path("~/.cache").expanduser()) / "mooring"
-    import platformdirs
-
-    return platformdirs.user_cache_path("mooring", appauthor=False)
+__all__ = ["keep", "kept"]
 
 
 def keep(path: Path, body: bytes, *, most: int) -> None:

@@ -7,29 +7,35 @@ readable file is set aside with a warning and the rest loads, unless `strict`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from mooring.config.approvals import Approval, approval_of
 from mooring.config.documents import read_document
 from mooring.config.fields import Entry, server_fields
 from mooring.config.formats import DEFAULTS, read_shape
+from mooring.config.homes import config_homes
+from mooring.config.project import WAYS, ProjectFile
 from mooring.core.checks import shown
-from mooring.core.config import ConfigWarning, HostConfig, Scope, ServerConfig, Source
+from mooring.core.config import (
+    ConfigWarning,
+    HostConfig,
+    Scope,
+    ServerConfig,
+    Source,
+    look_alike_warnings,
+)
 from mooring.core.expand import unknown
-from mooring.core.lookalike import look_alikes
 from mooring.core.names import OWNER
 from mooring.core.problems import InvalidEntryError, Problem
-from mooring.core.values import Value
+from mooring.core.values import Value, replace
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
 
 _PROJECT_NAMES = ("mooring.yaml", "mooring.toml", "mooring.json", ".mcp.json")
 _REMOTE = ("auth", "headers", "tls", "proxy")
-_WAYS = frozenset(("tls", "proxy"))
-_GUARDED = frozenset(("policy", "audit", "gateway"))
-"""Settings of which a file that was merely found may not say everything."""
 _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
@@ -52,25 +58,52 @@ def load(
     env: Mapping[str, str] | None = None,
     user_dir: Path | None = None,
     strict: bool = False,
+    known: Collection[ConfigWarning] = (),
+    approval: Callable[[str], Approval] = approval_of,
 ) -> HostConfig:
-    """The configuration from the given files, or else from those that `found_files` finds.
+    """Return the configuration from the given files, or else from those that `found_files` finds.
+
+    Args:
+        paths: Files that are read, and trusted, because they are named.
+        cwd: Where project files are looked for; the working directory by default.
+        env: Where `MOORING_CONFIG` is looked up; the environment by default.
+        user_dir: The folder of the user's own file.
+        strict: Raise for a wrong entry or setting instead of setting it aside.
+        known: Problems that `strict` tolerates, because they were reported before.
+        approval: What is approved of a project file that was found.
 
     Raises:
         ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
     """
-    return read_files(found_files(paths, cwd=cwd, env=env, user_dir=user_dir), strict=strict)
+    files = found_files(paths, cwd=cwd, env=env, user_dir=user_dir)
+    return read_files(files, strict=strict, known=known, approval=approval)
 
 
-def read_files(files: Iterable[FoundFile], *, strict: bool = False) -> HostConfig:
-    """The configuration from these files, a later one over an earlier one.
+def read_files(
+    files: Iterable[FoundFile],
+    *,
+    strict: bool = False,
+    known: Collection[ConfigWarning] = (),
+    approval: Callable[[str], Approval] = approval_of,
+) -> HostConfig:
+    """Return the configuration from these files, a later one over an earlier one. See `load`.
 
     Raises:
         ConfigError: see `load`.
     """
-    merge = _Merge()
+    merge = _Merge(approval)
+    read = 0
     for found in files:
-        merge.add(found)
-    return merge.result(strict=strict)
+        try:
+            merge.add(found)
+            read += 1
+        except ConfigError as problem:
+            # A project's file of which nothing is approved cannot keep the user's own from being used.
+            if found.scope != "project" or not read or approval(str(found.path)):
+                raise
+            reason = ": ".join(filter(None, (problem.place, problem.problem)))
+            merge.notes.append(ConfigWarning(file=problem.file, message=f"the file is ignored: {reason}"))
+    return merge.result(strict=strict, known=known)
 
 
 def from_document(
@@ -81,9 +114,9 @@ def from_document(
     Raises:
         ConfigError: with `strict`, for any wrong entry.
     """
-    merge = _Merge()
+    merge = _Merge(approval_of)
     merge.take(data, Source(file=file, scope=scope), own=False)
-    return merge.result(strict=strict)
+    return merge.result(strict=strict, known=())
 
 
 def found_files(
@@ -102,29 +135,34 @@ def found_files(
     explicit = list(paths or ()) or [Path(p) for p in named.get("MOORING_CONFIG", "").split(os.pathsep) if p]
     if explicit:
         return tuple(FoundFile(path=here / os.path.expanduser(path), scope="explicit") for path in explicit)
-    home = user_dir or _user_folder()
-    user = _first(home, _USER_NAMES)
-    project = next(filter(None, (_first(folder, _PROJECT_NAMES) for folder in folders_up(here))), None)
-    scopes: tuple[tuple[Path | None, Scope], ...] = ((user, "user"), (project, "project"))
-    return tuple(FoundFile(path=path, scope=scope) for path, scope in scopes if path is not None)
+    homes = config_homes() if user_dir is None else (user_dir,)
+    user = [path for home in homes if (path := _first(home, _USER_NAMES)) is not None]
+    project = _project_file(here, _PROJECT_NAMES)
+    files = [FoundFile(path=path, scope="user") for path in user]
+    return (*files, FoundFile(path=project, scope="project")) if project is not None else tuple(files)
 
 
 def file_for(
-    scope: Literal["project", "user"], *, cwd: Path | None = None, user_dir: Path | None = None
+    scope: Literal["project", "user"],
+    *,
+    own: bool = False,
+    cwd: Path | None = None,
+    user_dir: Path | None = None,
 ) -> FoundFile:
-    """The file of the project or the user, also where there is none yet: then the one to make."""
-    for found in found_files(cwd=cwd, env={}, user_dir=user_dir):
-        if found.scope == scope:
-            return found
+    """Return the file of the project or the user to write to, also where there is none yet.
+
+    With `own`, the project's file is one of mooring alone, and not one that other programs read.
+    """
     if scope == "user":
-        return FoundFile(path=(user_dir or _user_folder()) / _USER_NAMES[0], scope=scope)
-    return FoundFile(path=(cwd or Path.cwd()).absolute() / _PROJECT_NAMES[0], scope=scope)
+        home = user_dir or config_homes()[-1]
+        return FoundFile(path=_first(home, _USER_NAMES) or home / _USER_NAMES[0], scope=scope)
+    here = (cwd or Path.cwd()).absolute()
+    names = tuple(name for name in _PROJECT_NAMES if not own or name.startswith("mooring."))
+    return FoundFile(path=_project_file(here, names) or here / _PROJECT_NAMES[0], scope=scope)
 
 
-def _user_folder() -> Path:
-    import platformdirs  # not needed where files are named
-
-    return platformdirs.user_config_path("mooring", appauthor=False)
+def _project_file(here: Path, names: Sequence[str]) -> Path | None:
+    return next(filter(None, (_first(folder, names) for folder in folders_up(here))), None)
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
@@ -142,11 +180,17 @@ def folders_up(here: Path) -> Iterator[Path]:
     return iter(folders[: root + 1])
 
 
+_Setting = tuple[Any, str | None, bool]
+"""A value, its file, and whether the name may mean something else there."""
+_OWN = Source(scope="user")
+
+
 class _Merge:
-    def __init__(self) -> None:
+    def __init__(self, approval: Callable[[str], Approval]) -> None:
+        self.approval = approval
         self.entries: dict[str, tuple[Entry, Source]] = {}
-        self.settings: dict[str, tuple[Any, str | None, bool]] = {}
-        """Each with its file, and whether the name may mean something else there."""
+        self.settings: dict[str, _Setting] = {}
+        self.project: ProjectFile | None = None
         self.problems: list[ConfigWarning] = []
         self.notes: list[ConfigWarning] = []
 
@@ -159,80 +203,112 @@ class _Merge:
         """Reads one document over what came before it."""
         file = source.file
         shape = read_shape(data, own=own)
+        project = None
+        if source.scope == "project":
+            project = self.project = ProjectFile(source, self.approval(file or ""))
+            project.doubtful = frozenset(shape.doubtful)
         for server, problem in shape.problems:
-            self.problems.append(_warning(file, server, problem))
+            self.wrong(source, _warning(file, server, problem))
         for note in shape.notes:
             self.notes.append(_warning(file, None, note))
-        ways: dict[str, Any] = {}
         for name, value in shape.settings.items():
             value = _placed(name, value, source)
-            if source.scope == "project" and name in _WAYS:
-                ways[name] = value  # it says how its own servers are reached, and nobody else's
-                continue
-            if source.scope == "project" and name in _GUARDED:
-                value = self.theirs(name, value, source)
-                if value is None:
-                    continue
-            self.settings[name] = (value, file, name in shape.doubtful)
+            if project is not None:
+                project.set(name, value)
+            else:
+                self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             entry = server_fields(raw, own=own)
-            if "url" in entry.fields:
-                entry.fields.update({name: ways[name] for name in ways.keys() - entry.fields.keys()})
-            self.entries[name] = (entry, source)
+            if project is not None:
+                project.complete(entry)
+                project.entries[name] = entry
+            else:
+                self.entries[name] = (entry, source)
 
-    def theirs(self, name: str, value: object, source: Source) -> object:
-        """What a file that was merely found may say of a setting; None, with the reason noted, if nothing."""
-        if name == "policy":
-            if name not in self.settings:
-                return value
-            message = "is ignored: that of the user's own file holds; write it into the servers' entries"
-            self.notes.append(ConfigWarning(file=source.file, field=name, message=message))
-            return None
-        rest: dict[str, Any] = {}
-        if name == "gateway":
-            rest = _copied(value)
-            if rest.pop("audit", None) is None:
-                return value
-        message = (
-            "is ignored: a file that was merely found may not name a file to write to; "
-            "write it into your own file, or name this one with --config"
-        )
-        field = name if name == "audit" else "gateway.audit"
-        self.notes.append(ConfigWarning(file=source.file, field=field, message=message))
-        return rest or None
+    def wrong(self, source: Source, warning: ConfigWarning) -> None:
+        """Note a problem; one in a project file of which nothing is approved never makes `strict` refuse."""
+        unapproved = source.scope == "project" and not (self.project and self.project.approval)
+        if unapproved:
+            self.notes.append(replace(warning, serious=False))
+        else:
+            self.problems.append(warning)
 
-    def result(self, *, strict: bool) -> HostConfig:
-        defaults = self.defaults()
-        host = self.host()
+    def result(self, *, strict: bool, known: Collection[ConfigWarning]) -> HostConfig:
+        defaults = self.defaults(self.settings)
+        host = self.with_project(self.host(self.settings)[0])
         self.refuse_other_ways(host)
-        servers = [
-            server
-            for name, (entry, source) in self.entries.items()
-            if (server := self.server(name, entry, source, defaults)) is not None
-        ]
-        for one, other in look_alikes(server.name for server in servers):
-            source = self.entries[other][1]
-            message = (
-                f"looks like {shown(one)}, for which people and models would take it; rename one of them"
-            )
-            self.problems.append(ConfigWarning(file=source.file, server=other, message=message))
-            servers = [server for server in servers if server.name != other]
+        servers = self.servers(defaults)
+        self.notes += look_alike_warnings(servers)
         for name in host.enabled_servers or ():
-            if name not in self.entries:
-                file = self.settings["enabled_servers"][1]
+            if name not in servers:
+                setting = self.settings.get("enabled_servers")
                 message = f"names {shown(name)}, which is not configured"
+                file = setting[1] if setting else None
                 self.notes.append(ConfigWarning(file=file, field="enabled_servers", message=message))
-        if strict and self.problems:
-            raise _all_of(self.problems)
+        if self.project is not None:
+            self.notes += self.project.warnings()
+        new = [problem for problem in self.problems if problem not in known]
+        if strict and new:
+            raise _all_of(new)
         # Every part of it was checked.
         warnings = (*self.problems, *self.notes)
-        return HostConfig.holding({**vars(host), "servers": tuple(servers), "warnings": warnings})
+        withheld = None if self.project is None else self.project.withheld()
+        values = {**vars(host), "servers": tuple(servers.values()), "warnings": warnings}
+        return HostConfig.holding({**values, "withheld": withheld})
+
+    def servers(self, defaults: Mapping[str, Any]) -> dict[str, ServerConfig]:
+        """The servers by name. A project's server replaces the user's own only if it is approved."""
+        found: dict[str, ServerConfig] = {}
+        for name, (entry, source) in self.entries.items():
+            if (server := self.server(name, entry, source, defaults)) is not None:
+                found[name] = server
+        project = self.project
+        if project is None:
+            return found
+        fill = {name: (value, project.source.file, False) for name, value in project.fill.items()}
+        own = {**defaults, **self.defaults(fill, project.source)}
+        for name, entry in project.entries.items():
+            server = self.server(name, entry, project.source, own)
+            if server is None:
+                continue
+            if name in found and not project.approves(server):
+                project.replacing.append(server)
+            else:
+                found[name] = server
+        return found
+
+    def with_project(self, mine: HostConfig) -> HostConfig:
+        """The user's settings with those of the project's file, as far as they are approved and stricter."""
+        project = self.project
+        if project is None or not project.settings or not project.in_force:
+            return mine
+        from mooring.core.scopes import NEVER, combined  # few project files have such settings
+
+        file = project.source.file
+        for name, why in NEVER.items():
+            if name in project.settings:
+                message = f"is ignored: {why}; write it into your own file, or name this file with `--config`"
+                serious = name != "artifacts"
+                self.notes.append(ConfigWarning(file=file, field=name, message=message, serious=serious))
+        given = {
+            name: (value, file, name in project.doubtful)
+            for name, value in project.settings.items()
+            if name not in NEVER
+        }
+        theirs, wrong = self.host(given, project.source)
+        good = {name: value for name, (value, _, _) in given.items() if name not in wrong}
+        host, refused = combined(mine, theirs, good)
+        for name in refused:
+            message = "is ignored: a project file can only make it stricter than your own settings"
+            self.notes.append(ConfigWarning(file=file, field=name, message=message))
+        return host
 
     def refuse_other_ways(self, host: HostConfig) -> None:
         """Where the host's own way is wrong, those who would take it are not reached by another one."""
-        for way in _WAYS & self.settings.keys():
+        for way in WAYS & self.settings.keys():
             if getattr(host, way) is None and self.settings[way][0] is not None:
-                for entry, _ in self.entries.values():
+                theirs = self.project.entries.values() if self.project else ()
+                for entry in (*(entry for entry, _ in self.entries.values()), *theirs):
                     if "url" in entry.fields and way not in entry.fields:
                         wrong = (
                             f"the setting {way!r} for all servers is wrong; correct it, or give it its own"
@@ -257,46 +333,49 @@ class _Merge:
             head, dot, tail = (problem.field or "").partition(".")
             spelled = entry.written.get(head, head) + dot + tail
             written = Problem(field=spelled or None, message=problem.message)
-            self.problems.append(_warning(source.file, name, written))
+            self.wrong(source, _warning(source.file, name, written))
         if server is not None:
             self.notes += _strange_references(server)
             self.notes += _misfits(server, entry)
         return server
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self, settings: dict[str, _Setting], source: Source = _OWN) -> dict[str, Any]:
         """What the settings say for servers that leave it out, each value checked on its own."""
         good: dict[str, Any] = {}
-        for name in sorted(DEFAULTS & self.settings.keys()):
-            value = self.settings.pop(name)
+        for name in sorted(DEFAULTS & settings.keys()):
+            value = settings.pop(name)
             example: dict[str, Any] = {"name": "any", "command": "any", name: value[0]}
             try:
                 ServerConfig(**example)
             except InvalidEntryError as error:
-                self.refuse(error.problems, {name: value})
+                self.refuse(error.problems, {name: value}, source)
             else:
                 good[name] = value[0]
         return good
 
-    def host(self) -> HostConfig:
-        """The host-wide settings; a wrong one is left at its default."""
-        values = {name: value for name, (value, _, _) in self.settings.items()}
+    def host(self, settings: dict[str, _Setting], source: Source = _OWN) -> tuple[HostConfig, set[str]]:
+        """The host-wide settings, and the names of those that are wrong and left at their default."""
+        values = {name: value for name, (value, _, _) in settings.items()}
         try:
-            return HostConfig(**values)
+            return HostConfig(**values), set()
         except InvalidEntryError as error:
-            self.refuse(error.problems, self.settings)
+            self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
-            return HostConfig(**{name: value for name, value in values.items() if name not in wrong})
+            return HostConfig(**{name: value for name, value in values.items() if name not in wrong}), wrong
 
-    def refuse(
-        self, problems: Sequence[Problem], settings: Mapping[str, tuple[Any, str | None, bool]]
-    ) -> None:
+    def refuse(self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: Source) -> None:
         for problem in problems:
             _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
-            (self.notes if doubtful else self.problems).append(_warning(file, None, problem))
+            if doubtful:
+                self.notes.append(_warning(file, None, problem))
+            else:
+                self.wrong(source, _warning(file, None, problem))
 
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:
-    return ConfigWarning(file=file, server=server, field=problem.field, message=problem.message)
+    return ConfigWarning(
+        file=file, server=server, field=problem.field, message=problem.message, serious=problem.serious
+    )
 
 
 def _placed(name: str, value: object, source: Source) -> object:
@@ -315,10 +394,6 @@ def _placed(name: str, value: object, source: Source) -> object:
         if isinstance(place := given.get(field), str) and not place.startswith("$"):
             given[field] = os.path.join(folder, os.path.expanduser(place))
     return given
-
-
-def _copied(value: object) -> dict[str, Any]:
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
 def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mooring.config.files import read_bytes, replace_file
-from mooring.config.kept import cache_home, keep, kept
+from mooring.config.homes import cache_home, state_home
+from mooring.config.kept import keep, kept
 from mooring.config.logs import logger
 from mooring.core import prepared
 from mooring.core.pin import Lock, LockError
@@ -41,12 +42,7 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
             return file.path.absolute().parent / NAME
     if not files:
         return cwd.absolute() / NAME
-    home = os.environ.get("MOORING_HOME")
-    if home:
-        return Path(home) / NAME
-    import platformdirs
-
-    return platformdirs.user_state_path("mooring", appauthor=False) / NAME
+    return state_home() / NAME
 
 
 def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:

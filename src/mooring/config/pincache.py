@@ -12,7 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mooring.config.kept import cache_home, keep, kept
+from mooring.config.homes import cache_home
+from mooring.config.kept import keep, kept
 from mooring.config.logs import logger
 from mooring.core import pinrows
 from mooring.core.pin import Pin

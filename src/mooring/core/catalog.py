@@ -32,6 +32,8 @@ class Catalog(Value):
     prompts: tuple[Prompt, ...] = ()
     servers: tuple[str, ...] = ()
     """Ids of the servers that were merged, in order; the providers of static tools are not among them."""
+    configured: frozenset[str] = field(default=frozenset(), shown=False, compare=False)
+    """Ids of all servers there may be, connected or not."""
     style: Style = "mcp"
     warnings: tuple[str, ...] = ()
     """What the merge hid or finds doubtful, and why."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.core import checks
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
 from mooring.core.gateway import GatewaySettings
 from mooring.core.lookalike import look_alikes
+from mooring.core.names import OWNER
 from mooring.core.policy import Policy
 from mooring.core.settings import (
     Settings,
@@ -41,6 +42,8 @@ __all__ = [
     "Style",
     "Target",
     "Transport",
+    "Withheld",
+    "look_alike_warnings",
 ]
 
 Transport = Literal["stdio", "http", "streamable-http", "sse"]
@@ -126,6 +129,8 @@ class ConfigWarning(Value):
     server: str | None = None
     field: str | None = None
     message: str
+    serious: bool = False
+    """Whether a setting that protects something may be missing: `mooring serve` does not start."""
 
     def __str__(self) -> str:
         place = ", ".join(
@@ -336,6 +341,25 @@ class Watch(Settings):
     debounce: float = setting(_duration, default=0.2)
 
 
+def look_alike_warnings(servers: Mapping[str, ServerConfig]) -> Iterator[ConfigWarning]:
+    """Yield a warning for each server whose name looks like that of another, or of mooring's own tools."""
+    for one, other in look_alikes((OWNER, *servers)):
+        message = (
+            f"looks like {shown(one)}: people and models may confuse them; consider renaming one of them"
+        )
+        yield ConfigWarning(file=servers[other].file, server=other, message=message)
+
+
+class Withheld(Value):
+    """What a project file that was found sets, and that is not in force because it is not approved."""
+
+    file: str
+    settings: Mapping[str, Any] = EMPTY
+    """Host-wide settings, as they are written."""
+    servers: tuple[ServerConfig, ...] = ()
+    """Servers that would replace the user's own of the same name."""
+
+
 class HostConfig(Settings):
     """All servers plus the host-wide settings, and the warnings met while loading."""
 
@@ -377,13 +401,30 @@ class HostConfig(Settings):
     watch: Watch = setting(section(Watch), default=Watch())
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
+    project_policy: Policy = setting(instance(Policy), default=Policy())
+    """The policy of an approved project file, which applies beside `policy`. Set by the loader alone."""
+    withheld: Withheld | None = setting(optional(instance(Withheld)), default=None)
+    """Set by the loader alone."""
 
     def _check(self) -> None:
         counts = Counter(server.name for server in self.servers)
         if twice := sorted(name for name, count in counts.items() if count > 1):
             raise ValueError(f"has several servers named {shown(twice[0])}; give each its own name")
-        for one, other in look_alikes(server.name for server in self.servers):
-            raise ValueError(f"has servers {shown(one)} and {shown(other)}, which look alike; rename one")
+
+    @classmethod
+    def of(cls, servers: Iterable[ServerConfig]) -> Self:
+        """Return a configuration of these servers with a warning for each that cannot be used as given.
+
+        Of several with the same name, the first counts.
+        """
+        found: dict[str, ServerConfig] = {}
+        warnings: list[ConfigWarning] = []
+        for server in _all_of(ServerConfig)(tuple(servers)):
+            if found.setdefault(server.name, server) is not server:
+                message = "is ignored: an earlier server has the same name; give each its own name"
+                warnings.append(ConfigWarning(file=server.file, server=server.name, message=message))
+        warnings += look_alike_warnings(found)
+        return cls(servers=tuple(found.values()), warnings=tuple(warnings))
 
     def __repr__(self) -> str:
         """Without the values of `tls` and `proxy`: they may hold a password."""

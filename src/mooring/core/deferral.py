@@ -6,8 +6,10 @@ to. The order is the catalog's, so that the list is the same bytes every time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from hashlib import sha256
 
 from mooring.core.catalog import Catalog
 from mooring.core.types import Group, Tool
@@ -45,13 +47,15 @@ def deferrable(catalog: Catalog, loaded: Collection[str]) -> tuple[Deferrable, .
 def namespaces(catalog: Catalog, loaded: Collection[str]) -> tuple[Namespace, ...]:
     """Return the groups as namespaces, each tool in the first group that has it."""
     left = {entry.tool.name: entry for entry in deferrable(catalog, loaded)}
+    counts = Counter(_name(group) for group in catalog.groups)
     found: list[Namespace] = []
     for group in catalog.groups:
         members = tuple(left.pop(name) for name in group.members if name in left)
         if members:
-            found.append(
-                Namespace(name=_name(group), description=line(group.description, _PURPOSE), tools=members)
-            )
+            name = _name(group)
+            if counts[name] > 1:  # groups `mcp:a-b` and `mcp:a_b`
+                name = f"{name[:55]}_{sha256(group.id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+            found.append(Namespace(name=name, description=line(group.description, _PURPOSE), tools=members))
     return tuple(found)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Reference",
     "escape",
     "expand",
+    "is_reference",
     "references",
     "unknown",
 ]
@@ -99,6 +100,12 @@ def expand(text: str, lookup: Lookup) -> str:
 def references(text: str) -> tuple[Reference, ...]:
     """The references in `text`, in order."""
     return tuple(part for part in _parse(text) if isinstance(part, Reference))
+
+
+def is_reference(text: str) -> bool:
+    """Return whether `text` is exactly one reference without a default, so that it holds no literal value."""
+    parts = [part for part in _parse(text) if part != ""]
+    return len(parts) == 1 and isinstance(parts[0], Reference) and parts[0].default is None
 
 
 def unknown(text: str) -> tuple[str, ...]:

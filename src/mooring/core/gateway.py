@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from mooring.core.checks import list_of_text, shown
 from mooring.core.durations import kind, seconds, size
+from mooring.core.expand import is_reference
 from mooring.core.names import STYLES, Style
 from mooring.core.settings import (
     Settings,
@@ -55,16 +56,16 @@ class ProfileSettings(Settings):
 
 
 class TokenSettings(Settings):
-    """A fixed token and whose it is. The token itself is a reference, such as `${GATEWAY_TOKEN}`."""
+    """A fixed token and whose it is. The token itself is one reference, such as `${GATEWAY_TOKEN}`."""
 
     name: str = setting(some_text)
     token: str = setting(some_text)
     scopes: tuple[str, ...] = setting(list_of_text, default=())
 
     def _check(self) -> None:
-        if "$" not in self.token:
+        if not is_reference(self.token):
             raise ValueError(
-                f"the token of {shown(self.name)} is written out; put a reference such as ${{VAR}}"
+                f"the token of {shown(self.name)} must be one reference without a default, such as ${{VAR}}"
             )
 
     def __repr__(self) -> str:

@@ -38,9 +38,17 @@ def _bare(name: str) -> str:
 
 
 def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each name that looks like an earlier one, after that one."""
+    """Yield each name that looks like an earlier one, after that one.
+
+    Names that differ in case or punctuation alone, such as `a-b` and `A_b`, are no look-alikes: the
+    difference can be seen.
+    """
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(skeleton(name), name)
-        if other != name:
+        if _letters(other) != _letters(name):
             yield other, name
+
+
+def _letters(name: str) -> str:
+    return re.sub(_JOINT, "_", name.lower())

@@ -72,6 +72,7 @@ def merge(
     filters: Mapping[str, Filter] = EMPTY,
     static: Iterable[Snapshot] = (),
     description_prefix: bool = False,
+    configured: frozenset[str] = frozenset(),
     previous: Catalog | None = None,
 ) -> Catalog:
     """Return the catalog of all snapshots.
@@ -84,6 +85,8 @@ def merge(
         static: The application's own tools: names verbatim, and a server's tool that comes to the
             same name is hidden.
         description_prefix: Start the description of each server's tool with `[MCP: <server>]`.
+        configured: Names of all servers there may be, connected or not: no tool gets a name that another
+            one of them could own.
         previous: An older catalog, of which everything is used again that is still the same.
     """
     own = tuple(static)
@@ -96,7 +99,7 @@ def merge(
     for server, snapshot in latest.items():
         lead = f"[MCP: {server}] " if description_prefix else ""
         offers[server] = _part(snapshot, (filters.get(server, _ALL), style, lead), old.parts.get(server))
-    names = settle({server: part.claim for server, part in offers.items()}, style)
+    names = settle({server: part.claim for server, part in offers.items()}, style, configured)
     parts = {server: offers[server] for server in sorted(offers)}
     for part in parts.values():
         warnings += part.warnings
@@ -117,6 +120,7 @@ def merge(
         ),
         prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
         servers=tuple(parts),
+        configured=configured,
         style=style,
         warnings=tuple(warnings),
         parts=parts,

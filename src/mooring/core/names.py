@@ -1,9 +1,11 @@
 """Local tool names: (server, remote name) -> a name that every model provider accepts.
 
-A name depends on its own server and tool alone, so it stays the same whoever else is connected and
-in whatever order. It is `<prefix of the server><tool>` with foreign characters replaced by `_`. A
-suffix hashed from (server, remote name) is added when that plain name is too long, empty of meaning,
-reserved, or taken by another tool as well; then every holder of the plain name gets one.
+A name depends on its own server and tool and on which servers are configured, not on which of them are
+connected or in what order. It is `<prefix of the server><tool>` with foreign characters replaced by
+`_`. A suffix hashed from (server, remote name) is added when that plain name is too long, empty of
+meaning, reserved, or taken by another tool as well; then every holder of the plain name gets one. It is
+also added when another configured server could own the plain name: that is the server with the longest
+prefix that the name starts with. So a name never passes to another server when its owner is down.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, get_args
 
@@ -71,6 +74,8 @@ _HEAD = 24
 _NOT_LOWER = re.compile(r"[^a-z0-9_]")
 _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
+_HASHED = re.compile(r"_(?:[0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32})$")
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Claim(Value):
@@ -96,11 +101,14 @@ def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
     return Claim(names=names, marked=frozenset(marked))
 
 
-def settle(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str]]:
+def settle(
+    claims: Mapping[str, Claim], style: Style, configured: frozenset[str] = _NOBODY
+) -> dict[str, dict[str, str]]:
     """Return the local names of all tools, by server and remote name: distinct, valid, at most 64 characters.
 
-    The order of the servers matters in style `raw` only: there the same name from two servers goes to the
-    server given last, and is absent from the names of the others.
+    `configured` names all servers there may be, connected or not; those with claims count in any case.
+    The order of the servers matters in style `raw` only: there the same name from two servers goes to
+    the server given last, and is absent from the names of the others.
     """
     if style == "raw":
         alone = {server: _distinct({server: one}, style)[server] for server, one in claims.items()}
@@ -109,16 +117,16 @@ def settle(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str
             server: {tool: name for tool, name in names.items() if winners[name] == server}
             for server, names in alone.items()
         }
-    return _distinct(claims, style)
+    return _distinct(claims, style, _contested(claims, style, configured.union(claims)))
 
 
-def assign(pairs: Iterable[Pair], style: Style) -> dict[Pair, str]:
+def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NOBODY) -> dict[Pair, str]:
     """Return the local name of each (server, remote name); see `settle`."""
     by_server: dict[str, list[str]] = {}
     for server, tool in pairs:
         by_server.setdefault(server, []).append(tool)
     claims = {server: claim(server, tools, style) for server, tools in by_server.items()}
-    settled = settle(claims, style)
+    settled = settle(claims, style, configured)
     return {(server, tool): name for server, names in settled.items() for tool, name in names.items()}
 
 
@@ -166,14 +174,58 @@ def may_belong(name: str, server: str, style: Style) -> bool:
     return name.startswith(prefix(server, style)[:_HEAD])
 
 
-def _distinct(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, str]]:
+def _contested(claims: Mapping[str, Claim], style: Style, configured: frozenset[str]) -> list[Pair]:
+    """Return the tools whose plain name another configured server could own, connected or not."""
+    found: list[Pair] = []
+    rivals = _rivals(configured, style)
+    for server in rivals.keys() & claims.keys():
+        owners, near = rivals[server]
+        one = claims[server]
+        found += (
+            (server, tool)
+            for tool, name in one.names.items()
+            if tool not in one.marked
+            # A name that ends like a hashed one may be the hashed name of another server's tool.
+            and (name.startswith(owners) or (name.startswith(near) and _HASHED.search(name)))
+        )
+    return found
+
+
+@lru_cache(16)
+def _rivals(configured: frozenset[str], style: Style) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the servers that others could be confused with: the prefixes that win over a server's own
+    (equal or longer ones), and the heads of all that its names could start with."""
+    starts = {server: prefix(server, style) for server in configured}
+    found: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for server, start in starts.items():
+        others = [other for name, other in starts.items() if name != server]
+        heads = (other[:_HEAD] for other in others)
+        near = tuple(head for head in heads if head.startswith(start[:_HEAD]) or start.startswith(head))
+        if near:
+            found[server] = (tuple(other for other in others if other.startswith(start)), near)
+    return found
+
+
+def _distinct(
+    claims: Mapping[str, Claim], style: Style, contested: Iterable[Pair] = ()
+) -> dict[str, dict[str, str]]:
     """Return names, all different, that depend on the set of claims but not on its order."""
     wanted = {server: one.names for server, one in claims.items()}
     different = set[str]().union(*(names.values() for names in wanted.values()))
-    if len(different) == sum(map(len, wanted.values())):
+    if len(different) == sum(map(len, wanted.values())) and not contested:
         return wanted
     names = {(server, tool): name for server, own in wanted.items() for tool, name in own.items()}
     levels = dict.fromkeys(((server, tool) for server, one in claims.items() for tool in one.marked), 1)
+    _separate(names, levels, style)
+    for pair in contested:
+        if levels.setdefault(pair, 1) == 1:
+            names[pair] = _hashed(pair, style, 1)
+    _separate(names, levels, style)
+    return {server: {tool: names[server, tool] for tool in own} for server, own in wanted.items()}
+
+
+def _separate(names: dict[Pair, str], levels: dict[Pair, int], style: Style) -> None:
+    """Give all tools that share a name longer and longer hashes until no two share one."""
     while clashes := _clashes(names):
         for group in clashes:
             # The least marked give way: a plain name never moves a hashed one, or a server could
@@ -183,7 +235,6 @@ def _distinct(claims: Mapping[str, Claim], style: Style) -> dict[str, dict[str, 
                 if levels.get(pair, 0) == lowest:
                     levels[pair] = lowest + 1
                     names[pair] = _hashed(pair, style, lowest + 1)
-    return {server: {tool: names[server, tool] for tool in own} for server, own in wanted.items()}
 
 
 def _plain(start: str | None, tool: str, style: Style) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,7 +13,7 @@ from mooring.core import checks
 from mooring.core.config import HostConfig, ServerConfig
 from mooring.core.values import Value, replace
 
-__all__ = ["Plan", "fingerprint", "plan", "reached"]
+__all__ = ["Changes", "Plan", "fingerprint", "plan", "reached"]
 
 _SAFE = ("transport", "command", "args", "cwd", "inherit_env")
 _SHAPE = ("env", "headers", "auth")
@@ -48,6 +49,33 @@ class Plan(Value):
     """The connection itself is another one."""
     keep: tuple[ServerConfig, ...] = ()
     """The connection stays; what governs its use (filters, time-outs) may have changed."""
+
+
+class Changes:
+    """The servers of a configuration, and what was added to and removed from them while a host runs."""
+
+    def __init__(self, servers: Iterable[ServerConfig]) -> None:
+        self._written = {server.name: server for server in servers}
+        self._changed: dict[str, ServerConfig | None] = {}
+        """By name: the server that is there instead of the written one; None: it was removed."""
+
+    def note(self, name: str, server: ServerConfig | None) -> None:
+        """Remember that a server was added, or removed (None)."""
+        self._changed[name] = server
+
+    def over(self, servers: Iterable[ServerConfig]) -> Changes:
+        """Return the same changes over what is written now, without those whose entry was rewritten."""
+        new = Changes(servers)
+        for name, server in self._changed.items():
+            if self._written.get(name) == new._written.get(name):
+                new._changed[name] = server
+        return new
+
+    @property
+    def applied(self) -> tuple[ServerConfig, ...]:
+        """The servers with the changes made."""
+        result = {**self._written, **self._changed}
+        return tuple(server for server in result.values() if server is not None)
 
 
 def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:

@@ -60,16 +60,18 @@ class OwnPolicy(Value):
 
 
 class JointPolicy(Value):
-    """What the host says and what a server's entry says, which can only make it stricter."""
+    """What the host says; what the project's file and a server's entry say can only make it stricter."""
 
     host: Policy
     own: OwnPolicy
+    project: Policy = Policy()
 
     def decide(self, tool: Tool) -> Decision:
         """Whether the tool is called, and which rule says so."""
         own, server = self.own, tool.server
         decisions = [
             _decided(tool, self.host, own.trust_hints, server=server, whose="the host's policy"),
+            _decided(tool, self.project, own.trust_hints, server=server, whose="the project's policy"),
             _decided(tool, own.policy, own.trust_hints, server=None, whose=f"the policy of {server!r}"),
         ]
         if any(fnmatchcase(tool.remote_name, glob) for glob in own.approve):
@@ -79,7 +81,8 @@ class JointPolicy(Value):
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied: where not, none needs to be looked at."""
-        return any(policy.deny or policy.otherwise == "deny" for policy in (self.host, self.own.policy))
+        policies = (self.host, self.project, self.own.policy)
+        return any(policy.deny or policy.otherwise == "deny" for policy in policies)
 
 
 def _decided(tool: Tool, policy: Policy, trusted: bool, *, server: str | None, whose: str) -> Decision:

@@ -1,4 +1,4 @@
-"""What a file that was merely found would do, in words and as a hash: a person approves it, once per form."""
+"""What a project file that was found would do, in words and as a hash: a person approves each form of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from typing import Any, cast
 from mooring.core.config import ServerConfig
 from mooring.core.expand import references
 from mooring.core.redact import Redactor, secrets_in
+from mooring.core.scopes import NEVER
+from mooring.core.suspect import masked
 from mooring.core.text import clean
+from mooring.core.types import EMPTY
 from mooring.core.values import Value
 
-__all__ = ["TrustRequest", "describe", "forbidden", "literal_secrets", "mark"]
+__all__ = ["TrustRequest", "describe", "describe_settings", "forbidden", "literal_secrets", "mark"]
 
 _HARMLESS = frozenset(
     (
@@ -57,17 +60,22 @@ _FORBIDDEN = re.compile(
 
 
 class TrustRequest(Value):
-    """A file that was found, and those of its servers that nobody has approved in this form."""
+    """A project file that was found, and what of it is not approved in this form."""
 
     file: str
     servers: tuple[ServerConfig, ...]
     changed: tuple[str, ...] = ()
-    """Names of those that were approved in another form."""
+    """Names of servers that were approved in another form."""
+    settings: Mapping[str, Any] = EMPTY
+    """Host-wide settings, as they are written; empty when they are approved or there are none."""
 
     @property
     def text(self) -> str:
-        """Everything that would be run or reached: whole, and with nothing hidden in it."""
-        return "\n\n".join("\n".join(describe(server)) for server in self.servers)
+        """Everything that would be run, reached or set: whole, and with nothing hidden in it."""
+        parts = ["\n".join(describe(server)) for server in self.servers]
+        if self.settings:
+            parts.append("\n".join(describe_settings(self.settings)))
+        return "\n\n".join(parts)
 
 
 def mark(server: ServerConfig) -> str:
@@ -114,6 +122,15 @@ def describe(server: ServerConfig) -> Iterator[str]:
         yield line("sets", f"{name}: {json.dumps(_json(getattr(server, name)), ensure_ascii=False)}")
 
 
+def describe_settings(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield host-wide settings for a person to judge, a line for each; secrets in them are not shown."""
+    yield "settings for all servers"
+    for name in sorted(settings):
+        text = json.dumps(_json(masked(settings[name], name)), ensure_ascii=False, default=str)
+        refused = f" (refused: {NEVER[name]})" if name in NEVER else ""
+        yield f"  {'sets'.ljust(8)} {clean(name)}: {clean(text)}{refused}"
+
+
 _SHOWN = frozenset(
     ("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "inherit_env")
 )
@@ -127,9 +144,12 @@ def _special(server: ServerConfig) -> Iterator[str]:
 
 
 def literal_secrets(server: ServerConfig) -> Redactor:
-    """Blots out the secrets that are written into an entry; references stay, since they show none."""
-    texts = dict(server.texts())
-    return Redactor(text for text in secrets_in(texts) if not references(text))
+    """Return what hides the secrets written into an entry: literal values, and the defaults of references."""
+    hidden: list[str] = []
+    for text in secrets_in(dict(server.texts())):
+        found = references(text)
+        hidden += [one.default for one in found if one.default] if found else [text]
+    return Redactor(hidden)
 
 
 def _default(one: Any) -> object:

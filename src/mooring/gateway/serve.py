@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mooring.config import default_lookup
+from mooring.config.formats import GUARDED
 from mooring.config.logs import logger
 from mooring.core.audit import AuditSettings
 from mooring.core.config import HostConfig, ServerConfig, Source
@@ -104,9 +105,7 @@ def _door(host: Host, config: HostConfig, bind: str, url: str) -> Door:
         ConfigError: a setting, a reference or a key file is no good, or others could come in without a
             token. What protects the gateway is never left at its default because it was misspelled.
     """
-    for warning in config.warnings:
-        if (warning.field or "").partition(".")[0] == "gateway":
-            raise ConfigError(warning.message, file=warning.file, place=warning.field)
+    _refuse_doubtful(config)
     settings = config.gateway
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
@@ -117,10 +116,27 @@ def _door(host: Host, config: HostConfig, bind: str, url: str) -> Door:
     return Door(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
 
 
+def _refuse_doubtful(config: HostConfig) -> None:
+    """Refuse to serve while a setting that protects something may have been ignored.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    for warning in config.warnings:
+        guarded = (warning.field or "").partition(".")[0] in GUARDED and warning.server is None
+        if warning.serious or guarded:
+            raise ConfigError(warning.message, file=warning.file, place=warning.field)
+
+
 async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit: str | None = None) -> None:
-    """Serve a running host on standard input and output, until the input ends."""
+    """Serve a running host on standard input and output, until the input ends.
+
+    Raises:
+        ConfigError: a setting that protects something may have been ignored.
+    """
     from mooring.gateway.stdio import serve_stdio as pipe
 
+    _refuse_doubtful(host.config)
     await _note_in(host, audit)
     gateway = Gateway(host, whole=whole)
     running = asyncio.create_task(gateway.run())

@@ -188,7 +188,8 @@ class View:
         catalog = self._part(whole)
         # Not through the merge, which would make tools of them again.
         prompts = [prompt for prompt in whole.prompts if settings.prompts and self.admits(prompt.server)]
-        names = assign([(prompt.server, prompt.name) for prompt in prompts], self.style)
+        pairs = [(prompt.server, prompt.name) for prompt in prompts]
+        names = assign(pairs, self.style, whole.configured)
         resources: dict[str, Resource] = {}
         for resource in catalog.resources if settings.resources else ():
             if resources.setdefault(resource.uri, resource) is not resource:
@@ -241,5 +242,6 @@ class View:
             [snapshot(server, tools) for server, tools in offers.items()],
             style=self.style,
             static=[snapshot(server, tools) for server, tools in own.items()],
+            configured=whole.configured,
             previous=self._offer.catalog if self._offer is not None else None,
         )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from mooring.config.homes import state_home
 from mooring.config.logs import logger
 from mooring.core.grants import Grant, grant_from_json, grant_to_json
 
@@ -136,12 +137,7 @@ class TokenStore:
     # --- the file -------------------------------------------------------------------------------
 
     def _path(self) -> Path:
-        home = os.environ.get("MOORING_HOME")
-        if home:
-            return Path(home) / "oauth" / f"{self._key}.json"
-        import platformdirs
-
-        return platformdirs.user_state_path("mooring", appauthor=False) / "oauth" / f"{self._key}.json"
+        return state_home() / "oauth" / f"{self._key}.json"
 
     def _read(self) -> dict[str, Any] | None:
         path = self._path()

@@ -12,21 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["Folder", "default_home"]
+__all__ = ["Folder"]
 
 GRACE = 3600.0
 """Seconds for which a file is nobody's but its writer's, who may be another process."""
 _RESCAN = 60.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-
-
-def default_home() -> Path:
-    """Return the directory of this user's state: `MOORING_HOME`, or what the platform says."""
-    if home := os.environ.get("MOORING_HOME"):
-        return Path(home)
-    import platformdirs
-
-    return platformdirs.user_state_path("mooring", appauthor=False)
 
 
 class Folder:

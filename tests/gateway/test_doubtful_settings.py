@@ -1,0 +1,65 @@
+"""`serve` does not start while a setting that protects something may have been ignored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import Host
+from mooring.errors import ConfigError
+from mooring.gateway.serve import serve_http, serve_stdio
+
+pytestmark = pytest.mark.anyio
+
+
+def host(folder: Path, name: str = "mcp.json", **settings: Any) -> Host:
+    file = folder / name
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "disabled": True}}, **settings}))
+    return Host.from_config(file)
+
+
+TOKENS = {"tokens": [{"name": "me", "token": "${MY_TOKEN}"}]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gatway": TOKENS},
+        {"gateways": TOKENS},
+        {"polcy": {"deny": ["*"]}},
+        {"audti": "x.jsonl"},
+        {"gateway": {"token": []}},
+        {"gateway": {"profiles": {"x": {"alow": ["*"]}}}},
+        {"policy": {"dney": ["*"]}},
+        {"audit": {"path": "x", "argumnets": "none"}},
+    ],
+)
+@pytest.mark.parametrize("name", ["mcp.json", "mooring.json"])
+async def test_an_unknown_key_next_to_or_under_a_protecting_setting_refuses_the_start(
+    tmp_path: Path, name: str, settings: dict[str, Any]
+) -> None:
+    async with host(tmp_path, name, **settings) as running:
+        with pytest.raises(ConfigError) as caught:
+            async with serve_http(running):
+                pass
+        assert caught.value.file == str(tmp_path / name)
+        with pytest.raises(ConfigError):
+            await serve_stdio(running)
+
+
+async def test_any_unknown_setting_in_a_file_of_ours_refuses_the_start(tmp_path: Path) -> None:
+    async with host(tmp_path, "mooring.json", acces={"deny": ["*"]}) as running:
+        with pytest.raises(ConfigError, match="is not a known setting"):
+            async with serve_http(running):
+                pass
+
+
+async def test_keys_of_other_programs_and_bad_entries_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    bad = {"command": "x", "policy": {"dney": ["*"]}}
+    file.write_text(json.dumps({"mcpServers": {"bad": bad}, "inputs": [], "permissions": {}, "stlye": "x"}))
+    async with Host.from_config(file) as running, serve_http(running):
+        assert len(running.config.warnings) == 2
