@@ -239,9 +239,6 @@ class SyncHost:
     def status(self) -> tuple[ServerStatus, ...]:
         return self._do(_now(self._host.status))
 
-    def hidden(self) -> tuple[Hidden, ...]:
-        return self._do(_now(self._host.hidden))
-
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         return self._do(_now(lambda: self._host.search(query, limit)))
 
