@@ -16,13 +16,14 @@ Results go to standard output, everything else to standard error. With `--json`,
 JSON document and nothing else. Colour and progress appear on terminals only; `NO_COLOR` is honoured.
 In a pipe or a file, text of servers has no control characters other than newline and tab.
 
-A command that fails prints a paragraph on standard error. With `--json` it also prints the error as its one document:
-`{"error": {"kind": "UnknownTool", "message": "…", "exit_code": 2, "next": "mooring tools"}}`. `next` is a command
-to try, or null; `server`, `tool`, `file`, `suggestions` and others are added where they are known. `mooring call`
-prints its usual document with `is_error` when the tool was called and failed.
+A command that fails prints a paragraph on standard error. With `--json` it also prints the error as its one
+document: `{"error": {"kind": "UnknownTool", "message": "…", "exit_code": 2, "next": "mooring tools"}}`.
+`next` is a command to try, or null; `server`, `tool`, `file`, `suggestions` and others are added where
+they are known.
+`mooring call` prints its usual document with `is_error` when the tool was called and failed.
 
-Commands start only the servers that they need. What a lock or an earlier run knows of a server is not asked again;
-`call`, `read`, `prompt` and `ping SERVER` start the one server that they are about.
+Commands start only the servers that they need. What a lock or an earlier run knows of a server is not asked
+again; `call`, `read`, `prompt` and `ping SERVER` start the one server that they are about.
 
 | exit code | meaning |
 |---|---|
