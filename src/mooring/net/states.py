@@ -66,12 +66,9 @@ class States:
 
     def _warn_unavailable(self, state: State, problem: MooringError) -> None:
         """Log why the server cannot be used and what to do about it."""
-        from mooring.core.diagnosis import diagnose  # few servers fail
-
         name, reason = self.config.name, str(problem)
         known = ServerStatus(name=name, state=state, transport=self.config.transport, error=reason)
-        advice = diagnose(self.config, known)
-        self._warn_once(f"server {name!r} is not available: {reason}", advice.next if advice else None)
+        self._warn_once(f"server {name!r} is not available: {reason}", _advice(self.config, known))
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:
         """Log a warning once per cause; retries that fail in the same way are for the debug log."""
@@ -79,3 +76,12 @@ class States:
         first = cause not in self._warned and self.session is None
         self._warned.add(cause)
         (log.warning if first else log.debug)("%s%s", text, f"\nWhat to do: {advice}" if advice else "")
+
+
+def _advice(config: ServerConfig, status: ServerStatus) -> str | None:
+    try:
+        from mooring.core.diagnosis import diagnose  # few servers fail
+    except OSError:  # no file descriptor is free, which may be why the server failed
+        return None
+    found = diagnose(config, status)
+    return None if found is None else found.next
