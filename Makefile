@@ -7,7 +7,7 @@ READY := .venv/.ready
 JOBS ?= 2
 SECONDS ?= 600
 
-.PHONY: help demo test check format bench soak nightly test-lowest test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+.PHONY: help demo test test-uvloop check format bench soak nightly test-lowest test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
 
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -17,6 +17,10 @@ demo: $(READY)  ## See the main job done, in a few seconds, without a network
 
 test: $(READY)  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
+
+test-uvloop: $(READY)  ## Run the tests that talk to servers on uvloop
+	MOORING_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable \
+		tests/interaction tests/faults tests/net tests/gateway
 
 check: $(READY)  ## Lint, types, import contracts, file sizes
 	$(BIN)/ruff check .

@@ -147,6 +147,8 @@ async def test_FA77_without_free_descriptors_those_servers_fail_and_nothing_of_t
 ) -> None:
     log = tmp_path / "log"
     servers = [lab_server(name, log=str(log)) for name in ("one", "two", "three")]
+    async with Host(servers) as host:  # modules are imported, and the loop has what it keeps
+        await host.ready(10)
     for spare in range(24):
         # Whichever descriptor of a start is the one too many.
         before = len(os.listdir("/proc/self/fd"))

@@ -12,7 +12,7 @@ from tests.lab.stdio import wire_log
 
 PROGRAM = """
 import asyncio, os, sys, threading
-from mooring import Host
+from mooring import Host, ServerConfig
 from tests.lab.stdio import lab_server
 
 async def main():
@@ -25,12 +25,13 @@ asyncio.run(main())
 """
 
 
-def program(body: str, *servers: str) -> subprocess.Popen[str]:
+def program(body: str, *servers: str, stdin: int | None = None) -> subprocess.Popen[str]:
     """The program, when its servers are ready and it has come to `body`; both are Python source."""
     code = textwrap.dedent(PROGRAM).format(servers=", ".join(servers), body=body)
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-c", code],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -337,6 +337,24 @@ def follow_file(path):
         time.sleep(0.05)
 
 
+def spawn_daemon():
+    """Leave a process behind as daemons do: session, parent, environment and files of its own."""
+    if (pid := os.fork()) != 0:
+        os.waitpid(pid, 0)
+        return
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    log(json.dumps({"grandchild": os.getpid()}))
+    os.chdir("/")
+    for descriptor in range(3):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+    os.closerange(3, 1024)
+    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(name, signal.SIG_IGN)
+    os.execve("/bin/sleep", ["sleep", "600"], {})
+
+
 def main():
     if script.get("log"):
         script.update(varied(script))
@@ -345,7 +363,9 @@ def main():
         with open(script["tools_file"], encoding="utf-8") as file:
             names[:] = file.read().split()
         threading.Thread(target=follow_file, args=(script["tools_file"],), daemon=True).start()
-    if script.get("spawn_grandchild"):
+    if script.get("spawn_grandchild") == "daemon":
+        spawn_daemon()
+    elif script.get("spawn_grandchild"):
         child = subprocess.Popen(
             ["sleep", "600"], start_new_session=script["spawn_grandchild"] == "own session"
         )

@@ -8,8 +8,10 @@ import random
 import signal
 from collections import Counter
 from contextlib import suppress
+from typing import Any, cast
 
 from mooring import Host
+from mooring.net.message import answer_id, decode
 from tests.lab.mutate import mutated
 from tests.lab.stdio import cue
 from tests.soak.servers import Servers
@@ -18,6 +20,8 @@ WEB_FAULTS = ("forget", "cut", "restart", "429", "500", "502", "503", "page", "h
               "half an answer")  # fmt: skip
 STDIO_FAULTS = ("kill", "stop", "noise", "term")
 LONGEST = 1.0
+FOREIGN = 10**12
+"""No soak makes so many calls that an id reaches this."""
 
 
 class Mischief:
@@ -55,7 +59,7 @@ class Mischief:
         fault = self._chance.choice(STDIO_FAULTS)
         self.done[f"stdio {fault}"] += 1
         if fault == "noise":
-            noise = b"\n".join(mutated(self._chance) for _ in range(20)) + b"\n"
+            noise = noise_of(self._chance)
             await self._host.call(f"mcp_{name}_say", cue(noise, then="silence"), timeout=0.2)
             return
         pid = self._host.provider(name).pid  # pyright: ignore[reportAttributeAccessIssue]
@@ -67,6 +71,23 @@ class Mischief:
                 asyncio.get_running_loop().call_later(self._chance.uniform(0.1, LONGEST), _go_on, pid)
             else:
                 os.kill(pid, signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+
+
+def noise_of(chance: random.Random) -> bytes:
+    """Damaged messages, none of which can be taken for the answer to a call under way: those count from 1."""
+    lines = b"\n".join(mutated(chance) for _ in range(20)).replace(b"@ID@", b"%d" % FOREIGN).split(b"\n")
+    return b"\n".join(line for line in lines if not answers_a_call(line)) + b"\n"
+
+
+def answers_a_call(line: bytes) -> bool:
+    try:
+        message: Any = decode(line.strip())
+    except ValueError:
+        return False
+    if not isinstance(message, dict) or "method" in message:
+        return False
+    answered = answer_id(cast("dict[str, Any]", message).get("id"))
+    return isinstance(answered, int) and 0 <= answered < FOREIGN
 
 
 def _go_on(pid: int) -> None:

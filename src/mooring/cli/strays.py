@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mooring.net.process import MARKER
+from mooring.net.lineage import MARKER
 
 __all__ = ["Stray", "strays"]
 

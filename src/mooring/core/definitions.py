@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any, TypeAlias, TypeVar, cast
 
 from mooring.core.types import Json, Prompt, Resource, ResourceTemplate, Tool
+from mooring.core.weight import recalled
 
 __all__ = [
     "DEPTH_LIMIT",
@@ -168,6 +169,8 @@ def first_of_each(entries: Iterable[E]) -> dict[str, E]:
 
 def is_pinnable(entry: Entry) -> bool:
     """Return whether the definition of an entry can be kept and compared."""
+    if (found := recalled(is_pinnable, entry)) is not None:
+        return found[0]
     from pydantic_core import from_json, to_json  # what only compares or reads does not need it
 
     counted = definition(entry)

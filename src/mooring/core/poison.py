@@ -16,6 +16,7 @@ from mooring.core.merging import LONGEST
 from mooring.core.poisonrules import RULES, Needs, Rule
 from mooring.core.text import hides
 from mooring.core.types import Snapshot, Tool
+from mooring.core.weight import recalled
 
 __all__ = ["doubts", "suspicion"]
 
@@ -32,6 +33,8 @@ _UNSEEN = ("\\u", "\\b", "\\f", "\\r", "\x7f")
 
 def suspicion(tool: Tool) -> str | None:
     """What is doubtful in the tool's definition; None when nothing stands out."""
+    if (found := recalled(suspicion, tool)) is not None:
+        return found[0]
     if hides(tool.name):
         return "holds hidden characters"
     overlong = "has an overlong description, which is cut" if len(tool.description) > LONGEST else None

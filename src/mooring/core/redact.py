@@ -56,9 +56,11 @@ class Redactor:
         """The text without any secret."""
         if not self._secrets:
             return text
-        if self._pattern is None:
-            self._pattern = _pattern({form for secret in self._secrets for form in _forms(secret)})
-        return self._pattern.sub(MASK, text)
+        pattern = self._pattern
+        if pattern is None:
+            pattern = _pattern({form for secret in list(self._secrets) for form in _forms(secret)})
+            self._pattern = pattern
+        return pattern.sub(MASK, text)
 
     def within(self, value: Any) -> Any:
         """A JSON value without any secret in its texts; the same object where there is nothing to do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from mooring import clock
 from mooring.core.breaker import Restarts, backoff
@@ -32,9 +33,19 @@ class Attempts:
         self._exits = False
         """Whether the child exited in both eras although it had read the request."""
         self._failures = 0
+        self.flooding = False
+        """Whether the last connection was cut because the server flooded it."""
         self._connected_before = False
         self._in_vain = 0
         """Failed attempts since the server was last connected."""
+
+    def opened(self) -> Callable[[], None]:
+        """A connection is open; call what is returned when it is cut because the server floods it."""
+        self.flooding = False
+        return self._cut
+
+    def _cut(self) -> None:
+        self.flooding = True
 
     def connected(self, peer: Peer) -> None:
         """Remember the agreement with a server that has been listed."""
@@ -49,8 +60,10 @@ class Attempts:
             rested: False when a caller ended the rest before it; then the next rest is no longer.
             waiting: Whether callers wait. A server that was connected before is tried again for them at once.
         """
-        self._failures = self._failures + 1 if rested else max(self._failures, 1)
+        self._failures = self._failures + 1 if rested or self.flooding else max(self._failures, 1)
         self._in_vain += 1
+        if self.flooding:
+            return backoff(self._failures, random.random())
         if waiting and self._connected_before and self._in_vain < TRIES:
             return self._guarded(0.0)
         delay = backoff(self._failures, random.random())

@@ -10,6 +10,7 @@ from typing import Any, cast
 from mooring.errors import Outcome
 from mooring.net import trace
 from mooring.net.deadline import Pending, Progress
+from mooring.net.flood import cost
 from mooring.net.message import REQUEST_TIMEOUT, RequestId, WireError, answer_id, closed, take_answer
 from mooring.net.rpc import Channel
 
@@ -95,18 +96,22 @@ class DuplexChannel(Channel):
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": notice}
         self.send(self.packed(message), None)
 
-    def take(self, message: object) -> bool:
-        """Give one message that arrived to whom it concerns; False when it is no message at all."""
+    def take(self, message: object, size: int, began: float) -> bool:
+        """Give one message to whom it concerns; False when it is no message at all. `size` is its length in
+        bytes, `began` when reading it began."""
         if not isinstance(message, dict):
             return False
         fields = cast("dict[str, Any]", message)
         trace.passing(self.server, "received", fields)
         if "method" in fields:
-            self.inbound(fields)
+            self.charge(size, cost(began))
+            if self.death is None:
+                self.inbound(fields)
             return True
         waiter = cast("Waiter | None", self.waiting.get(answer_id(fields.get("id")) or ""))
         if waiter is None or waiter.answer.done():
             self.dropped += 1  # late, foreign, uncorrelated, or not the first: that one counts
+            self.charge(size, cost(began))
         else:
             waiter.answer.set_result(fields)
             self.answered = True

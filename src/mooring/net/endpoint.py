@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
@@ -11,10 +12,11 @@ import aiohttp
 
 from mooring.core.redact import Redactor
 from mooring.net import trace
+from mooring.net.flood import LINE, Slice
 from mooring.net.message import CONNECTION_CLOSED, WireError, decode
 from mooring.net.pool import HttpPool, TooLargeBody, body_chunks, origin, whole_body
 from mooring.net.refusal import SHOWN, challenge_in, refusal
-from mooring.net.sse import SseEvent, SseParser, TooLarge
+from mooring.net.sse import SseEvent, SseParser, TooLarge, pieces
 from mooring.net.way import Way, proxy_refusal, reason_of, system_reason
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Endpoint:
         self._pool = pool
         self._way = way or Way()
         self._proxy = self._way.proxy_for(url)
-        self._max = max_message
+        self.max_message = max_message
         self._answered = False
 
     def at(self, location: str) -> Endpoint:
@@ -61,7 +63,7 @@ class Endpoint:
             self._within(self.url, location, None),
             headers=self._headers,
             pool=self._pool,
-            max_message=self._max,
+            max_message=self.max_message,
             redact=self._redact,
             access=self._access,
             way=self._way,
@@ -172,23 +174,41 @@ class Endpoint:
             WireError: it is too large, or cannot be unpacked.
         """
         try:
-            return await whole_body(response, self._max)
+            return await whole_body(response, self.max_message)
         except TooLargeBody:
             raise self._too_large() from None
         except ValueError as problem:
             raise WireError(str(problem), kind="invalid", outcome="unknown") from None
 
-    async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[SseEvent]:
-        """The events of a stream as they come.
+    async def events(
+        self,
+        response: aiohttp.ClientResponse,
+        charge: Callable[[int, float], None],
+        *,
+        unasked: bool = False,
+    ) -> AsyncIterator[SseEvent]:
+        """The events of a stream as they come. What stands between them is charged to the server; others run
+        after every slice of work, however much of it is waiting. `unasked`: no answer is waited for on it.
 
         Raises:
-            WireError: one is too large, or the stream cannot be unpacked.
+            WireError: one is too large, the stream cannot be unpacked, or `charge` says that it floods.
         """
-        parser = SseParser(self._max)
+        parser, turn = SseParser(self.max_message, unasked=unasked), Slice()
         try:
             async for chunk in body_chunks(response):
-                for event in parser.feed(chunk):
-                    yield event
+                turn.begin()
+                for piece in pieces(chunk):
+                    for event in parser.feed(piece):
+                        yield event
+                        if turn.over():
+                            await asyncio.sleep(0)
+                            turn.begin()
+                    if parser.lines:
+                        charge(parser.chatter, parser.lines * LINE)
+                        parser.lines = parser.chatter = 0
+                    if turn.over():
+                        await asyncio.sleep(0)
+                        turn.begin()
         except TooLarge:
             raise self._too_large() from None
         except ValueError as problem:
@@ -196,7 +216,7 @@ class Endpoint:
 
     def _too_large(self) -> WireError:
         return WireError(
-            f"the answer holds more than {self._max} bytes; "
+            f"the answer holds more than {self.max_message} bytes; "
             f"raise `max_message` of server {self._server!r} if it is meant to be that large",
             kind="too-large",
             outcome="unknown",

@@ -33,6 +33,10 @@ class Permanent(ConnectError):
     """Trying again is useless until the configuration changes or somebody asks for it."""
 
 
+class Flooding(ConnectError):
+    """The server was cut off because of what it sent unasked: calls do not make it come back sooner."""
+
+
 def leaf(problem: BaseException) -> BaseException:
     """The first real exception inside nested groups."""
     while isinstance(problem, BaseExceptionGroup):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 import aiohttp
@@ -13,6 +15,7 @@ import anyio
 from mooring.net import trace
 from mooring.net.deadline import Pending, Progress
 from mooring.net.endpoint import Endpoint, message_in
+from mooring.net.flood import cost
 from mooring.net.message import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
@@ -30,7 +33,7 @@ CLOSE_TIMEOUT = 2.0
 RESUME_TRIES = 2
 RESUME_WAIT = 1.0
 MAX_WAIT = 30.0
-MAX_STREAM_WAIT = 2.0
+MIN_STREAM_WAIT, MAX_STREAM_WAIT = 0.05, 2.0
 """The server's own stream is opened again quickly: until then its notices are lost."""
 SESSION = "Mcp-Session-Id"
 
@@ -62,7 +65,7 @@ class HttpChannel(Channel):
     kind = "http"
 
     def __init__(self, server: str, endpoint: Endpoint) -> None:
-        super().__init__(server)
+        super().__init__(server, endpoint.max_message)
         self._endpoint = endpoint
         self._modern = False
         self._protocol: str | None = None
@@ -103,6 +106,8 @@ class HttpChannel(Channel):
         except WireError as fault:
             abandoned = False
             self.failed(method, fault)
+            if timeout is None and fault.kind == "too-large":
+                self.cut(str(fault))  # on a held stream nothing was asked for
             raise
         finally:
             del self.waiting[key]
@@ -186,22 +191,39 @@ class HttpChannel(Channel):
 
     async def _answer_in_stream(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         last_id, retry = None, None
+        held = self.waiting[key].due == math.inf
         try:
-            async for event in self._endpoint.events(response):
+            async for event in self._endpoint.events(response, self._charge_stream, unasked=held):
                 last_id, retry = event.id or last_id, event.retry or retry
+                began = perf_counter()
                 message = message_in(event.data)
-                if message is None:
-                    continue
-                trace.passing(self.server, "received", message)
-                if "method" in message:
-                    self.inbound(message)
-                elif answer_id(message.get("id")) == key:
+                if message is not None and "method" not in message and answer_id(message.get("id")) == key:
+                    trace.passing(self.server, "received", message)
                     return message
-                else:
-                    self.dropped += 1
+                self._take_unasked(message, len(event.data), began)
         except (aiohttp.ClientError, ConnectionError):
             pass
         raise _Cut(last_id, retry)
+
+    def _take_unasked(self, message: Mapping[str, Any] | None, size: int, began: float) -> None:
+        """Take what came on a stream and answers no request that is read from it.
+
+        Raises:
+            WireError: the server floods.
+        """
+        self._charge_stream(size, cost(began))
+        if message is None:
+            return
+        trace.passing(self.server, "received", message)
+        if "method" in message:
+            self.inbound(message)
+        else:
+            self.dropped += 1
+
+    def _charge_stream(self, size: int, messages: float) -> None:
+        self.charge(size, messages)
+        if self.flooded:
+            raise closed(self.death or "", "unknown")
 
     async def _resume(self, key: RequestId, cut: _Cut) -> Mapping[str, Any]:
         """Go on reading a stream that broke off: handshake era only, and only where the server numbers
@@ -219,7 +241,8 @@ class HttpChannel(Channel):
             except _Cut as again:
                 cut = _Cut(again.last_id or cut.last_id, again.retry or cut.retry)
             except WireError:
-                continue
+                if self.flooded:
+                    raise
         raise WireError(
             "the stream ended before the answer came",
             kind="closed",
@@ -247,14 +270,15 @@ class HttpChannel(Channel):
                         wait = RESUME_WAIT
                         if dropped and last_id is None:
                             self.on_gap()
-                        async for event in self._endpoint.events(response):
+                        async for event in self._endpoint.events(response, self._charge_stream, unasked=True):
                             last_id, wait = event.id or last_id, event.retry or wait
-                            message = message_in(event.data)
-                            if message is not None and "method" in message:
-                                trace.passing(self.server, "received", message)
-                                self.inbound(message)
+                            began = perf_counter()
+                            self._take_unasked(message_in(event.data), len(event.data), began)
             except (WireError, aiohttp.ClientError, ConnectionError) as fault:
                 log.debug("%s: its stream broke: %s", self.server, fault)
+                if isinstance(fault, WireError) and fault.kind == "too-large":
+                    self.cut(str(fault))
+                    return
             dropped = True
-            await anyio.sleep(min(wait, MAX_STREAM_WAIT))
+            await anyio.sleep(min(max(wait, MIN_STREAM_WAIT), MAX_STREAM_WAIT))
             wait *= 2

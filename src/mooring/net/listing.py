@@ -6,8 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import anyio
+from anyio import to_thread
 
+from mooring.core.definitions import is_pinnable
+from mooring.core.poison import suspicion
+from mooring.core.sharing import shared
 from mooring.core.types import Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.weight import heavy, remember
 from mooring.net import wire
 from mooring.net.message import METHOD_NOT_FOUND, WireError
 from mooring.net.negotiate import Peer
@@ -72,6 +77,23 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
         prompts=tuple(prompts),
         warnings=tuple(warnings),
     )
+
+
+async def compared(known: Snapshot | None, listed: Snapshot) -> Snapshot:
+    """What was listed, with the known tools where they say the same; see `shared`. Large definitions are
+    compared, and looked through for doubtful text, in a thread."""
+    if heavy([tool.input_schema for tool in listed.tools]):
+        return await to_thread.run_sync(_compared, known, listed)
+    return listed if known is None else shared(known, listed)
+
+
+def _compared(known: Snapshot | None, listed: Snapshot) -> Snapshot:
+    snapshot = listed if known is None else shared(known, listed)
+    for tool in snapshot.tools:
+        if heavy(tool.input_schema):
+            remember(suspicion, tool)
+            remember(is_pinnable, tool)
+    return snapshot
 
 
 async def _pages(

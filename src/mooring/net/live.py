@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from anyio import to_thread
+
 from mooring import clock
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Snapshot, Tool
+from mooring.core.weight import heavy
 from mooring.errors import MooringError
 from mooring.net import trace
 from mooring.net.deadline import Progress
@@ -110,12 +113,18 @@ class Live:
         trace.note(self.channel.server, method, params, result)
         return result
 
+    async def _redacted(self, page: dict[str, Any]) -> dict[str, Any]:
+        """The page without secrets: a large one is looked through in a thread."""
+        if self.redact and heavy(page):
+            return await to_thread.run_sync(self.redact.within, page)
+        return self.redact.within(page)
+
     async def list(self, timeout: float) -> Snapshot:
         """What the server offers now; see `take_snapshot`."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             # What a server says of itself is kept in the lock and shown to models.
-            page = self.redact.within(await self.ask(method, params, timeout=timeout))
+            page = await self._redacted(await self.ask(method, params, timeout=timeout))
             if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
                 self.ttl = max(ttl / 1000, 0.0)
             return page

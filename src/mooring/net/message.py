@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -17,6 +18,15 @@ Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "ans
 PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
 CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
 MAX_ID_DIGITS = 18
+MAX_DEPTH = 150
+"""Levels of nesting in one message. What is nested deeper is left out of it."""
+TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
+"""Stands in a message for a part of an entry that was left out."""
+ENTRY_PART = 5
+"""The level of the values of an entry (such as the schema of a tool), which are left out as a whole."""
+MAX_TOKENS = 100_000
+"""Brackets and texts that are looked at to find what is nested too deeply."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -73,13 +83,23 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 def decode(line: bytes) -> Any:
     """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
-    infinities, which are no JSON but which Python servers write, become null.
+    infinities, which are no JSON but which Python servers write, become null. A part that is nested too
+    deeply becomes `TOO_DEEP`, so that one bad entry does not cost the others.
 
     Raises:
-        ValueError: there is no JSON value in it, or one nested beyond reason.
+        ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
     """
     if len(line) > LARGE:
         keep_room(len(line))
+    try:
+        return from_json(line, allow_inf_nan=False)
+    except ValueError as problem:
+        if "recursion" in str(problem):
+            return _decode_text(_without_depths(line))
+        return _decode_text(line)
+
+
+def _decode_text(line: bytes) -> Any:
     try:
         return from_json(line, allow_inf_nan=False)
     except ValueError:
@@ -88,6 +108,29 @@ def decode(line: bytes) -> Any:
             return _mended(json.loads(text, parse_constant=_null))
         except RecursionError:
             raise ValueError("nested too deeply") from None
+
+
+def _without_depths(line: bytes) -> bytes:
+    """The message with `TOO_DEEP` in the place of every part of an entry that is nested too deeply."""
+    kept: list[bytes] = []
+    depth = copied = start = 0
+    deep = False
+    for number, token in enumerate(_TOKEN.finditer(line)):
+        if number > MAX_TOKENS:
+            raise ValueError("nested too deeply")
+        sign = line[token.start()]
+        if sign in b"[{":
+            depth += 1
+            if depth == ENTRY_PART:
+                start = token.start()
+            deep = deep or depth > MAX_DEPTH
+        elif sign in b"]}":
+            if depth == ENTRY_PART and deep:
+                kept += (line[copied:start], json.dumps(TOO_DEEP).encode())
+                copied, deep = token.end(), False
+            depth -= 1
+    kept.append(line[copied:])
+    return b"".join(kept)
 
 
 def _null(constant: str) -> None:

@@ -8,12 +8,14 @@ a megabyte.
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 
 import aiohttp
 import anyio
 
 from mooring.net.duplex import DuplexChannel, Waiter
 from mooring.net.endpoint import Endpoint, message_in
+from mooring.net.flood import cost
 from mooring.net.message import WireError
 
 POST_TIMEOUT = 30.0
@@ -25,7 +27,7 @@ class SseChannel(DuplexChannel):
     kind = "sse"
 
     def __init__(self, server: str, endpoint: Endpoint) -> None:
-        super().__init__(server)
+        super().__init__(server, endpoint.max_message)
         self._stream = endpoint
         self._inbox: Endpoint | None = None
         self._opened = anyio.Event()
@@ -83,15 +85,20 @@ class SseChannel(DuplexChannel):
                     raise WireError(
                         f"the answer is of type {kind!r}, not a stream", kind="invalid", outcome="not sent"
                     )
-                async for event in self._stream.events(response):
+                async for event in self._stream.events(response, self.charge):
                     if event.event == "endpoint":
                         self._inbox = self._stream.at(event.data.decode("utf-8", "replace"))
                         self._opened.set()
-                    elif event.data and not self.take(message_in(event.data)):
-                        self.dropped += 1
+                        continue
+                    began = perf_counter()
+                    if not self.take(message_in(event.data), len(event.data), began):
+                        self.dropped += bool(event.data)
+                        self.charge(len(event.data), cost(began))
             self.die("the server ended the stream")
         except (WireError, aiohttp.ClientError, ConnectionError) as problem:
             fault = problem if isinstance(problem, WireError) else None
             if not self._opened.is_set():
                 self._refusal = fault or WireError(str(problem), kind="closed", outcome="not sent")
+            if fault is not None and fault.kind == "too-large":
+                self.cut(str(fault))
             self.die(f"the stream broke off: {problem}")

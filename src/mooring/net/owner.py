@@ -18,12 +18,12 @@ from mooring.core.config import ServerConfig, Target
 from mooring.core.events import Event, ServerConnected, ServerLost
 from mooring.core.known import Known
 from mooring.core.redact import Redactor
-from mooring.core.sharing import shared
 from mooring.core.types import Snapshot
 from mooring.errors import AuthNeeded, ConnectError, MooringError
 from mooring.net.attempts import STABLE, Attempts
-from mooring.net.faults import Permanent, call_error, explain, leaf
+from mooring.net.faults import Flooding, Permanent, call_error, explain, leaf
 from mooring.net.freshness import Freshness, differs
+from mooring.net.listing import compared
 from mooring.net.live import Guard, Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
@@ -193,7 +193,8 @@ class Owner(States):
         """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
-        return not isinstance(self.problem, Permanent) and not self.attempts.restarts.rest(clock.monotonic())
+        useless = isinstance(self.problem, Permanent | Flooding)
+        return not useless and not self.attempts.restarts.rest(clock.monotonic())
 
     async def _wait(self, timeout: float | None, urgency: Urgency | None) -> Live:
         if urgency is not None:
@@ -253,14 +254,18 @@ class Owner(States):
             self._warned.clear()
         self._warn_once(f"server {self.config.name!r} was lost: {reason}")
         self._emit(ServerLost(server=self.config.name, reason=reason))
-        # Calls that have come since the loss wait for the next connection.
-        delay = self.attempts.lost(lived, waiting=bool(self._waiters))
-        self._fail(ConnectError(reason, server=self.config.name), delay)
+        problem = ConnectError(reason, server=self.config.name)
+        if self.attempts.flooding:
+            self._give_up(problem)
+        else:  # calls that have come since the loss wait for the next connection
+            self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
 
     def _give_up(self, problem: MooringError) -> None:
         """This attempt failed. Callers get the error now; the child may take its time to end."""
         self._given_up = True
         self._end_start()
+        if self.attempts.flooding:
+            problem = Flooding(str(problem), server=self.config.name)
         self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
 
     def _end_start(self) -> None:
@@ -341,6 +346,7 @@ class Owner(States):
             self._slot = await self._starts.enter(lambda: self._urgency)
             timer.resume()
         async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
+            channel.on_flood = self.attempts.opened()
             if self._slot is not None and channel.pid is not None:
                 self._slot.started(channel.pid)
                 timer.watch(channel.pid)
@@ -362,7 +368,8 @@ class Owner(States):
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
-                snapshot = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                snapshot = await compared(self._listed, listed)
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
             except Exception as fault:
@@ -401,8 +408,6 @@ class Owner(States):
 
     def _online(self, live: Live, snapshot: Snapshot) -> None:
         name = self.config.name
-        if self._listed is not None:
-            snapshot = shared(self._listed, snapshot)
         self.live, self._listed, self._known = live, snapshot, None
         self.connected_at = time.time()
         if self.access is not None:
@@ -425,7 +430,7 @@ class Owner(States):
         with live.channel.lifetime():
             try:
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
-                snapshot = shared(self.snapshot, listed)
+                snapshot = await compared(self.snapshot, listed)
                 self.notices.relisted(self.snapshot, snapshot)
                 changed = differs(self.snapshot, snapshot)
                 self._listed = snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Self
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 CHUNK = 64 * 1024
 BUFFER = 256 * 1024
 """Bytes of a body that are read ahead: with a quarter of it, aiohttp's own, large answers come in fits."""
+CHUNKS_PER_TURN = 16
+"""Chunks of a body that are taken before the event loop serves others."""
 KEEP_ALIVE = 4.0
 """Under the 5 s after which common servers close an idle connection: a request sent into a closing
 connection is lost without anyone knowing whether it was read."""
@@ -118,4 +121,6 @@ async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             raise TooLargeBody
+        if len(parts) % CHUNKS_PER_TURN == 0:
+            await asyncio.sleep(0)
     return b"".join(parts)

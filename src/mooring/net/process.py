@@ -9,27 +9,40 @@ import logging
 import os
 import secrets
 import signal
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from functools import partial
+from time import perf_counter
 from typing import cast
 
 import anyio
 
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
-from mooring.net import trace, watchdog
+from mooring.net import reaping, trace, watchdog
 from mooring.net.firsterrors import FirstErrors
+from mooring.net.lineage import (
+    MARKER,
+    ROUNDS,
+    descendants,
+    host_mark,
+    kill_all,
+    kill_marked,
+    new_mark,
+    put_mark,
+)
 
 log = logger("mooring.server")
 
-MARKER = "MOORING_CHILD"
-"""Set in every child, so that descendants that left its group are found again."""
 STDERR_LINES = 20
 """So many last lines of a child's stderr stand in the error when it fails."""
 STDERR_LINE = 2_000
+STDERR_LOGGED = 1_000
+"""Lines of one piece of stderr that are logged; the rest is counted."""
+STDERR_PAUSE, STDERR_SHARE = 0.001, 4
+"""A full pipe of stderr is read again after so many seconds, or so many times what handling it took."""
 OVERLAP = 4_096
 """Bytes kept before the end of a line that has none, so that no secret in it is cut before it is known."""
 TERM_WAIT = 1.5
@@ -56,13 +69,15 @@ def child_environment(inherit: Sequence[str], env: Mapping[str, str]) -> dict[st
     return {name: value for name, value in ours.items() if not value.startswith("()")} | dict(env)
 
 
-class Child(asyncio.SubprocessProtocol):
+class Child:
     """One child process. What it writes to stdout goes to `on_data` from the moment that is set."""
 
     def __init__(self, server: str, redact: Redactor) -> None:
         self.server = server
         self.redact = redact
         self.marker = ""
+        self.mark = ""
+        """See `lineage`: what its descendants cannot lose."""
         self.pid = 0
         self.returncode: int | None = None
         self.exited = asyncio.Event()
@@ -81,8 +96,10 @@ class Child(asyncio.SubprocessProtocol):
         self._stderr_rest = b""
         self.first_errors = FirstErrors()
         """What its stderr said first of an error, however much it says later."""
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._pipe: asyncio.WriteTransport | None = None
+        self._pipes: dict[int, asyncio.ReadTransport] = {}
+        self._stdin: asyncio.WriteTransport | None = None
+        self._process: subprocess.Popen[bytes] | asyncio.SubprocessTransport | None = None
+        self._stop_watching: Callable[[], None] = reaping.nothing
 
     @classmethod
     async def spawn(
@@ -93,25 +110,11 @@ class Child(asyncio.SubprocessProtocol):
         Raises:
             OSError: it could not be started.
         """
-        loop = asyncio.get_running_loop()
-        marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
         child = cls(server, redact)
-        # Cancelled half-way, asyncio would leave the pipes of a running child to nobody.
+        child.marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
+        # Cancelled half-way, the pipes of a running child would have no owner.
         with anyio.CancelScope(shield=True):
-            await loop.subprocess_exec(
-                lambda: child,
-                *argv,
-                env={**env, MARKER: marker},
-                cwd=cwd,
-                start_new_session=sys.platform != "win32",
-            )
-        child.marker = marker
-        child._pipe = child._stdin()
-        child._gauge = _gauge(child._pipe)
-        child._vitals, child._pause = _vital(child.pid, "stat"), _vital(child.pid, "syscall")
-        child._listen_directly()
-        _alive[child.pid] = os.getpid()
-        watchdog.guard(child.pid)
+            await child._start(argv, {**env, MARKER: child.marker}, cwd)
         return child
 
     @property
@@ -134,7 +137,7 @@ class Child(asyncio.SubprocessProtocol):
     def write(self, data: bytes) -> int:
         """Queue `data` for the child's stdin; how many bytes wait there to be read. A closed pipe swallows
         it (its death is told otherwise)."""
-        pipe = self._pipe
+        pipe = self._stdin
         if pipe is None or pipe.is_closing():
             return 0
         pipe.write(data)
@@ -168,8 +171,8 @@ class Child(asyncio.SubprocessProtocol):
     async def end(self, grace: float) -> None:
         """End the child and its whole group: close stdin, wait, ask, then force. Never raises."""
         self._close_gauges()
-        if self._pipe is not None:
-            self._pipe.close()
+        if self._stdin is not None:
+            self._stdin.close()
         try:
             if not await self._exits_within(grace):
                 self._signal("SIGTERM")
@@ -180,12 +183,17 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             # However we got here (a cancelled shutdown, too), nothing of it survives.
             self._signal("SIGKILL")
-            for stray in descendants(self.marker):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(stray, signal.SIGKILL)
+            kill_marked(self.mark)
+            kill_all(descendants(self.marker))
             _forget(self.pid)
-            if self._transport is not None:
-                self._transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        for pipe in self._pipes.values():
+            pipe.close()
+        if self._stdin is not None and self._stdin.get_write_buffer_size():
+            self._stdin.abort()
+        self._stop_watching()
 
     def _close_gauges(self) -> None:
         """While that of stdin is open the child would never see its end."""
@@ -200,7 +208,11 @@ class Child(asyncio.SubprocessProtocol):
             if wait:
                 await asyncio.sleep(wait)
             if not self._signal("SIGTERM" if not wait else None):
+                break
+        for _ in range(ROUNDS):
+            if not kill_marked(self.mark):
                 return
+            await asyncio.sleep(0.01)
 
     async def _exits_within(self, seconds: float) -> bool:
         try:
@@ -213,87 +225,159 @@ class Child(asyncio.SubprocessProtocol):
     def _signal(self, name: str | None) -> bool:
         """Signal the group (None: only look); False when nobody is left in it."""
         if sys.platform == "win32":
-            if name is not None and self._transport is not None and self.returncode is None:
-                self._transport.kill()
+            if name is not None and self._process is not None and self.returncode is None:
+                self._process.kill()
             return self.returncode is None
         return _signal_group(self.pid, name)
 
-    def _listen_directly(self) -> None:
-        """Take stdout from its pipe itself: by way of the process, asyncio adds a turn of the loop."""
-        assert self._transport is not None
-        if (pipe := self._transport.get_pipe_transport(1)) is not None:
-            pipe.set_protocol(_Stdout(self, pipe.get_protocol()))
-            if hasattr(pipe, "max_size"):
-                # A pipe holds no more; for the 256 KiB that asyncio asks for, memory is mapped at every read.
-                pipe.max_size = PIPE  # pyright: ignore[reportAttributeAccessIssue]
+    # --- starting -----------------------------------------------------------------------------
 
-    def _stdin(self) -> asyncio.WriteTransport | None:
-        pipe = self._transport.get_pipe_transport(0) if self._transport else None
-        return cast("asyncio.WriteTransport | None", pipe)
+    async def _start(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+        if sys.platform == "win32":
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                partial(_OnWindows, self), *argv, env=env, cwd=cwd
+            )
+            self._process, self.pid = transport, transport.get_pid()
+            self._stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+            return
+        mark = new_mark()
+        # Not through the loop: it would leave no moment to mark the child before the child runs far, and
+        # each loop keeps its pipes in a way of its own.
+        self._process = process = subprocess.Popen(  # noqa: ASYNC220 (asyncio does the same)
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid, self.mark = process.pid, mark if put_mark(process.pid, mark) else ""
+        _alive[self.pid] = os.getpid()
+        watchdog.guard(self.pid)
+        try:
+            await self._connect(process)
+        except BaseException:
+            await self._give_up(process)
+            raise
 
-    # --- asyncio.SubprocessProtocol -----------------------------------------------------------
+    async def _give_up(self, process: subprocess.Popen[bytes]) -> None:
+        """End a child whose pipes could not be had."""
+        _signal_group(self.pid, "SIGKILL")
+        kill_marked(self.mark)
+        self._close_gauges()
+        self._close()
+        for number, pipe in enumerate((process.stdin, process.stdout, process.stderr)):
+            if pipe is not None and number not in self._pipes and (number or self._stdin is None):
+                pipe.close()
+        for _ in range(ROUNDS):
+            if process.poll() is not None:
+                break
+            await asyncio.sleep(0.01)
+        _forget(self.pid)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self.pid = self._transport.get_pid()
+    async def _connect(self, process: subprocess.Popen[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        assert process.stdin is not None
+        # A descriptor of our own: the loop closes its one as soon as the child is gone, before anybody could
+        # ask what was left in the pipe.
+        self._gauge = os.dup(process.stdin.fileno())
+        self._vitals, self._pause = _vital(self.pid, "stat"), _vital(self.pid, "syscall")
+        self._stop_watching = reaping.watch(loop, process, self.process_exited)
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        for number, pipe in ((1, process.stdout), (2, process.stderr)):
+            self._pipes[number], _ = await loop.connect_read_pipe(partial(_Output, self, number), pipe)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
+    # --- what the pipes tell ------------------------------------------------------------------
+
+    def data_received(self, number: int, data: bytes) -> None:
+        if number == 2:
             self._take_stderr(data)
         elif self.on_data is not None:
             self.on_data(data)
         else:
             self._early.append(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 2:
+    def output_ended(self, number: int) -> None:
+        if number == 2:
             self.silent.set()
-        if fd == 1 and not self._ended:
+        if number == 1 and not self._ended:
             self._ended = True
             if self.on_end is not None:
                 self.on_end()
 
-    def process_exited(self) -> None:
-        assert self._transport is not None
-        self.returncode = self._transport.get_returncode()
+    def process_exited(self, code: int | None) -> None:
+        self.returncode = code
         self.exited.set()
 
+    def pause(self, number: int = 1) -> None:
+        """Read no more from an output (1: stdout, 2: stderr) until `resume`."""
+        if (pipe := self._pipes.get(number)) is not None and not pipe.is_closing():
+            pipe.pause_reading()
+
+    def resume(self, number: int = 1) -> None:
+        if (pipe := self._pipes.get(number)) is not None and not pipe.is_closing():
+            pipe.resume_reading()
+
     def _take_stderr(self, data: bytes) -> None:
+        began = perf_counter()
+        logged = log.isEnabledFor(logging.INFO)
         *lines, rest = (self._stderr_rest + data).split(b"\n")
         # A line without end is cut, so that a flood costs a bounded amount of memory.
         self._stderr_rest = rest[-STDERR_LINE - OVERLAP :]
         self.first_errors.look(lines, self._shown)
         for line in lines[-STDERR_LINES:]:
-            self._stderr.append(self._shown(line)[:STDERR_LINE])
-        for line in lines if trace.taps else ():
+            self._stderr.append(self._shown(line[: STDERR_LINE + OVERLAP])[:STDERR_LINE])
+        for line in lines[:STDERR_LOGGED] if trace.taps else ():
             trace.passing(self.server, "stderr", self._shown(line)[:STDERR_LINE])
-        if log.isEnabledFor(logging.INFO):
-            for line in lines:
-                log.info("%s: %s", self.server, self._shown(line)[:STDERR_LINE])
+        for line in lines[:STDERR_LOGGED] if logged else ():
+            log.info("%s: %s", self.server, self._shown(line)[:STDERR_LINE])
+        if logged and len(lines) > STDERR_LOGGED:
+            log.info("%s: %d more lines on stderr", self.server, len(lines) - STDERR_LOGGED)
+        if len(data) > PIPE // 2:
+            # It writes faster than anybody reads: it waits for us, not the other servers for it.
+            self.pause(2)
+            pause = max(STDERR_PAUSE, STDERR_SHARE * (perf_counter() - began))
+            asyncio.get_running_loop().call_later(pause, self.resume, 2)
 
 
-class _Stdout(asyncio.Protocol):
-    """Hands data on at once; asyncio's own protocol still learns of the end."""
+class _Output(asyncio.Protocol):
+    """Stdout or stderr of a child."""
 
-    def __init__(self, child: Child, original: asyncio.BaseProtocol) -> None:
-        self._child, self._original = child, original
+    def __init__(self, child: Child, number: int) -> None:
+        self._child, self._number = child, number
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if hasattr(transport, "max_size"):
+            # A pipe holds no more; for the 256 KiB that asyncio asks for, memory is mapped at every read.
+            transport.max_size = PIPE  # pyright: ignore[reportAttributeAccessIssue]
 
     def data_received(self, data: bytes) -> None:
-        self._child.pipe_data_received(1, data)
+        self._child.data_received(self._number, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._original.connection_lost(exc)
+        self._child.output_ended(self._number)
 
 
-def _gauge(pipe: asyncio.WriteTransport | None) -> int | None:
-    """A descriptor of our own for the pipe to a child's stdin: asyncio closes its one as soon as the
-    child is gone, before anybody could ask what was left in it."""
-    if sys.platform == "win32" or pipe is None:
-        return None
-    try:
-        return os.dup(pipe.get_extra_info("pipe").fileno())
-    except (OSError, ValueError):  # the child is gone already, and asyncio has closed the pipe
-        return None
+class _OnWindows(asyncio.SubprocessProtocol):
+    """There, pipes can only be had with the process."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._child.data_received(fd, data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._child.output_ended(fd)
+
+    def process_exited(self) -> None:
+        self._child.process_exited(self._transport.get_returncode() if self._transport else None)
 
 
 def _vital(pid: int, sign: str) -> int | None:
@@ -331,18 +415,6 @@ def _left_unread(pipe: int) -> int:
         return 0
 
 
-def descendants(marker: str) -> list[int]:
-    """Processes that carry `marker` in their environment: descendants of a child that left its group.
-    Linux only; elsewhere such processes are beyond our reach."""
-    wanted = f"{MARKER}={marker}".encode()
-    found: list[int] = []
-    for entry in Path("/proc").glob("[0-9]*/environ") if sys.platform == "linux" else ():
-        with suppress(OSError):
-            if wanted in entry.read_bytes().split(b"\0"):
-                found.append(int(entry.parent.name))
-    return [pid for pid in found if pid != os.getpid()]
-
-
 _numbers = itertools.count(1)
 _alive: dict[int, int] = {}
 """Groups that we started and have not ended, each with the process that started it: after a fork the
@@ -370,3 +442,7 @@ def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
     for pid, owner in list(_alive.items()):
         if owner == os.getpid() and sys.platform != "win32":
             _signal_group(pid, "SIGKILL")
+    if os.getpid() in _alive.values():
+        for _ in range(ROUNDS):
+            if not kill_marked(host_mark()):
+                break

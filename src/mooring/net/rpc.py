@@ -18,6 +18,7 @@ import anyio.abc
 from mooring.config.logs import logger
 from mooring.net import trace
 from mooring.net.deadline import Pending, Progress, Watch
+from mooring.net.flood import BYTES, MESSAGES, Allowance
 from mooring.net.message import (
     INTERNAL_ERROR,
     RequestId,
@@ -48,12 +49,17 @@ class Channel:
     kind: str = ""
     """`stdio`, `http` or `sse`: for status and messages."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, max_message: int = 0) -> None:
         self.server = server
+        self.flooded = False
+        """Whether the wire was cut because the server sent too much that answers no request."""
+        self._allowance = Allowance(max_message)
         self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
         """Called for every notification, in order, before the next message is looked at."""
         self.on_death: Callable[[str], None] = _ignore_death
         """Called once, synchronously, when the wire is gone: before any waiter runs again."""
+        self.on_flood: Callable[[], None] = _ignore_gap
+        """Called before `on_death` when the wire is cut because of what the server sent."""
         self.on_gap: Callable[[], None] = _ignore_gap
         """Called when notices may have been missed."""
         self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
@@ -265,6 +271,21 @@ class Channel:
             self._take_request(answer_id(message["id"]), method, cast("dict[str, Any] | None", params))
         else:
             self._take_notice(method, cast("dict[str, Any]", params or {}))
+
+    def charge(self, size: int, messages: float = 1.0) -> None:
+        """Count what the server sent without being asked; cut the wire when it floods."""
+        if not self._allowance.take(messages, size):
+            self.cut(
+                f"the server floods its connection: more than {MESSAGES} messages or lines, or "
+                f"{BYTES // 2**20} MiB, that answer no request came within seconds; it is tried again later"
+            )
+
+    def cut(self, reason: str) -> None:
+        """End the wire because of what the server sent on it."""
+        if self.death is None:
+            self.flooded = True
+            self.on_flood()
+            self.die(reason)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Start `work` beside everything else; nothing happens once the wire is gone."""

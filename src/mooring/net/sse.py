@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 MAX_DIGITS = 9
 """Of a `retry`, in milliseconds: beyond them it is no advice."""
+MANY_LINES, PIECE = 256, 4096
+"""A chunk with more lines than that is handled in pieces of so many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +24,36 @@ class TooLarge(Exception):
     """One event holds more than it may."""
 
 
-class SseParser:
-    """Feed it what arrived; it yields the events that are complete."""
+def pieces(chunk: bytes) -> Iterator[bytes]:
+    """The chunk, in parts that take little time each, however short its lines are."""
+    if len(chunk) <= PIECE or chunk.count(b"\n") + chunk.count(b"\r") <= MANY_LINES:
+        yield chunk
+        return
+    for start in range(0, len(chunk), PIECE):
+        yield chunk[start : start + PIECE]
 
-    def __init__(self, max_event: int) -> None:
+
+class SseParser:
+    """Feed it what arrived; it yields the events that are complete.
+
+    Every byte counts toward `max_event` until an empty line ends the event, whatever it stands for.
+    """
+
+    def __init__(self, max_event: int, *, unasked: bool = False) -> None:
+        self.lines = 0
+        """Lines so far that carry no data (comments, empty lines, other fields); all lines where nothing was
+        asked for."""
+        self.chatter = 0
+        """Bytes in them."""
         self._max = max_event
+        self._unasked = unasked
         self._parts: list[bytes] = []
         self._held = 0
         self._after_cr = False
         self._reset()
 
     def _reset(self) -> None:
-        self._data: list[bytes] = []
+        self._data: bytes | bytearray | None = None
         self._event = "message"
         self._id: str | None = None
         self._retry: float | None = None
@@ -43,19 +63,25 @@ class SseParser:
         """Raises `TooLarge` when an event grows beyond the cap."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
+            self._after_cr = False
         self._after_cr = chunk.endswith(b"\r") if chunk else self._after_cr
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
-            self._parts.append(chunk[start:end])
-            line = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
-            self._parts, self._held = [], 0
+            line = chunk[start:end]
+            if self._parts:
+                self._parts.append(line)
+                line = b"".join(self._parts)
+                self._parts, self._held = [], 0
             start = end + 1
             if line:
                 self._take(line)
-            elif (event := self._finish()) is not None:
-                yield event
+            else:
+                self.lines += 1
+                self.chatter += 1
+                if (event := self._finish()) is not None:
+                    yield event
         rest = chunk[start:]
         if rest:
             self._parts.append(rest)
@@ -64,14 +90,24 @@ class SseParser:
                 raise TooLarge
 
     def _take(self, line: bytes) -> None:
+        self._size += len(line) + 1
+        if self._size > self._max:
+            raise TooLarge
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
-            self._size += len(value)
-            if self._size > self._max:
-                raise TooLarge
-        elif name == b"event":
+            self.lines += self._unasked
+            if self._data is None:
+                self._data = value
+            else:
+                if isinstance(self._data, bytes):
+                    self._data = bytearray(self._data)  # one buffer, however many lines follow
+                self._data += b"\n"
+                self._data += value
+            return
+        self.lines += 1
+        self.chatter += len(line)
+        if name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
@@ -80,7 +116,7 @@ class SseParser:
 
     def _finish(self) -> SseEvent | None:
         event = None
-        if self._data or self._id is not None or self._retry is not None:
-            event = SseEvent(data=b"\n".join(self._data), event=self._event, id=self._id, retry=self._retry)
+        if self._data is not None or self._id is not None or self._retry is not None:
+            event = SseEvent(data=bytes(self._data or b""), event=self._event, id=self._id, retry=self._retry)
         self._reset()
         return event

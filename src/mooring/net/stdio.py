@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
+from time import perf_counter
 
 import anyio
 
 from mooring.errors import Outcome
 from mooring.net import trace
 from mooring.net.duplex import DuplexChannel, Waiter
+from mooring.net.flood import LINE, Slice, cost
 from mooring.net.message import decode
 from mooring.net.process import STDERR_LINES, Child
 from mooring.net.rpc import log
@@ -21,6 +23,8 @@ BACKLOG = 4
 """So many times the largest message may wait for a child that does not read: then it counts as dead."""
 BATCH = 16
 """Messages that leave in one write: with more, the server would idle while we work, and we while it does."""
+LINES_PER_LOOK = 32
+"""Lines that are handled before the clock is looked at."""
 EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
@@ -34,7 +38,7 @@ class StdioChannel(DuplexChannel):
     kind = "stdio"
 
     def __init__(self, child: Child, *, max_message: int) -> None:
-        super().__init__(child.server)
+        super().__init__(child.server, max_message)
         self.child = child
         self.pid = child.pid
         self.noise: deque[str] = deque(maxlen=KEPT_NOISE)
@@ -42,6 +46,10 @@ class StdioChannel(DuplexChannel):
         self._max = max_message
         self._parts: list[bytes] = []
         self._size = 0
+        self._later: deque[bytes] = deque()
+        """Input that waits until the loop has served others; meanwhile no more is read."""
+        self._ends = False
+        self._turn = Slice()
         self._outbox: list[bytes] = []
         self._sent = 0
         self._unread = 0
@@ -91,8 +99,29 @@ class StdioChannel(DuplexChannel):
     # --- in -----------------------------------------------------------------------------------
 
     def _read(self, data: bytes) -> None:
-        """Cut what arrived into lines: each byte is looked at once and copied at most twice."""
-        start = 0
+        if self._later:
+            self._later.append(data)
+        elif rest := self._cut_lines(data):
+            self._later.append(rest)
+            self.child.pause()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle one more slice of what waits."""
+        while self._later and self.death is None:
+            if rest := self._cut_lines(self._later.popleft()):
+                self._later.appendleft(rest)
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+        self._later.clear()
+        self.child.resume()
+        if self._ends:
+            self._stdout_ended()
+
+    def _cut_lines(self, data: bytes) -> bytes:
+        """Cut what arrived into lines, for one slice of time; what is left. Each byte is looked at once and
+        copied at most twice, but for those that wait."""
+        start = lines = 0
         while (end := data.find(b"\n", start)) >= 0 and self.death is None:
             line = data[start:end]
             if self._parts:
@@ -105,12 +134,18 @@ class StdioChannel(DuplexChannel):
                 self._too_large()
             else:
                 self._read_line(line)
+            lines += 1
+            if lines == LINES_PER_LOOK:
+                self._turn.begin()
+            elif lines % LINES_PER_LOOK == 0 and self._turn.over():
+                return data[start:]
         rest = data[start:] if start else data
         if rest and self.death is None:
             self._parts.append(rest)
             self._size += len(rest)
             if self._size > self._max:
                 self._too_large()
+        return b""
 
     def _too_large(self) -> None:
         self._parts.clear()
@@ -120,14 +155,18 @@ class StdioChannel(DuplexChannel):
         )
 
     def _read_line(self, line: bytes) -> None:
+        size = len(line) + 1
         line = line.strip()
         if not line:
+            self.charge(size, LINE)
             return
         message: object = None
+        began = perf_counter()
         with suppress(ValueError):
             message = decode(line) if line.startswith(b"{") else None
-        if not self.take(message):
+        if not self.take(message, size, began):
             self.dropped += 1
+            self.charge(size, cost(began))
             if trace.taps:
                 trace.passing(self.server, "stdout", line.decode("utf-8", "replace"))
             if len(self.noise) < KEPT_NOISE:
@@ -137,11 +176,14 @@ class StdioChannel(DuplexChannel):
     # --- the end ------------------------------------------------------------------------------
 
     def _stdout_ended(self) -> None:
+        if self._later:
+            self._ends = True  # what it said before is heard first
+            return
         self._unread = self.child.unread if self.waiting else 0
         self.die("the server closed its output")
 
     async def obituary(self) -> str:
-        if self.death is not None and "max_message" in self.death:
+        if self.death is not None and (self.flooded or "max_message" in self.death):
             return self.death
         with anyio.move_on_after(EXIT_WAIT):
             await self.child.exited.wait()

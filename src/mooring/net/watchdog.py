@@ -1,7 +1,8 @@
 """What must happen when we can do nothing any more: a host killed with -9 leaves no server running.
 
-A tiny shell waits at the end of a pipe. It is told which process groups live; when the pipe closes
-without a farewell it ends them. (A parent-death signal would reach the children but not theirs.)
+A tiny shell reads from a pipe which process groups live. When the pipe closes and groups are left, it kills
+them and every process that carries the host's mark. (A parent-death signal would reach the children but not
+theirs.)
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import os
 import subprocess
 import sys
+
+from mooring.net.lineage import host_mark
 
 _SCRIPT = """
 trap '' INT TERM HUP
@@ -23,6 +26,15 @@ done
 [ -z "$groups" ] && exit
 sleep 1
 for one in $groups; do kill -s KILL -- "-$one" 2>/dev/null; done
+[ -z "$1" ] && exit
+tries=0
+while [ $tries -lt 50 ]; do
+  found=$(grep -lsE "^Max file locks +$1" /proc/[0-9]*/limits)
+  [ -z "$found" ] && exit
+  for one in $found; do one=${one#/proc/}; kill -s KILL "${one%/limits}" 2>/dev/null; done
+  tries=$((tries + 1))
+  sleep 0.1
+done
 """
 
 _pipe: int | None = None
@@ -42,7 +54,7 @@ def guard(group: int) -> None:
             return  # no room for a watchdog is no reason to lose the child
         try:
             _process = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT],
+                ["/bin/sh", "-c", _SCRIPT, "mooring-watchdog", host_mark()],
                 stdin=read,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

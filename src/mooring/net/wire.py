@@ -22,6 +22,7 @@ from mooring.core.types import (
     ServerInfo,
     Tool,
 )
+from mooring.net.message import MAX_DEPTH, TOO_DEEP
 
 Raw = Mapping[str, Any]
 T = TypeVar("T")
@@ -57,6 +58,8 @@ def entries(raw: Raw, key: str, make: Callable[[str, Raw], T], server: str) -> t
 
 def tool(server: str, raw: Raw) -> Tool:
     name = _name(raw)
+    if TOO_DEEP in raw.values():
+        raise Invalid(f"it is nested more than {MAX_DEPTH} levels deep")
     schema = raw.get("inputSchema")
     if schema is None:
         schema = {"type": "object"}

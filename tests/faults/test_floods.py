@@ -1,0 +1,185 @@
+"""A server that floods one of its streams is cut off; its neighbours and its callers do not notice much."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import Host, ServerConfig, ServerLost
+from mooring.net.flood import MESSAGES, Allowance
+from tests.lab.stdio import cue, lab_server
+from tests.lab.wait import until
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = Path(__file__).parents[1] / "lab" / "flood.py"
+COMMAND = (sys.executable, "-I", "-S", str(SCRIPT))
+MIB = 2**20
+
+
+@contextmanager
+def _flooding(where: str, flood: str, **settings: Any) -> Iterator[ServerConfig]:
+    """The configuration of a server that floods, running where it needs to run beside us."""
+    if where == "stdio":
+        args = (*COMMAND[1:], where, flood)
+        yield ServerConfig(name="flood", command=COMMAND[0], args=args, **settings)
+        return
+    with subprocess.Popen([*COMMAND, where, flood], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        transport = "sse" if where == "sse" else "streamable-http"
+        try:
+            url = f"http://127.0.0.1:{port}/mcp"
+            yield ServerConfig(name="flood", url=url, transport=transport, **settings)
+        finally:
+            server.kill()
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+async def _until_cut_off(host: Host) -> str:
+    """Why the flooding server was cut off; its neighbour is called all the time."""
+    events = host.events(ServerLost)
+    calls: list[float] = []
+    trigger = asyncio.create_task(host.call("mcp_flood_flood", timeout=20))
+
+    async def neighbour() -> None:
+        while True:
+            started = time.monotonic()
+            assert (await host.call("mcp_good_echo", {"text": "x"}, timeout=10)).text == "x"
+            calls.append(time.monotonic() - started)
+
+    beside = asyncio.create_task(neighbour())
+    async for event in events:
+        if event.server == "flood":
+            await until(lambda: len(calls) > 5)
+            beside.cancel()
+            trigger.cancel()
+            await asyncio.gather(beside, trigger, return_exceptions=True)
+            assert beside.cancelled(), beside
+            # Without slices of time the median was 0.1 s and more on an idle machine.
+            assert sorted(calls)[len(calls) // 2] < 0.1
+            return event.reason
+    raise AssertionError("it was never cut off")
+
+
+@pytest.mark.parametrize(
+    "flood", ["blank", "garbage", "brace", "notice-line", "changed-line", "foreign-line"]
+)
+async def test_a_child_that_floods_its_output_is_cut_off_and_left_alone_for_a_while(
+    flood: str, hosting: Any
+) -> None:
+    with _flooding("stdio", flood, shutdown_grace=0.1) as config:
+        async with hosting(config, lab_server("good")) as host:
+            assert "floods" in await _until_cut_off(host)
+            await until(lambda: host.status()[0].state == "failed")
+            assert "floods" in str(host.status()[0].error)
+            # A call does not make it come back before its time.
+            result = await host.call("mcp_flood_echo", {"text": "x"}, timeout=10)
+            assert result.is_error
+            assert "floods" in result.text
+
+
+@pytest.mark.parametrize(
+    ("where", "flood"),
+    [
+        ("post", "comment"),
+        ("post", "ids"),
+        ("post", "notice"),
+        ("post", "foreign"),
+        ("sse", "blank"),
+        ("sse", "event"),
+        ("sse", "notice"),
+        ("sse", "foreign"),
+    ],
+)
+async def test_an_http_server_that_floods_a_stream_is_cut_off(where: str, flood: str, hosting: Any) -> None:
+    with _flooding(where, flood) as config:
+        async with hosting(config, lab_server("good")) as host:
+            assert "floods" in await _until_cut_off(host)
+
+
+@pytest.mark.parametrize("where", ["get", "listen"])
+@pytest.mark.parametrize(
+    "flood", ["data", "comment", "blank", "event", "id", "ids", "unknown", "notice", "foreign"]
+)
+async def test_a_stream_on_which_nothing_was_asked_for_cannot_be_flooded(
+    where: str, flood: str, hosting: Any
+) -> None:
+    with _flooding(where, flood) as config:
+        async with hosting(config, lab_server("good"), ready=False) as host:
+            await host.ready(20)
+            before = _memory()
+            assert "floods" in await _until_cut_off(host)
+            assert _memory() - before < 24 * MIB
+
+
+@pytest.mark.parametrize(("where", "flood"), [("get", "endless"), ("listen", "endless"), ("sse", "endless")])
+async def test_an_event_without_end_ends_the_connection_at_max_message(
+    where: str, flood: str, hosting: Any
+) -> None:
+    with _flooding(where, flood, max_message=2 * MIB) as config:
+        async with hosting(config, lab_server("good"), ready=False) as host:
+            await host.ready(20)
+            assert "max_message" in await _until_cut_off(host)
+
+
+@pytest.mark.parametrize("where", ["post", "body"])
+async def test_an_answer_without_end_costs_the_call_that_asked_for_it(where: str, hosting: Any) -> None:
+    with _flooding(where, "endless", max_message=2 * MIB) as config:
+        async with hosting(config, lab_server("good")) as host:
+            result = await host.call("mcp_flood_flood", timeout=20)
+            assert "max_message" in result.text
+            assert (await host.call("mcp_flood_echo", {"text": "x"})).text == "x"
+
+
+async def test_empty_data_lines_count_toward_max_message_in_an_answer(hosting: Any) -> None:
+    with _flooding("post", "data", max_message=MIB) as config:
+        async with hosting(config, lab_server("good")) as host:
+            result = await host.call("mcp_flood_flood", timeout=20)
+            assert "max_message" in result.text
+
+
+@pytest.mark.parametrize("flood", ["stderr", "stderr-blank"])
+async def test_a_flood_on_stderr_slows_the_one_who_writes_it(flood: str, hosting: Any) -> None:
+    with _flooding("stdio", flood, shutdown_grace=0.1) as config:
+        async with hosting(config, lab_server("good")) as host:
+            trigger = asyncio.create_task(host.call("mcp_flood_flood", timeout=20))
+            times: list[float] = []
+            for _ in range(50):
+                started = time.monotonic()
+                assert (await host.call("mcp_good_echo", {"text": "x"})).text == "x"
+                assert (await host.call("mcp_flood_echo", {"text": "x"})).text == "x"
+                times.append(time.monotonic() - started)
+            assert sorted(times)[25] < 0.2
+            trigger.cancel()
+            await asyncio.gather(trigger, return_exceptions=True)
+
+
+async def test_a_burst_of_thousands_of_notices_is_no_flood(hosting: Any) -> None:
+    notice = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n'
+    async with hosting(lab_server(tools=["say", "echo"])) as host:
+        assert (await host.call("mcp_lab_say", cue(notice, times=30_000), timeout=30)).text == "said"
+        assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
+
+
+def test_the_allowance_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("mooring.net.flood.monotonic", lambda: now)
+    allowance = Allowance(16 * MIB)
+    assert all(allowance.take(1, 10) for _ in range(MESSAGES))
+    assert not allowance.take(1, 10)
+    now += 2
+    assert all(allowance.take(1, 10) for _ in range(9_000))
+    assert not all(allowance.take(1, 10) for _ in range(2_000))

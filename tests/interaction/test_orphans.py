@@ -1,0 +1,136 @@
+"""FA24, FA26: a process that leaves its group, its parent and its environment still ends with its server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring import Host
+from mooring.net import lineage
+from tests.lab.program import processes, program, running
+from tests.lab.stdio import COMMAND, lab_server
+from tests.lab.wait import until, until_true
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is ended"),
+]
+
+QUICK = {"shutdown_grace": 0.1}
+LEAVING = ["own session", "daemon"]
+
+
+def _left(log: Path) -> list[int]:
+    """The server and the process that left it, once both run."""
+    until_true(lambda: len(processes(log)) == 2)
+    pids = processes(log)
+    until_true(lambda: all(map(running, pids)))
+    return pids
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+async def test_FA24_it_ends_when_the_host_closes(leaving: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with Host([lab_server(log=str(log), spawn_grandchild=leaving, settings=QUICK)]) as host:
+        await host.ready(10)
+        pids = _left(log)
+    assert not any(map(running, pids))
+
+
+async def test_FA24_it_ends_when_its_server_is_removed_and_that_of_another_server_goes_on(
+    tmp_path: Path, hosting: Any
+) -> None:
+    logs = [tmp_path / "a", tmp_path / "b"]
+    servers = [lab_server(log.name, log=str(log), spawn_grandchild="daemon", settings=QUICK) for log in logs]
+    async with hosting(*servers) as host:
+        first, second = map(_left, logs)
+        await host.remove("a")
+        await until(lambda: not any(map(running, first)))
+        assert all(map(running, second))
+
+
+async def test_FA24_it_ends_when_its_server_crashes(tmp_path: Path, hosting: Any) -> None:
+    log = tmp_path / "log"
+    server = lab_server(tools=["crash"], log=str(log), spawn_grandchild="daemon", settings=QUICK)
+    async with hosting(server) as host:
+        pids = _left(log)
+        await host.call("mcp_lab_crash")
+        await until(lambda: not any(map(running, pids)))
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+@pytest.mark.parametrize(
+    "body",
+    ["sys.exit(0)", "1 / 0", "os._exit(3)", "os.kill(os.getpid(), 15)", "os.kill(os.getpid(), 9)"],
+    ids=["exit", "exception", "hard exit", "SIGTERM", "SIGKILL"],
+)
+def test_FA26_it_ends_however_the_host_ends(body: str, leaving: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = {"log": str(log), "spawn_grandchild": leaving, "settings": QUICK}
+    process = program(f"sys.stdin.readline(); {body}", f"lab_server(**{script!r})", stdin=subprocess.PIPE)
+    pids = _left(log)
+    process.communicate("go\n", timeout=20)
+    until_true(lambda: not any(map(running, pids)))
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
+def test_FA26_it_ends_with_the_gateway(name: str, tmp_path: Path) -> None:
+    log, config = tmp_path / "log", tmp_path / "mcp.json"
+    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon"})
+    lab = {"command": COMMAND[0], "args": [*COMMAND[1:], script], "shutdown_grace": 0.1}
+    config.write_text(json.dumps({"mcpServers": {"lab": lab}}))
+    words = [sys.executable, "-m", "mooring", "--config", str(config), "--no-lock"]
+    with subprocess.Popen(
+        [*words, "serve", "--http", "127.0.0.1:0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as gateway:
+        pids = _left(log)
+        gateway.send_signal(getattr(signal, name))
+        gateway.wait(20)
+    until_true(lambda: not any(map(running, pids)))
+
+
+def test_FA26_it_ends_when_it_belongs_to_a_host_that_is_a_server_of_another_host(tmp_path: Path) -> None:
+    log, config = tmp_path / "log", tmp_path / "mcp.json"
+    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon"})
+    config.write_text(
+        json.dumps({"mcpServers": {"lab": {"command": COMMAND[0], "args": [*COMMAND[1:], script]}}})
+    )
+    args = ["-m", "mooring", "--config", str(config), "--no-lock", "serve", "--stdio"]
+    outer = (
+        f"ServerConfig(name='inner', command={sys.executable!r}, args={args!r}, inherit_env=['PYTHONPATH'])"
+    )
+    process = program("sys.stdin.readline()", outer, stdin=subprocess.PIPE)
+    pids = _left(log)
+    process.kill()
+    process.communicate(timeout=20)
+    until_true(lambda: not any(map(running, pids)))
+
+
+def test_marks_of_one_host_share_their_first_digits_and_differ() -> None:
+    marks = [lineage.new_mark() for _ in range(20)]
+    assert len(set(marks)) == 20
+    assert all(mark.startswith(lineage.host_mark()) for mark in marks)
+    assert int(marks[0].ljust(lineage.DIGITS, "0")) < 2**63
+
+
+def test_only_processes_with_the_mark_are_killed() -> None:
+    mine, other = lineage.new_mark(), lineage.new_mark()
+    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+    try:
+        assert lineage.put_mark(sleepers[0].pid, mine)
+        assert lineage.put_mark(sleepers[1].pid, other)
+        assert lineage.kill_marked(mine)
+        assert sleepers[0].wait(10) == -signal.SIGKILL
+        assert not lineage.kill_marked(mine)
+        assert sleepers[1].poll() is None
+        assert sleepers[2].poll() is None
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
