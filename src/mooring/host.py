@@ -23,7 +23,7 @@ from mooring.core.hidden import Hidden
 from mooring.core.plan import Plan
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot, Tool
+from mooring.core.types import Result, ServerStatus, Tool
 from mooring.core.values import replace
 from mooring.errors import NotTrusted
 from mooring.fleet import Fleet
@@ -47,7 +47,6 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.net.live import Guard
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -93,12 +92,9 @@ class Host:
         self._local = local if isinstance(local, LocalTools) else LocalTools(*local)
         self._lock = lock
 
-        def publish(snapshot: Snapshot) -> Guard | None:
-            return self._offer.publish(snapshot)
-
         launcher = Launcher(
             get_secret=get_secret,
-            publish=publish,
+            publish=lambda snapshot: self._offer.publish(snapshot),
             emit=self.emit,
             stale=self._forget,
             on_auth=on_auth,
@@ -113,7 +109,7 @@ class Host:
             launcher=launcher,
             trust=Trust(trust),
             known=lambda server: self._offer.known(server),
-            publish=publish,
+            publish=lambda snapshot: self._offer.publish(snapshot),
             withdraw=lambda name: self._offer.withdraw(name),
             emit=self.emit,
             stale=self._forget,
@@ -496,8 +492,8 @@ def _check_servers(servers: object) -> None:
         raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
     if isinstance(servers, Mapping):
         raise TypeError(
-            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write the "
-            "mapping to a file and use Host.from_config(path)."
+            "Host takes servers, not a mapping. Use Host([ServerConfig(name=..., command=...)]), or write "
+            "the mapping to a file and use Host.from_config(path)."
         )
     if isinstance(servers, ServerConfig):
         raise TypeError("Host takes a list of servers. Use Host([server]).")

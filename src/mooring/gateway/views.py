@@ -145,6 +145,9 @@ class View:
     def withheld(self, tool: str) -> MooringError | None:
         return self.host.withheld(tool)
 
+    def check_running(self) -> None:
+        self.host.check_running()
+
     @property
     def listened_to(self) -> bool:
         return self.host.listened_to
