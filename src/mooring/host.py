@@ -24,7 +24,7 @@ from mooring.core.hidden import Hidden
 from mooring.core.plan import Changes
 from mooring.core.rules import RuleBook, Rules
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Snapshot, Tool
+from mooring.core.types import Result, ServerStatus, Tool
 from mooring.errors import NotTrusted
 from mooring.fleet import Fleet, check_servers
 from mooring.identity import OwnHeaders
@@ -47,7 +47,6 @@ from mooring.trust import Ask, Trust
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.net.live import Guard
     from mooring.net.login import Login, OnAuth
     from mooring.net.passage import Relay
     from mooring.net.questions import OnElicit
@@ -96,12 +95,9 @@ class Host(Reconfigurable):
         own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
         self._lock = lock
 
-        def publish(snapshot: Snapshot) -> Guard | None:
-            return self._offer.publish(snapshot)
-
         launcher = Launcher(
             get_secret=get_secret,
-            publish=publish,
+            publish=lambda snapshot: self._offer.publish(snapshot),
             emit=self.emit,
             stale=self._forget,
             on_auth=on_auth,
@@ -117,7 +113,7 @@ class Host(Reconfigurable):
             launcher=launcher,
             trust=self._trust,
             known=lambda server: self._offer.known(server),
-            publish=publish,
+            publish=lambda snapshot: self._offer.publish(snapshot),
             withdraw=lambda name: self._offer.withdraw(name),
             emit=self.emit,
             stale=self._forget,
@@ -434,5 +430,3 @@ class Host(Reconfigurable):
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
             self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
-        if self._tools_changed is not None and self._tasks is not None:
-            self._tasks.start_from_anywhere(self._tools_changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from mooring.config.lockfile import write
 from mooring.core.lock import build
 from mooring.core.plan import fingerprint
 from mooring.gateway.serve import serve_http
+from mooring.net.connection import Connection
 from mooring.net.passage import Relay
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
@@ -298,11 +299,12 @@ async def test_while_a_subscription_is_down_each_call_is_compared(tmp_path: Path
         async with await lock_of(lab, tmp_path / "lock") as host:
             await host.ready(10)
             await lab.until(lambda: lab.subscriptions > 0)
-            await until(lambda: (host.status()[0].fresh_within or 99) < 1)
             await host.refresh()
+            lists = cast("Connection", host.provider("lab")).owner.lists
+            await until(lambda: not lists.outdated)
             lab.descriptions["echo"] = EVIL
             lab.cut_subscriptions()
             await until(lambda: lab.subscriptions == 0)
-            await until(lambda: (host.status()[0].fresh_within or 0) > 1)
+            await until(lambda: lists.outdated)
             assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
             assert "tools/call" not in lab.methods()
