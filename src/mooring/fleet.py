@@ -72,6 +72,10 @@ class Fleet:
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
 
+    def guard_with(self, guard: Callable[[Snapshot], Guard | None]) -> None:
+        """Have connections that are not the catalog's guarded; see `Launcher.guard`."""
+        self._launcher.guard = guard
+
     def join(self, provider: Provider) -> None:
         """Take in one more provider before the start.
 

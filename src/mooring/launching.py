@@ -54,6 +54,8 @@ class Launcher:
         self._emit = emit
         self._stale = stale
         self._on_auth, self._on_elicit, self._relay = on_auth, on_elicit, relay
+        self.guard: Callable[[Snapshot], Guard | None] = lambda snapshot: None
+        """The guard for what a connection lists that is not the catalog's."""
         self._questions: Questions | None = None
         self._pool: HttpPool | None = None
         self._max_starting = max_starting
@@ -94,6 +96,7 @@ class Launcher:
             stale=self._stale,
             questions=self._questions,
             starts=self._starts,
+            guard=self.guard,
         )
 
     def _starting(self) -> int:

@@ -82,6 +82,7 @@ class Sessions:
     ) -> None:
         self._host = host
         self._fleet = fleet
+        fleet.guard_with(self.guard)
         self._offered = offered
         self._guard_for = guard_for
         self._alive: dict[str, Session] = {}
@@ -249,6 +250,10 @@ class Sessions:
             self._host.publish(snapshot)
             shown = self._offered(private.name)
         return self._guard_for(shown, snapshot)
+
+    def guard(self, snapshot: Snapshot) -> Guard | None:
+        """The guard of a connection that is not the catalog's, for what it lists."""
+        return self._guard_for(self._offered(snapshot.server), snapshot)
 
     def _checked(self, headers: Mapping[str, OwnHeaders]) -> dict[str, OwnHeaders]:
         own: dict[str, OwnHeaders] = {}

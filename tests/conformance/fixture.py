@@ -1,4 +1,5 @@
-"""A server with all that the conformance suite asks for, on the SDK's own server, in both eras.
+"""A server with all that the conformance suite asks for, on the SDK's own server, in both eras. It does not
+look at the protocol version: tools that ask do so through the session, or by their result, in every era.
 
 python fixture.py stdio | http PORT | sse PORT
 """
@@ -207,27 +208,22 @@ class Fixture:
             raise MCPError(T.INVALID_PARAMS, f"Unknown tool: {params.name}")
         return await work(ctx, params)
 
-    async def ask(self, ctx: Any, params: Any, request: dict[str, Any]) -> Any:
-        """A question to the client: its answer as JSON, or what must be returned to get one."""
-        if ctx.protocol_version >= "2026":
-            answer = given(params, "question")
-            return answer or asked({"question": request})
-        given_params = request["params"]
+    async def ask(self, ctx: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """The client's answer to a question that is asked during the call, whatever era it is."""
+        params = request["params"]
         if request["method"] == "elicitation/create":
             answer = await ctx.session.elicit_form(
-                given_params["message"], given_params["requestedSchema"], ctx.request_id
+                params["message"], params["requestedSchema"], ctx.request_id
             )
         else:
-            messages = [T.SamplingMessage.model_validate(message) for message in given_params["messages"]]
+            messages = [T.SamplingMessage.model_validate(message) for message in params["messages"]]
             answer = await ctx.session.create_message(
-                messages, max_tokens=given_params["maxTokens"], related_request_id=ctx.request_id
+                messages, max_tokens=params["maxTokens"], related_request_id=ctx.request_id
             )
         return answer.model_dump(by_alias=True, exclude_none=True)
 
-    async def elicited(self, ctx: Any, params: Any, request: dict[str, Any], lead: str) -> Any:
-        answer = await self.ask(ctx, params, request)
-        if isinstance(answer, T.InputRequiredResult):
-            return answer
+    async def elicited(self, ctx: Any, request: dict[str, Any], lead: str) -> Any:
+        answer = await self.ask(ctx, request)
         content = json.dumps(answer.get("content") or {})
         return text(f"{lead}: action={answer.get('action')}, content={content}")
 
@@ -284,23 +280,21 @@ class Fixture:
         return text("This tool intentionally returns an error for testing", is_error=True)
 
     async def do_test_sampling(self, ctx: Any, params: Any) -> Any:
-        answer = await self.ask(ctx, params, sample((params.arguments or {}).get("prompt", ""), 100))
-        if isinstance(answer, T.InputRequiredResult):
-            return answer
+        answer = await self.ask(ctx, sample((params.arguments or {}).get("prompt", ""), 100))
         return text(f"LLM response: {answer.get('content', {}).get('text', 'No response')}")
 
     async def do_test_elicitation(self, ctx: Any, params: Any) -> Any:
         answer = {"type": "string", "description": "User's response"}
         question = form((params.arguments or {}).get("message", "?"), {"response": answer}, ["response"])
-        return await self.elicited(ctx, params, question, "User response")
+        return await self.elicited(ctx, question, "User response")
 
     async def do_test_elicitation_sep1034_defaults(self, ctx: Any, params: Any) -> Any:
         question = form("Please review and update the form fields with defaults", DEFAULTS, [])
-        return await self.elicited(ctx, params, question, "Elicitation completed")
+        return await self.elicited(ctx, question, "Elicitation completed")
 
     async def do_test_elicitation_sep1330_enums(self, ctx: Any, params: Any) -> Any:
         question = form("Please select options from the enum fields", ENUMS, [])
-        return await self.elicited(ctx, params, question, "Elicitation completed")
+        return await self.elicited(ctx, question, "Elicitation completed")
 
     async def do_test_streaming_elicitation(self, ctx: Any, params: Any) -> Any:
         return await self.do_test_input_required_result_elicitation(ctx, params)
@@ -318,21 +312,18 @@ class Fixture:
     async def do_test_trigger_tool_change(self, ctx: Any, params: Any) -> Any:
         self.extra += 1
         await self.bus.publish(ToolsListChanged())
-        if ctx.protocol_version < "2026":
-            await ctx.session.send_tool_list_changed()
+        await ctx.session.send_tool_list_changed()
         return text("changed")
 
     async def do_test_trigger_prompt_change(self, ctx: Any, params: Any) -> Any:
         self.more_prompts += 1
         await self.bus.publish(PromptsListChanged())
-        if ctx.protocol_version < "2026":
-            await ctx.session.send_prompt_list_changed()
+        await ctx.session.send_prompt_list_changed()
         return text("changed")
 
     async def do_test_touch_resource(self, ctx: Any, params: Any) -> Any:
         await self.bus.publish(ResourceUpdated(uri="test://watched-resource"))
-        if ctx.protocol_version < "2026":
-            await ctx.session.send_resource_updated("test://watched-resource")
+        await ctx.session.send_resource_updated("test://watched-resource")
         return text("touched")
 
     # --- tools that ask back --------------------------------------------------------------------
@@ -427,8 +418,7 @@ class Fixture:
             said = "This is the content of the static text resource."
             contents = T.TextResourceContents(uri=uri, mime_type="text/plain", text=said)
         else:
-            code = T.INVALID_PARAMS if ctx.protocol_version >= "2026" else -32002
-            raise MCPError(code, "Resource not found", {"uri": uri})
+            raise MCPError(T.INVALID_PARAMS, "Resource not found", {"uri": uri})
         return T.ReadResourceResult(contents=[contents])
 
     async def prompts(self, ctx: Any, params: Any) -> T.ListPromptsResult:

@@ -64,7 +64,8 @@ async def _channel(config: ServerConfig) -> AsyncIterator[Channel]:
 async def _session(config: ServerConfig) -> AsyncIterator[tuple[ClientSession, Channel]]:
     """A session over our channel that takes over what our own negotiation found out."""
     async with _channel(config) as channel:
-        peer = await negotiate(channel, era=None, probe_timeout=5, capabilities={"elicitation": {}})
+        able = {"elicitation": {}}
+        peer = await negotiate(channel, era=None, config=config, probe_timeout=5, capabilities=able)
         async with ClientSession(dispatcher=channel, elicitation_callback=_elicited) as session:
             kind = types.DiscoverResult if peer.era == "modern" else types.InitializeResult
             session.adopt(kind.model_validate(peer.raw))

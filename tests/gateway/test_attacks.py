@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import zlib
 from typing import Any
 
 import aiohttp
@@ -13,6 +15,8 @@ from mooring import Host, HostConfig
 from mooring.core.gateway import GatewaySettings
 from mooring.core.problems import InvalidEntryError
 from mooring.errors import ConfigError
+from mooring.gateway.client import ANONYMOUS, Principal
+from mooring.gateway.registry import account
 from mooring.gateway.serve import serve_http
 from tests.lab.caller import ACCEPT, Caller
 from tests.lab.http import HttpLab
@@ -265,6 +269,39 @@ async def test_there_are_only_so_many_sessions(serving: Any) -> None:
         assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
 
 
+async def test_a_client_at_its_limit_of_sessions_loses_its_own_oldest_idle_one_and_nobody_elses(
+    serving: Any,
+) -> None:
+    limits = {**TOKENS, "client_sessions": 3, "max_sessions": 10}
+    async with serving(lab_server(tools=["echo"]), gateway=limits) as here:
+        bob = await here.caller(modern=False, token=BOB)
+        flood = [await here.caller(modern=False, token=ANA) for _ in range(20)]
+        assert (await bob.call("echo", {"text": "hi"})).text == "hi"
+        alive = [(await one.ask("ping")).status for one in flood]
+        assert alive == [404] * 17 + [200] * 3
+        async with flood[-3].standing(), flood[-2].standing():
+            newest = [await here.caller(modern=False, token=ANA) for _ in range(2)]
+            held = (flood[-3], flood[-2], newest[-1])
+            assert [(await one.ask("ping")).status for one in held] == [200] * 3
+            async with newest[-1].standing():
+                late = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(flood[0].headers))
+                refused = await late.ask("initialize", {"protocolVersion": "2025-11-25"})
+                assert refused.status == 503
+        assert (await bob.call("echo", {"text": "hi"})).text == "hi"
+        assert len(here.serving.gateway.registry) == 4
+
+
+async def test_where_no_token_is_asked_for_sessions_count_by_address() -> None:
+    anonymous = [account(ANONYMOUS, address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1")]
+    assert len(set(anonymous)) == 2
+    one, neighbour, other = [
+        account(ANONYMOUS, address) for address in ("2001:db8::1", "2001:db8::ffff:2%eth0", "2001:db9::1")
+    ]
+    assert one == neighbour != other
+    assert account(ANONYMOUS, "::ffff:10.0.0.1") != account(ANONYMOUS, "::ffff:10.0.0.2")
+    assert account(Principal(name="ana"), "10.0.0.1") == account(Principal(name="ana"), "10.0.0.2")
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -285,6 +322,46 @@ async def test_what_is_no_message_is_refused_and_nothing_else_happens(serving: A
         client = await here.caller()
         reply = await client.post(body, dict(ACCEPT))
         assert reply.status == 400
+        assert (await client.call("echo", {"text": "hi"})).text == "hi"
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", PING),
+        ("gzip", gzip.compress(PING * 1000)[:-20]),
+        ("gzip", gzip.compress(PING)[:12]),
+        ("gzip", gzip.compress(PING)[:-4] + b"\0\0\0\0"),
+        ("gzip", b""),
+        ("deflate", b"\x78\x9c" + PING),
+        ("deflate", zlib.compress(PING * 1000)[:-20]),
+        ("br", PING),
+        ("zstd", PING),
+        ("x-unknown", PING),
+        ("gzip, gzip", gzip.compress(PING)),
+        ("gzip", gzip.compress(b" " * 2**26)),
+        ("gzip", gzip.compress(b" " * 2**23)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[:8].hex(),
+)
+@pytest.mark.parametrize("chunked", [False, True], ids=["whole", "chunked"])
+async def test_a_body_whose_encoding_is_wrong_is_the_clients_mistake(
+    serving: Any, encoding: str, body: bytes, chunked: bool
+) -> None:
+    async with serving(lab_server()) as here:
+        sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked and body else body
+        size = b"Transfer-Encoding: chunked" if chunked and body else b"Content-Length: %d" % len(body)
+        head = (
+            b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Encoding: %s\r\nConnection: close\r\n%s\r\n\r\n" % (encoding.encode(), size)
+        )
+        answer = await raw(here.serving.port, head + sent)
+        status = int(answer.split(b" ", 2)[1])
+        assert status in (400, 413, 415), answer[:300]
+        client = await here.caller()
         assert (await client.call("echo", {"text": "hi"})).text == "hi"
 
 

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +267,78 @@ async def test_the_command_serves_a_host_on_standard_input_and_output(hosting: A
         assert status.protocol == "2026-07-28"
 
 
+def conversation(calls: int) -> str:
+    """What a handshake client says from its first word to its last, without waiting for an answer."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/list"},
+        *(
+            {"id": n, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": str(n)}}}
+            for n in range(2, 2 + calls)
+        ),
+    ]
+    return "\n".join(json.dumps({"jsonrpc": "2.0", **message}) for message in messages)
+
+
+@pytest.mark.parametrize("out", ["pipe", "file"])
+def test_the_command_answers_all_that_a_file_asks(tmp_path: Path, out: str) -> None:
+    said, heard = tmp_path / "said", tmp_path / "heard"
+    said.write_text(conversation(1500))  # the last line has no end
+    words = command("--config", configured(tmp_path), "--no-lock", "serve", "--stdio", "--style", "raw")
+    with said.open() as source, heard.open("w") as target:
+        done = subprocess.run(
+            words,
+            stdin=source,
+            stdout=target if out == "file" else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = [
+        json.loads(line) for line in (heard.read_text() if out == "file" else done.stdout).splitlines()
+    ]
+    by_id = {answer["id"]: answer for answer in answers if "id" in answer}
+    assert len(by_id) == 1502
+    assert by_id[1501]["result"]["content"][0]["text"] == "1501"
+
+
+def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(tmp_path: Path) -> None:
+    file = configured(tmp_path)
+    words = command("--config", file, "--no-lock", "serve", "--stdio", "--style", "raw")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            process.stdin.write(json.dumps(message) + "\n")
+            process.stdin.flush()
+            while True:
+                answer = json.loads(process.stdout.readline())
+                if answer.get("id") == number:
+                    return answer["result"]
+
+        def tools(number: int) -> set[str]:
+            return {tool["name"] for tool in ask(number, "tools/list", {})["tools"]}
+
+        ask(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        assert tools(2) == {"echo", "sleep"}
+        Path(file).write_text(Path(file).read_text().replace('\\"sleep\\"', '\\"pid\\"'))
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while "pid" not in tools(3):
+            assert time.monotonic() < deadline
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -318,6 +392,61 @@ async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: P
         process.wait()
         assert process.stderr is not None
         process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "named"),
+    [
+        ({"gateway": {"rate": 5}}, (), "gateway.rate"),
+        ({"gateway": {"concurrency": 5}}, (), "gateway.concurrency"),
+        ({"gateway": {"client_sessions": 5}}, (), "gateway.client_sessions"),
+        ({"gateway": {"profiles": {"few": {"discovery": "auto"}}}}, (), "profile 'few'"),
+        ({"isolation": "session"}, (), "server 'lab' has `isolation: session`"),
+        ({"max_concurrency": 2}, (), "server 'lab' has `max_concurrency`"),
+        ({}, ("--discovery",), "`--discovery`"),
+        ({}, ("--sse",), "`--sse`"),
+    ],
+)
+def test_workers_are_refused_what_they_cannot_keep(
+    tmp_path: Path, settings: dict[str, Any], words: tuple[str, ...], named: str
+) -> None:
+    serve = ("serve", "--http", "127.0.0.1:0", "--workers", "2", *words)
+    done = subprocess.run(
+        command("--config", configured(tmp_path, **settings), *serve),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert named in done.stderr
+    assert "--workers" in done.stderr
+    assert not (tmp_path / "wire").exists()  # no server was started
+
+
+async def test_a_worker_keeps_its_configuration_when_the_new_one_needs_what_workers_cannot_keep(
+    serving: Any,
+) -> None:
+    async with serving(lab_server(), options={"shared": True}) as here:
+        changed = replace(here.host.config, servers=(replace(lab_server(), isolation="session"),))
+        with pytest.raises(ConfigError, match="isolation: session"):
+            await here.host.apply(changed)
+        assert here.host.config.servers[0].isolation == "shared"
+
+
+async def test_a_worker_offers_only_what_it_keeps(serving: Any) -> None:
+    async with serving(library_server("books", era="legacy"), options={"shared": True}) as here:
+        old = Caller(here.http, here.base + "/mcp", modern=False)
+        hello = (await old.ask("initialize", {"protocolVersion": "2025-11-25"})).result
+        assert hello["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+        for method in ("resources/subscribe", "logging/setLevel"):
+            assert (await old.ask(method, {"uri": "memo:///a", "level": "info"})).error["code"] == -32601
+        new = await here.caller(capabilities={"elicitation": {}, "sampling": {}})
+        asked = await new.call("ask", {"params": {"message": "Who?"}})
+        assert "input_required" not in str(asked.last)
+        status, said = await fetched(here, "/metrics")
+        assert status == 501
+        assert "--workers" in said
 
 
 def test_where_it_serves_is_one_json_document_on_request_and_a_note_otherwise(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig
+from mooring.gateway import parking
 from tests.lab.caller import Caller, soon
+from tests.lab.eras import DUALS, dual_at
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until
 
@@ -57,22 +59,69 @@ async def test_a_handshake_client_is_asked_whatever_era_the_server_speaks(servin
         assert answer["result"]["content"][0]["text"] == "LLM response: 42"
 
 
-@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def asked_by_result(client: Caller, tool: str, answer: dict[str, Any]) -> str:
+    """The text of a call that a 2026 client is asked about by its result, and makes again with the answer."""
+    asked = (await client.call(tool, QUESTION)).result
+    assert asked["resultType"] == "input_required", asked
+    [(key, request)] = asked["inputRequests"].items()
+    assert request["method"] == "elicitation/create"
+    more = {"inputResponses": {key: answer}}
+    if "requestState" in asked:
+        more["requestState"] = asked["requestState"]
+    done = (await client.call(tool, QUESTION, **more)).result
+    assert done["resultType"] == "complete"
+    return done["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("era", "tool", "content", "text"),
+    [
+        ("dual", "test_input_required_result_elicitation", {"name": "Ana"}, "Hello, Ana!"),
+        ("legacy", "test_elicitation", {"response": "me"}, "User response: action=accept"),
+    ],
+)
 async def test_a_modern_client_is_asked_by_a_result_and_comes_back_with_the_answer(
-    serving: Any, era: str
+    serving: Any, era: str, tool: str, content: dict[str, str], text: str
 ) -> None:
     async with serving(fixture(era=era)) as here:
         client = await here.caller(capabilities=ABLE)
-        asked = (await client.call("test_elicitation", QUESTION)).result
-        assert asked["resultType"] == "input_required"
-        [(key, request)] = asked["inputRequests"].items()
-        assert request["method"] == "elicitation/create"
-        more = {"inputResponses": {key: ACCEPTED["result"]}}
-        if "requestState" in asked:
-            more["requestState"] = asked["requestState"]
-        done = (await client.call("test_elicitation", QUESTION, **more)).result
-        assert done["resultType"] == "complete"
-        assert "action=accept" in done["content"][0]["text"]
+        said = await asked_by_result(client, tool, {"action": "accept", "content": content})
+        assert said.startswith(text)
+
+
+async def test_a_tool_that_cannot_ask_a_modern_client_says_so_once_and_asks_from_the_next_call_on(
+    serving: Any,
+) -> None:
+    async with serving(fixture()) as here:
+        client = await here.caller(capabilities=ABLE)
+        first = str((await client.call("test_elicitation", QUESTION)).last)
+        assert "`protocol: 2025-11-25`" in first
+        assert "not repeated" in first
+        said = await asked_by_result(client, "test_elicitation", ACCEPTED["result"])
+        assert said.startswith("User response: action=accept")
+
+
+@pytest.mark.parametrize("place", DUALS)
+async def test_clients_of_both_eras_are_asked_by_one_server_each_in_its_own_way(
+    serving: Any, place: str
+) -> None:
+    """On the first call of each, in front of a plain server that does not look at the protocol version."""
+    async with dual_at(place) as server, serving(server) as here:
+        old, new, able = [
+            await here.caller(modern=modern, capabilities=capabilities)
+            for modern, capabilities in ((False, ABLE), (True, {}), (True, ABLE))
+        ]
+        answer = {"result": {"action": "accept", "content": {"name": "Ana"}}}
+        asked, done = await answering(old, "who", answer)
+        assert asked["method"] == "elicitation/create"
+        assert done["result"]["content"][0]["text"] == "accept: Ana"
+        assert (await new.call("spoken")).text == "2026-07-28"
+        assert (await old.call("spoken")).text in ("2025-11-25", "2025-06-18")
+        if "sdk" in place:
+            text = await asked_by_result(able, "who_by_result", answer["result"])
+            assert text == "by result: {'name': 'Ana'}"
+        asked, done = await answering(old, "who", answer)
+        assert done["result"]["content"][0]["text"] == "accept: Ana"
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
@@ -84,7 +133,7 @@ async def test_where_a_client_cannot_be_asked_the_server_is_told_so_and_the_call
         client = await here.caller(modern=modern)
         reply = await client.call("test_elicitation", QUESTION)
         said = str(reply.last)
-        assert "does not do" in said or "input_required" in said or "apabilit" in said
+        assert any(words in said for words in ("does not do", "input_required", "apabilit", "back-channel"))
 
 
 async def test_state_is_good_only_for_whom_and_for_what_it_was_given(
@@ -223,6 +272,68 @@ async def test_nobody_is_asked_when_two_clients_share_a_pipe_and_nobody_can_tell
         reply = await clients[0].call("test_elicitation", QUESTION)
         assert "method" not in reply.messages[0]
         busy.cancel()
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+async def test_a_question_that_is_never_answered_keeps_no_other_client_from_being_asked(
+    serving: Any, modern: bool
+) -> None:
+    async with serving(fixture(era="legacy")) as here:
+        gone = await here.caller(modern=modern, capabilities=ABLE)
+        if modern:
+            assert (await gone.call("test_elicitation", QUESTION)).result["resultType"] == "input_required"
+        else:
+            body, headers = gone.message("tools/call", {"name": "test_elicitation", "arguments": QUESTION}, 5)
+            reading = asyncio.create_task(first_question(gone, body, headers))
+            await until(lambda: here.serving.gateway.under_way == 1)
+        for _ in range(2):
+            client = await here.caller(modern=False, capabilities=ABLE)
+            asked, answer = await answering(client, "test_elicitation", ACCEPTED)
+            assert asked["method"] == "elicitation/create"
+            assert "action=accept" in answer["result"]["content"][0]["text"]
+            new = await here.caller(capabilities=ABLE)
+            assert "action=accept" in await asked_by_result(new, "test_elicitation", ACCEPTED["result"])
+        if not modern:
+            assert not reading.done()
+            reading.cancel()
+
+
+async def first_question(client: Caller, body: Any, headers: dict[str, str]) -> None:
+    """Hold the stream of a call, and answer nothing."""
+    async with client.stream(body, headers) as messages:
+        async for _ in messages:
+            pass
+
+
+async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(serving: Any) -> None:
+    async with serving(fixture(era="legacy")) as here:
+        client = await here.caller(capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        [key] = asked["inputRequests"]
+        more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+        assert "action=accept" in (await client.call("test_elicitation", QUESTION, **more)).text
+        again = (await client.call("test_elicitation", QUESTION, **more)).error
+        assert again["code"] == -32602
+        assert "may still be running" in again["message"]
+        assert "make it again" not in again["message"]
+
+
+async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "MOST_EACH", 2)
+    async with serving(fixture(era="legacy")) as here:
+        client = await here.caller(capabilities=ABLE)
+        states = [(await client.call("test_elicitation", QUESTION)).result for _ in range(3)]
+
+        async def answered(asked: dict[str, Any]) -> str:
+            [key] = asked["inputRequests"]
+            more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+            return str((await client.call("test_elicitation", QUESTION, **more)).last)
+
+        assert "no call waits" in await answered(states[0])
+        assert "action=accept" in await answered(states[1])
+        assert "action=accept" in await answered(states[2])
 
 
 async def test_a_client_whose_stream_broke_is_told_what_it_missed_and_nothing_twice(serving: Any) -> None:

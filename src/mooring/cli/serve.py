@@ -18,7 +18,12 @@ USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
 DETAILS = """
 
 Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>.
-With --http, --json prints where, as one document, as soon as it listens."""
+With --http, --json prints where, as one document, as soon as it listens.
+
+--workers N runs N processes on one port. They share no state: each starts its own
+copy of every server, clients of 2025 get no session, servers cannot ask clients
+anything, and there is no /metrics. `isolation: session`, discovery, --sse, and
+limits such as `gateway.rate` and `max_concurrency` are refused."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double
@@ -33,27 +38,42 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--discovery", action="store_true", help="show three tools to find the others with")
     parser.add_argument("--sse", action="store_true", help="with --http: also the HTTP+SSE of 2024, at /sse")
     parser.add_argument("--audit", metavar="FILE", help="append one line of JSON per call")
-    parser.add_argument("--workers", metavar="N", type=positive, default=1, help="with --http: processes")
+    parser.add_argument(
+        "--workers", metavar="N", type=positive, default=1, help="with --http: processes; see below"
+    )
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    import asyncio
+
     from mooring.cli.hosting import open_host
     from mooring.core.gateway import ProfileSettings
-    from mooring.gateway.life import until_told
+    from mooring.gateway.life import follow_hangups, until_told
     from mooring.gateway.serve import serve_http, serve_stdio
     from mooring.gateway.workers import is_worker, run_workers
     from mooring.net.passage import Relay
 
+    whole = ProfileSettings(discovery="always" if args.discovery else "never")
     if args.workers > 1:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
+        from pathlib import Path
+
+        from mooring.config import load
+        from mooring.gateway.workers import check_workers
+
+        check_workers(load([Path(file) for file in options.config] or None), whole, sse=args.sse)
         return await run_workers(args.workers)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: the protocol has standard output. See `mooring serve --help`.")
-    whole = ProfileSettings(discovery="always" if args.discovery else "never")
-    async with open_host(options, out, style=args.style, relay=Relay()) as host, _telling_hidden(host, out):
+    relay = Relay(asks=not is_worker())
+    async with open_host(options, out, style=args.style, relay=relay) as host, _telling_hidden(host, out):
         if args.http is None:
-            await serve_stdio(host, whole=whole, audit=args.audit)
+            hangups = asyncio.create_task(follow_hangups(host, out.warning))
+            try:
+                await serve_stdio(host, whole=whole, audit=args.audit)
+            finally:
+                hangups.cancel()
             return 0
         bind, port = args.http
         async with serve_http(

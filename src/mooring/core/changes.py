@@ -123,7 +123,10 @@ def _server_changes(before: Snapshot, after: Snapshot, volatile: Marks) -> Itera
 
 
 def _is_older(now: ServerInfo, then: ServerInfo) -> bool:
-    """The versions are dates, so they compare as texts. A newer one is no change: it is a floor."""
+    """The versions are dates, so they compare as texts. A newer one is no change: it is a floor. Nor is an
+    older one that we asked for ourselves."""
+    if now.chosen:
+        return False
     return then.protocol is not None and now.protocol is not None and now.protocol < then.protocol
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_headers",
     "check_name",
     "check_protocol",
+    "check_spoken",
     "check_url",
     "check_url_text",
     "list_of_text",
@@ -28,6 +29,8 @@ __all__ = [
     "shown",
 ]
 
+PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Every version of the protocol that mooring speaks."""
 _RESERVED = frozenset(
     {
         "mcp-session-id",
@@ -131,6 +134,13 @@ def check_protocol(value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d", value):
         return value
     raise ValueError("must be a version of the protocol, such as '2025-06-18'")
+
+
+def check_spoken(value: object) -> str:
+    """`auto`, or one of the protocol versions that mooring speaks."""
+    if value == "auto" or value in PROTOCOLS:
+        return str(value)
+    raise ValueError(f"must be 'auto' or one of {', '.join(PROTOCOLS)}")
 
 
 def text_of(value: object) -> str:

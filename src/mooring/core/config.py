@@ -223,6 +223,8 @@ class ServerConfig(Settings):
     """Whether the server's word that a tool is read-only counts."""
     min_protocol: str | None = setting(optional(checks.check_protocol), default=None)
     """An older protocol than this one is refused."""
+    protocol: str = setting(checks.check_spoken, default="auto")
+    """The one protocol version to speak; `auto` picks one that suits the server and its callers."""
     auth: Mapping[str, Any] | None = setting(_auth, default=None)
     """How to log in: the given fields of `AuthConfig`."""
     tls: Mapping[str, str] | None = setting(_tls, default=None)
@@ -259,6 +261,10 @@ class ServerConfig(Settings):
         if (self.transport == "stdio") != (self.command is not None):
             needed = "command" if self.transport == "stdio" else "url"
             raise ValueError(f"has transport {self.transport!r}, which needs {needed!r}")
+        if self.min_protocol is not None and self.protocol != "auto" and self.protocol < self.min_protocol:
+            raise ValueError(
+                f"has 'protocol' {self.protocol}, which is older than its 'min_protocol' {self.min_protocol}"
+            )
         if self.command is not None:
             try:
                 checks.check_command(self.command, has_args=bool(self.args))

@@ -141,6 +141,9 @@ class GatewaySettings(Settings):
     concurrency: int = setting(within(whole, least=1), default=256)
     """Requests of one client that may be under way."""
     max_sessions: int = setting(within(whole, least=1), default=10_000)
+    client_sessions: int = setting(within(whole, least=1), default=2_000)
+    """Sessions of one client: of one principal, or of one address where no token is asked for. At the limit
+    a new session ends the client's own session that has been idle for longest."""
     max_connections: int = setting(within(whole, least=1), default=20_000)
     audit: AuditSettings | None = setting(_audit, default=None)
     """The audit log while it serves, in place of the host's."""

@@ -90,7 +90,7 @@ def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
     return replace(server, tls=tls, proxy=server.proxy or default)
 
 
-_CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message")
+_CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message", "protocol")
 
 
 def plan(old: HostConfig, new: HostConfig) -> Plan:

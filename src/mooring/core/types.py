@@ -130,6 +130,8 @@ class ServerInfo(Value):
     description: str | None = None
     protocol: str | None = None
     """Negotiated protocol version, such as `2026-07-28`."""
+    chosen: bool = False
+    """Whether we asked for this version although the server may speak a newer one."""
     capabilities: Mapping[str, Any] = EMPTY
 
 

@@ -64,6 +64,10 @@ class Client:
     era: Era
     protocol: str
     capabilities: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    account: str = ""
+    """What its session is counted under."""
+    lasts: bool = True
+    """Whether it has a session, which is there for the next request."""
     standing: Outbox | None = None
     """The stream that is there between requests."""
     told: int = 0
@@ -80,6 +84,11 @@ class Client:
         default_factory=dict[RequestId, "asyncio.Future[dict[str, Any]]"]
     )
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has no request under way and holds no stream."""
+        return not self.under_way and (self.standing is None or self.standing.closed)
 
     def wants_log(self, level: object, asked: object = None) -> bool:
         """Whether a log line of this level is for this client; `asked` is what its request says of it."""

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, cast
 
+from mooring.core.types import Tool
 from mooring.errors import CallError, MooringError
 from mooring.gateway.client import Client
 from mooring.gateway.parking import Parking
@@ -15,7 +16,7 @@ from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
 from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource
 from mooring.gateway.state import Seal
-from mooring.net.negotiate import TASKS, era_of
+from mooring.net.negotiate import TASKS, Era
 from mooring.net.passage import Relay
 
 __all__ = ["Crossing"]
@@ -27,8 +28,10 @@ PASSED = (*ANSWERABLE, "experimental")
 class Crossing:
     """The way through to the servers and back."""
 
-    def __init__(self, relay: Relay, key: bytes | None = None) -> None:
+    def __init__(self, relay: Relay, key: bytes | None = None, *, asks: bool = True) -> None:
+        """Make one; without `asks` no question of a server is passed to a client."""
         self.under_way = relay.under_way
+        self._passed = PASSED if asks and relay.capabilities else ()
         self._seal = Seal(key or os.urandom(32))
         self.parking = Parking()
         self._watched: Counter[tuple[str, str, str]] = Counter()
@@ -36,7 +39,7 @@ class Crossing:
 
     def abilities(self, client: Client) -> dict[str, Any]:
         """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""
-        able = {key: client.capabilities[key] for key in PASSED if key in client.capabilities}
+        able = {key: client.capabilities[key] for key in self._passed if key in client.capabilities}
         return {**able, "extensions": {TASKS: {}}}
 
     # --- state ----------------------------------------------------------------------------------
@@ -76,12 +79,22 @@ class Crossing:
             raise Refusal(INVALID_PARAMS, "the requestState is not the one that was given, or is too old")
         return found
 
-    def must_park(self, client: Client, server: str) -> bool:
-        """Whether the server might ask in the midst of a call what this client answers only between two."""
-        if client.era == "legacy" or not any(key in client.capabilities for key in ANSWERABLE):
+    def era(self, client: Client) -> Era | None:
+        """The era in which a server that speaks both is to work for the client: the client's own, so that
+        questions reach it in the way that it knows, and the server knows what it can ask. None for a
+        handshake client that answers no questions: either era does for it."""
+        return client.era if client.era == "modern" or _answers(client) else None
+
+    async def must_park(self, client: Client, tool: Tool) -> bool:
+        """Whether the server may ask during a call what this client answers only between two requests."""
+        if client.era == "legacy" or not self._passed or not _answers(client):
             return False
-        provider: Any = client.view.provider(server, client.session)
-        return era_of(provider.snapshot.info.protocol) == "legacy"
+        provider: Any = client.view.provider(tool.server, client.session)
+        connection = getattr(provider, "connection", provider)
+        if not hasattr(connection, "era_for"):
+            return False
+        timeout = client.view.settings.call_timeout
+        return await connection.era_for(tool.remote_name, client.era, timeout) == "legacy"
 
     # --- requests that are no calls -------------------------------------------------------------
 
@@ -171,3 +184,8 @@ class Crossing:
         """The client is gone."""
         for uri in list(client.subscribed):
             await self.unwatch(client, uri)
+
+
+def _answers(client: Client) -> bool:
+    """Whether the client answers any questions of servers."""
+    return any(key in client.capabilities for key in ANSWERABLE)

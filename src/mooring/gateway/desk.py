@@ -46,6 +46,8 @@ OFFERED: Mapping[str, Any] = {
     "logging": {},
 }
 """Servers come and go behind the gateway, while what it said at the handshake stays: so it says all."""
+WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+"""What a handshake client gets that has no session: nothing can be sent to it between two requests."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 _OURS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
 _MOST_MAPS = 10_000
@@ -67,10 +69,13 @@ class Desk:
             "prompts/get": self._prompt,
             "completion/complete": self._complete,
         }
-        self._legacy: dict[str, Handler] = {
+        self._transient: dict[str, Handler] = {
             **shared,
             "initialize": self._initialize,
             "ping": self._ping,
+        }
+        self._legacy: dict[str, Handler] = {
+            **self._transient,
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
@@ -87,7 +92,8 @@ class Desk:
         """
         method = message["method"]
         params: object = message.get("params", {})
-        handler = (self._modern if client.era == "modern" else self._legacy).get(method)
+        known = self._modern if client.era == "modern" else self._legacy if client.lasts else self._transient
+        handler = known.get(method)
         if handler is None:
             raise Refusal(METHOD_NOT_FOUND, f"the gateway does not know the method {str(method)[:80]!r}")
         given = fields(params)
@@ -98,7 +104,8 @@ class Desk:
     # --- who we are -----------------------------------------------------------------------------
 
     async def _initialize(self, request: Request) -> Answer:
-        said = {"protocolVersion": request.client.protocol, "capabilities": OFFERED}
+        offered = OFFERED if request.client.lasts else WITHOUT_SESSION
+        said = {"protocolVersion": request.client.protocol, "capabilities": offered}
         return {**said, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: Request) -> Answer:
@@ -145,7 +152,7 @@ class Desk:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.view.catalog.tools.get(name)
-        if tool is not None and self._crossing.must_park(client, tool.server):
+        if tool is not None and await self._crossing.must_park(client, tool):
             return await self._parked_call(request, tool.server, name, given)
         return await self._plain_call(request, "" if tool is None else tool.server, name, given)
 
@@ -185,7 +192,7 @@ class Desk:
         if "requestState" in params:
             key = crossing.parked_key(client, server, name, params["requestState"])
             return await crossing.parking.resume(key or "", params.get("inputResponses"), seal)
-        return await crossing.parking.begin(work, seal)
+        return await crossing.parking.begin(client.principal.name, work, seal)
 
     def _passing(
         self, request: Request, server: str, about: str, asked: Ask | None = None
@@ -198,7 +205,7 @@ class Desk:
         more = {key: value for key, value in request.params.items() if key not in _OURS}
         passage = Passage(
             client=client,
-            session=client.session.id,
+            era=self._crossing.era(client),
             meta=forwarded_meta(request.meta),
             stamp=stamp,
             params=self._crossing.incoming(client, server, about, more) if more else more,
@@ -206,7 +213,7 @@ class Desk:
             heard=partial(heard, request),
             asked=asked or partial(ask_client, request),
         )
-        return self._crossing.under_way(server, passage)
+        return self._crossing.under_way(passage)
 
     def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
         """Which arguments of a tool stand in headers, too."""

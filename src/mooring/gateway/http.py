@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import anyio
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from mooring.gateway import batch
 from mooring.gateway.checks import Denied, check_agreement
@@ -102,31 +104,35 @@ class Endpoint:
         """The whole body, within its limits of size and time.
 
         Raises:
-            Denied: it is too large, too slow, or of another kind.
+            Denied: it is too large, too slow, of another kind, or its encoding is wrong.
         """
         settings = self._gateway.settings
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Denied(415, "the body must be application/json")
+        large = Denied(413, f"the body is larger than {settings.max_body} bytes", {"Connection": "close"})
         if (request.content_length or 0) > settings.max_body:
-            raise Denied(413, f"the body is larger than {settings.max_body} bytes", {"Connection": "close"})
-        if request.content.is_eof():  # small bodies arrive with their headers
-            return request.content.read_nowait(-1)
+            raise large
         parts: list[bytes] = []
         size = 0
         try:
+            if request.content.is_eof():  # small bodies arrive with their headers
+                body = request.content.read_nowait(-1)
+                if len(body) > settings.max_body:  # it was compressed
+                    raise large
+                return body
             async with asyncio.timeout(settings.body_timeout):
                 async for chunk in request.content.iter_any():
                     parts.append(chunk)
                     size += len(chunk)
                     if size > settings.max_body:
-                        raise Denied(
-                            413, f"the body is larger than {settings.max_body} bytes", {"Connection": "close"}
-                        )
+                        raise large
         except TimeoutError:
             raise Denied(
                 408, f"the body did not arrive within {settings.body_timeout:g} s", {"Connection": "close"}
             ) from None
+        except (HttpProcessingError, web.RequestPayloadError, zlib.error):
+            raise Denied(400, "the body is not encoded as its headers say", {"Connection": "close"}) from None
         return b"".join(parts)
 
     async def _modern(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
@@ -178,7 +184,9 @@ class Endpoint:
             client = gateway.registry.passing(errand.view, errand.principal, "legacy", version, {})
             return await self._answered(errand, client, message)
         try:
-            client = gateway.registry.open(errand.view, errand.principal, version, abilities)
+            client = gateway.registry.open(
+                errand.view, errand.principal, version, abilities, errand.request.remote
+            )
         except Full as full:
             raise Denied(503, str(full), {"Retry-After": "30"}) from None
         known = errand._replace(more={**errand.more, SESSION: client.id})

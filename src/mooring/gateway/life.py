@@ -1,4 +1,4 @@
-"""Signals: one ends the gateway gracefully, another has it read its configuration anew."""
+"""Signals: SIGTERM ends the gateway gracefully, SIGHUP has it read its configuration again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
 from mooring.host import Host
 
-__all__ = ["until_told"]
+__all__ = ["follow_hangups", "until_told"]
 
 log = logger("mooring.gateway")
 
@@ -30,31 +30,33 @@ async def until_told(host: Host, warn: Callable[[str], None]) -> None:
     # What is there by now stays: the collector need not look at it between calls.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
-    told, reload = asyncio.Event(), asyncio.Event()
+    told = asyncio.Event()
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, told.set)
         loop.add_signal_handler(signal.SIGINT, told.set)
-        loop.add_signal_handler(signal.SIGHUP, reload.set)
-    ending = asyncio.create_task(told.wait())
+    reloading = asyncio.create_task(follow_hangups(host, warn))
+    try:
+        await told.wait()
+    finally:
+        reloading.cancel()
+
+
+async def follow_hangups(host: Host, warn: Callable[[str], None]) -> None:
+    """Read the configuration again at each SIGHUP, until cancelled; `warn` gets each one that is refused."""
+    reload = asyncio.Event()
+    if sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
     refused = asyncio.create_task(_tell_refused(host, warn))
     try:
-        while not told.is_set():
-            reloading = asyncio.create_task(reload.wait())
-            await asyncio.wait({ending, reloading}, return_when=asyncio.FIRST_COMPLETED)
-            reloading.cancel()
-            if reload.is_set() and not told.is_set():
-                reload.clear()
-                await _reload(host, warn)
+        while True:
+            await reload.wait()
+            reload.clear()
+            try:
+                await host.reload()
+            except (ConfigError, OSError) as problem:
+                _refused(str(problem), warn)
     finally:
-        ending.cancel()
         refused.cancel()
-
-
-async def _reload(host: Host, warn: Callable[[str], None]) -> None:
-    try:
-        await host.reload()
-    except (ConfigError, OSError) as problem:
-        _refused(str(problem), warn)
 
 
 async def _tell_refused(host: Host, warn: Callable[[str], None]) -> None:

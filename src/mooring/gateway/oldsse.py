@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from mooring.gateway.checks import Denied
 from mooring.gateway.client import Principal
 from mooring.gateway.http import Endpoint
 from mooring.gateway.outbox import Outbox
+from mooring.gateway.registry import account
 from mooring.gateway.stdio import Pipe
 from mooring.gateway.streams import PULSE, abort, pour, stream_response
 from mooring.gateway.views import View
@@ -28,6 +30,8 @@ class OldSse:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._pipes: dict[str, tuple[Pipe, Principal]] = {}
+        self._open_for = Counter[str]()
+        """How many streams each account holds."""
         self._endpoint = Endpoint(gateway)
 
     def cut(self, keeps: Callable[[Principal], bool]) -> None:
@@ -48,12 +52,14 @@ class OldSse:
     async def _open(
         self, request: web.BaseRequest, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
-        if len(self._pipes) >= self._gateway.settings.max_sessions:
+        settings, whose = self._gateway.settings, account(principal, request.remote)
+        if len(self._pipes) >= settings.max_sessions or self._open_for[whose] >= settings.client_sessions:
             raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
         key = secrets.token_hex(16)
         box = Outbox(on_lost=lambda: abort(request))
-        pipe = Pipe(self._gateway, box, principal)
+        pipe = Pipe(self._gateway, box, principal, request.remote)
         self._pipes[key] = (pipe, principal)
+        self._open_for[whose] += 1
         stream = stream_response(more)
         try:
             await stream.prepare(request)
@@ -62,6 +68,9 @@ class OldSse:
         finally:
             box.close()
             del self._pipes[key]
+            self._open_for[whose] -= 1
+            if not self._open_for[whose]:
+                del self._open_for[whose]
             await pipe.end()
         return stream
 

@@ -1,5 +1,5 @@
-"""Calls that wait for their client: a handshake server asks in the midst of a call, and a client of the 2026
-era is asked by ending its request. The call goes on when the client comes back with the answer."""
+"""Calls that wait for their client: a handshake server asks during a call, and a client of the 2026 era is
+asked by ending its request. The call goes on when the client comes back with the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["Parked", "Parking"]
 
 WAIT = 300.0
 """Seconds for which a call is kept for a client that does not come back."""
-MOST = 1_000
+MOST, MOST_EACH = 1_000, 100
+"""Calls that may wait, in all and of one principal."""
 KEY = "question"
 
 
@@ -23,6 +24,8 @@ KEY = "question"
 class Parked:
     """One call that may ask."""
 
+    whose: str
+    """The principal that made it."""
     questions: asyncio.Queue[tuple[str, Mapping[str, Any]]] = field(
         default_factory=lambda: asyncio.Queue[tuple[str, Mapping[str, Any]]](1)
     )
@@ -45,10 +48,13 @@ class Parking:
         self._waiting: dict[str, Parked] = {}
 
     async def begin(
-        self, work: Callable[[Parked], Coroutine[Any, Any, dict[str, Any]]], seal: Callable[[str], str]
+        self,
+        whose: str,
+        work: Callable[[Parked], Coroutine[Any, Any, dict[str, Any]]],
+        seal: Callable[[str], str],
     ) -> dict[str, Any]:
         """Start a call: its result, or the question that it has; `seal` makes a state of its key."""
-        parked = Parked()
+        parked = Parked(whose)
         parked.task = asyncio.create_task(work(parked))
         return await self._next(parked, seal)
 
@@ -60,7 +66,11 @@ class Parking:
         """
         parked = self._waiting.pop(key, None)
         if parked is None or parked.answer is None or parked.asked is None:
-            raise Refusal(INVALID_PARAMS, "the call that asked this is over; make it again")
+            raise Refusal(
+                INVALID_PARAMS,
+                f"no call waits for this answer: it was answered before, or was given up after {WAIT:g} s. "
+                "The tool may have had effects and may still be running; find out before you call it again",
+            )
         assert parked.timer is not None
         parked.timer.cancel()
         given = fields(fields(responses).get(KEY))
@@ -88,6 +98,9 @@ class Parking:
         self, parked: Parked, asked: tuple[str, Mapping[str, Any]], seal: Callable[[str], str]
     ) -> dict[str, Any]:
         assert parked.task is not None
+        own = [key for key, other in self._waiting.items() if other.whose == parked.whose]
+        if len(own) >= MOST_EACH:
+            self._give_up(own[0])
         if len(self._waiting) >= MOST:
             parked.task.cancel()
             raise Refusal(INVALID_PARAMS, "too many calls wait for an answer; try again later")
@@ -104,6 +117,8 @@ class Parking:
 
     def _give_up(self, key: str) -> None:
         if (parked := self._waiting.pop(key, None)) is not None and parked.task is not None:
+            if parked.timer is not None:
+                parked.timer.cancel()
             parked.task.cancel()
 
     def close(self) -> None:

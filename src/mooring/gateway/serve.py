@@ -22,7 +22,7 @@ from mooring.gateway.checks import is_loopback
 from mooring.gateway.door import Door
 from mooring.gateway.server import Gateway
 from mooring.gateway.web import WebServer
-from mooring.gateway.workers import shared_key
+from mooring.gateway.workers import check_workers, shared_key
 from mooring.host import Host
 
 __all__ = ["Serving", "serve_http", "serve_stdio"]
@@ -61,13 +61,17 @@ async def serve_http(
         port: 0 lets the system choose.
         whole: What `/mcp` shows of the catalog, and how; everything when left out.
         audit: A file for the audit log.
-        shared: Whether other processes listen on the same port; then nobody gets a session.
+        shared: Whether other processes listen on the same port. Then clients get no session and are
+            not asked anything, and settings that need common state are refused.
         sse: Also serve the HTTP+SSE of 2024.
 
     Raises:
-        ConfigError: the address is not loopback and nobody would be asked for a token.
+        ConfigError: the address is not loopback and no token would be asked for, or a setting does not
+            work with `shared`.
     """
     shown = f"[{bind}]" if ":" in bind else bind
+    if shared:
+        check_workers(host.config, whole or ProfileSettings(), sse=sse)
     door = _door(host, host.config, bind, f"http://{shown}:{port}")
     await _note_in(host, audit)
     gateway = Gateway(host, whole=whole, stateless=shared, key=shared_key(), logins=door.open)
@@ -81,6 +85,8 @@ async def serve_http(
         door.url = url
 
     def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
+        if shared:
+            check_workers(config, whole or ProfileSettings(), sse=sse)
         return partial(web.take, config.gateway, _door(host, config, bind, url))
 
     host.vet = vet

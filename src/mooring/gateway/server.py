@@ -54,9 +54,12 @@ class Gateway:
         self._profiles = {
             name: View(host, profile, name, logins=logins) for name, profile in self.settings.profiles.items()
         }
-        self.crossing = Crossing(host.relay or Relay(), key)
+        self.crossing = Crossing(host.relay or Relay(), key, asks=not stateless)
         self.registry = Registry(
-            limit=self.settings.max_sessions, ttl=host.config.session_ttl, leave=self.crossing.leave
+            limit=self.settings.max_sessions,
+            each=self.settings.client_sessions,
+            ttl=host.config.session_ttl,
+            leave=self.crossing.leave,
         )
         self.desk = Desk(self.crossing, Loudness(self.registry))
         self.hub = Hub(self)
@@ -78,7 +81,7 @@ class Gateway:
     ) -> None:
         """Go on under other settings. Clients stay, unless their profile is gone or `keeps` says no."""
         self.settings = settings
-        self.registry.limit = settings.max_sessions
+        self.registry.limit, self.registry.each = settings.max_sessions, settings.client_sessions
         self._whole.take(self._whole.settings, logins=logins)
         profiles = settings.profiles
         for name, profile in profiles.items():

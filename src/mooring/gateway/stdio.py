@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
-from collections.abc import Coroutine, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -28,6 +30,7 @@ from mooring.gateway.protocol import (
     modern_stamp,
     result_body,
 )
+from mooring.gateway.registry import Full
 from mooring.gateway.server import Gateway
 from mooring.gateway.shapes import handshake_version
 from mooring.net.message import RequestId, decode
@@ -36,6 +39,9 @@ __all__ = ["serve_stdio"]
 
 MOST_UNDER_WAY = 1024
 FAREWELL = 2.0
+CHUNK = 65536
+AT_ONCE = 64
+"""Requests of a file that are under way at once."""
 
 
 class _Line:
@@ -54,12 +60,20 @@ class _Line:
 class Pipe:
     """The conversation with the one client at the other end."""
 
-    def __init__(self, gateway: Gateway, box: Outbox, principal: Principal = ANONYMOUS) -> None:
-        self._gateway, self._box, self._principal = gateway, box, principal
+    def __init__(
+        self,
+        gateway: Gateway,
+        box: Outbox,
+        principal: Principal = ANONYMOUS,
+        address: str | None = None,
+    ) -> None:
+        self._gateway, self._box, self._principal, self._address = gateway, box, principal, address
         self._line = _Line(box)
         self._view = gateway.view("")
         self._client: Client | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: set[asyncio.Task[Any]] = set()
+        """Those of the tasks that hold a subscription, and end only with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
 
     def take(self, line: bytes) -> None:
@@ -133,6 +147,9 @@ class Pipe:
     async def _answer(self, key: RequestId, message: dict[str, Any]) -> bytes | None:
         client = self._client_for(message)
         if message["method"] == "subscriptions/listen" and client.era == "modern":
+            if (task := asyncio.current_task()) is not None:
+                self._listening.add(task)
+                task.add_done_callback(self._listening.discard)
             async with self._gateway.hub.listening(client, message, self._box):
                 await asyncio.get_running_loop().create_future()  # until it is cancelled
         return result_body(key, await self._gateway.answer(client, message, self._line))
@@ -148,7 +165,12 @@ class Pipe:
             if self._client is None:
                 version = handshake_version(params.get("protocolVersion"))
                 abilities = fields(params.get("capabilities"))
-                self._client = registry.open(self._view, self._principal, version, abilities)
+                try:
+                    self._client = registry.open(
+                        self._view, self._principal, version, abilities, self._address
+                    )
+                except Full as full:
+                    raise Refusal(INVALID_REQUEST, str(full)) from None
                 self._client.standing = self._box
         elif self._client is None:
             if message["method"] == "ping":
@@ -160,10 +182,15 @@ class Pipe:
         """Say nothing more."""
         self._box.close()
 
-    async def settle(self) -> None:
-        """Nothing more comes in: give the answers that are under way a moment."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=FAREWELL)
+    async def room(self, most: int) -> None:
+        """Wait until fewer than `most` requests are under way."""
+        while len(tasks := self._tasks - self._listening) >= most:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def settle(self, patience: float | None) -> None:
+        """Nothing more comes in: wait for the answers that are under way, at most `patience` seconds."""
+        if tasks := self._tasks - self._listening:
+            await asyncio.wait(tasks, timeout=patience)
         await self.end()
 
     async def end(self) -> None:
@@ -176,14 +203,67 @@ class Pipe:
 
 async def serve_stdio(gateway: Gateway) -> None:
     """Serve until standard input ends."""
-    loop = asyncio.get_running_loop()
     # What anything prints by mistake goes to standard error: this pipe is for messages alone.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    reader = asyncio.StreamReader(limit=gateway.settings.max_body)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", 0))
+    reader = await _reader(gateway.settings.max_body)
+    write, close = await _writer(out)
+    box = Outbox()
+    pipe = Pipe(gateway, box)
+    pouring = asyncio.create_task(box.pour(write, frame=lambda body: body + b"\n"))
+    try:
+        if _is_stream(0):
+            await _read(reader, pipe)
+            await pipe.settle(FAREWELL)
+        else:  # nobody goes away at the end of a file: all of it is answered
+            await _read(reader, pipe, most=AT_ONCE)
+            await pipe.settle(None)
+    finally:
+        box.close()
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await pouring
+        close()
+
+
+async def _reader(limit: int) -> asyncio.StreamReader:
+    """Standard input as a stream: a pipe, a socket or a terminal, or else a file, which a thread reads."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=limit)
+    if _is_stream(0):
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", 0))
+        return reader
+
+    def fed(data: bytes, taken: threading.Event) -> None:
+        reader.feed_data(data) if data else reader.feed_eof()
+        taken.set()
+
+    def read() -> None:
+        with suppress(OSError, RuntimeError):  # the loop has ended before the file
+            while True:
+                data = os.read(0, CHUNK)
+                taken = threading.Event()
+                loop.call_soon_threadsafe(fed, data, taken)
+                if not data:
+                    return
+                taken.wait()
+
+    threading.Thread(target=read, name="mooring-stdin", daemon=True).start()
+    return reader
+
+
+async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], None]]:
+    """How to write to a descriptor, and to close it. A file takes what it is given at once."""
+    loop = asyncio.get_running_loop()
+    if not _is_stream(file):
+
+        async def write_file(data: bytes) -> None:
+            while data:
+                data = data[os.write(file, data) :]
+
+        return write_file, lambda: os.close(file)
     transport, protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(out, "wb", 0)
+        asyncio.streams.FlowControlMixin, os.fdopen(file, "wb", 0)
     )
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
@@ -191,27 +271,28 @@ async def serve_stdio(gateway: Gateway) -> None:
         writer.write(data)
         await writer.drain()
 
-    box = Outbox()
-    pipe = Pipe(gateway, box)
-    pouring = asyncio.create_task(box.pour(write, frame=lambda body: body + b"\n"))
-    try:
-        await _read(reader, pipe)
-        await pipe.settle()
-    finally:
-        box.close()
-        with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await pouring
-        writer.close()
+    return write, writer.close
 
 
-async def _read(reader: asyncio.StreamReader, pipe: Pipe) -> None:
+def _is_stream(file: int) -> bool:
+    """Whether the loop can wait for this descriptor. It cannot wait for files, which are always ready."""
+    mode = os.fstat(file).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
+
+
+async def _read(reader: asyncio.StreamReader, pipe: Pipe, most: int | None = None) -> None:
+    """Take line after line; while `most` requests are under way, take none."""
     while True:
         try:
             line = await reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError:
-            return
+        except asyncio.IncompleteReadError as end:
+            line = end.partial  # a file may end without a newline
+            if not line:
+                return
         except asyncio.LimitOverrunError:
             raise ConnectionError("a message on standard input is too large") from None
         if line.strip():
             pipe.take(line)
+        if most is not None:
+            await asyncio.sleep(0)  # a request counts when its task has begun
+            await pipe.room(most)

@@ -19,6 +19,7 @@ from mooring.gateway.door import METADATA, Door
 from mooring.gateway.http import Endpoint
 from mooring.gateway.limits import Limits, TooMany
 from mooring.gateway.oldsse import OldSse
+from mooring.gateway.registry import account
 from mooring.gateway.server import Gateway
 from mooring.gateway.streams import json_response
 
@@ -114,6 +115,8 @@ class WebServer:
             return await self._ready(request)
         if path == "/metrics":
             await self._door.principal(request, self._gateway.settings.scopes)
+            if self._gateway.stateless:
+                raise Denied(501, "there are no metrics with --workers: each process has figures of its own")
             return web.Response(text=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
         if path.startswith(METADATA) and self._gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
@@ -128,7 +131,7 @@ class WebServer:
             raise Denied(404, f"there is no profile {profile[:80]!r}")
         if gateway.draining:
             raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
-        client = principal.name if not self._door.open else request.remote or ""
+        client = account(principal, request.remote)
         try:
             self._limits.enter(client, time.monotonic())
         except TooMany as problem:

@@ -1,4 +1,8 @@
-"""Several processes on one port: the system shares connections out among them."""
+"""Several processes on one port: the system shares connections out among them.
+
+Requests of one client reach any of the processes, and these share no state. So they are refused what needs
+state: see `check_workers`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,52 @@ import os
 import signal
 import sys
 
-__all__ = ["is_worker", "run_workers", "shared_key"]
+from mooring.core.config import HostConfig
+from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.errors import ConfigError
+
+__all__ = ["check_workers", "is_worker", "run_workers", "shared_key"]
 
 _MARK = "MOORING_GATEWAY_WORKER"
 AGAIN_AFTER = 1.0
+
+
+def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> None:
+    """Refuse what several processes without common state cannot keep.
+
+    Raises:
+        ConfigError: names every setting that does not go with `--workers`.
+    """
+    gateway, standard = config.gateway, GatewaySettings()
+    found = [
+        f"server {server.name!r} has `isolation: session`: each client would get a server in every process"
+        for server in config.active
+        if server.isolation == "session"
+    ]
+    if whole.discovery != "never":
+        found.append("`--discovery`: what a client selects would be known to one process")
+    found += [
+        f"profile {name!r} has `discovery: {profile.discovery}`: "
+        "what a client selects would be known to one process"
+        for name, profile in gateway.profiles.items()
+        if profile.discovery != "never"
+    ]
+    found += [
+        f"`gateway.{name}`: each process would count for itself"
+        for name in ("rate", "burst", "concurrency", "max_sessions", "client_sessions")
+        if getattr(gateway, name) != getattr(standard, name)
+    ]
+    found += [
+        f"server {server.name!r} has `max_concurrency`: each process would count for itself"
+        for server in config.active
+        if server.max_concurrency is not None
+    ]
+    if sse:
+        found.append(
+            "`--sse`: a client of the 2024 transport needs one process for its stream and its requests"
+        )
+    if found:
+        raise ConfigError("\n  ".join(["these settings do not work with `--workers`:", *found]))
 
 
 def is_worker() -> bool:

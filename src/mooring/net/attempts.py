@@ -29,7 +29,9 @@ class Attempts:
         """What the server spoke last time: only a guess until it has answered in this process."""
         self.seen = known.protocol if known else None
         """The newest protocol that the server ever spoke with us."""
-        self._guessed = self.era is not None
+        self.guessed = self.era is not None
+        self.first: Era = "modern"
+        """The era that a server is asked for which may speak both."""
         self._exits = False
         """Whether the child exited in both eras although it had read the request."""
         self._failures = 0
@@ -49,7 +51,7 @@ class Attempts:
 
     def connected(self, peer: Peer) -> None:
         """Remember the agreement with a server that has been listed."""
-        self.era, self._guessed, self._exits = peer.era, False, False
+        self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
         self._connected_before, self._in_vain = True, 0
 
@@ -85,8 +87,8 @@ class Attempts:
             return False
         if left[0] == "stdio" and problem.kind == "closed" and problem.outcome == "not sent":
             return False  # the child exited before it read anything: no other request would change that
-        if self._guessed and problem.kind not in ("auth", "refused", "timeout"):
-            self.era, self._guessed = None, False
+        if self.guessed and problem.kind not in ("auth", "refused", "timeout"):
+            self.era, self.guessed = None, False
             return True
         if left[0] == "stdio":
             return self._other_era(problem)
@@ -102,6 +104,11 @@ class Attempts:
 
         A child that exits in both eras is started once per attempt from then on, in alternate eras.
         """
+        if self.first == "legacy":
+            # Some cannot list all their tools in the handshake era: start those again in the other.
+            again = self.era is None and problem.kind == "answer"
+            self.era = "modern" if again else None
+            return again
         if problem.kind != "closed":
             again = self._exits and self.era == "legacy"
             self.era, self._exits = None, False

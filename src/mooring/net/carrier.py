@@ -37,10 +37,10 @@ RESENT = ("closed", "session", "refused")
 class Carrier:
     """Carries requests, each in its caller's own task, past the breaker and the gate of one server."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, gate: Gate | None = None) -> None:
         self.owner = owner
         self._breaker = Breaker()
-        self._gate = Gate()
+        self._gate = gate or Gate()
         self._known: MooringError | None = None
         """Why there was no connection, as it was last told."""
         self._under_way = 0
@@ -49,6 +49,11 @@ class Carrier:
     @property
     def _name(self) -> str:
         return self.owner.config.name
+
+    @property
+    def gate(self) -> Gate:
+        """The limit of calls that are under way at the server at once."""
+        return self._gate
 
     def breaker(self, now: float) -> BreakerState:
         """How the breaker is."""

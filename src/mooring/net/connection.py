@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mooring import clock
@@ -17,19 +18,18 @@ from mooring.core.logintool import login_tool
 from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, State, Tool
-from mooring.errors import (
-    AuthNeeded,
-    ConfigError,
-    MooringError,
-)
+from mooring.core.values import replace
+from mooring.errors import AuthNeeded, ConfigError, MooringError, ServerError
 from mooring.net import wire
 from mooring.net.allowance import Allowance
 from mooring.net.carrier import Carrier
 from mooring.net.deadline import Progress
 from mooring.net.exchange import Exchange, whole
 from mooring.net.faults import call_error
+from mooring.net.lanes import Lanes
 from mooring.net.live import Guard
 from mooring.net.message import WireError
+from mooring.net.negotiate import Era
 from mooring.net.owner import Owner
 from mooring.net.pool import HttpPool
 from mooring.net.questions import Questions
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from mooring.net.login import Login, OnAuth
 
 
+ASKING = ("prompts/get", "resources/read")
+"""Requests beside calls that a server may answer with a question."""
 RETIREMENT = 5.0
 """Seconds that calls under way have to end when another connection takes the place of theirs."""
 
@@ -62,12 +64,11 @@ class Connection:
         stale: Callable[[str, str | None], None],
         questions: Questions,
         starts: StartLimit,
+        guard: Callable[[Snapshot], Guard | None] = lambda snapshot: None,
     ) -> None:
         self._on_auth = on_auth
-        self.owner = Owner(
-            config,
-            enabled=enabled,
-            known=known,
+        made = partial(
+            Owner,
             resolve=resolve,
             redact=redact,
             pool=pool,
@@ -77,11 +78,13 @@ class Connection:
             questions=questions,
             starts=starts,
         )
+        self.owner = made(config, enabled=enabled, known=known)
         self.run = self.owner.run
         self.refresh = self.owner.refresh
         self._relistings = Allowance(3, 10.0)
         self._relisting: asyncio.Task[None] | None = None
         self._carrier = Carrier(self.owner)
+        self._lanes = Lanes(self._carrier, partial(made, enabled=True, known=None), guard)
 
     @property
     def config(self) -> ServerConfig:
@@ -133,6 +136,7 @@ class Connection:
 
     async def stop(self) -> None:
         """End it and all that belongs to it."""
+        await self._lanes.stop()
         await self.owner.stop()
         if self.owner.access is not None:
             await self.owner.access.close()
@@ -142,6 +146,7 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(RETIREMENT):
                 await self._carrier.idle()
+                await self._lanes.idle()
         await self.stop()
 
     async def relist(self) -> None:
@@ -265,22 +270,43 @@ class Connection:
         if tool == LOGIN:
             return await self._authenticate(timeout)
         started = clock.monotonic()
-        config, live = self.owner.config, self.owner.live
+        config, carrier = self.owner.config, self._carrier
         limit, idle = config.call_limits(timeout)
+        end = started + limit
+        if (wanted := self._lanes.wanted(tool)) is not None:
+            carrier = await self._lanes.carrier(wanted, end)
+        live = carrier.owner.live
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
         if live is not None and tool in live.deferred:
             params["task"] = {}
         again = bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent)
         # A token always goes along: a server that reports progress must not be cut off as silent.
-        tell, end = on_progress or _unheard, started + limit
-        raw = await self._carrier.ask(
-            "tools/call", params, tool, end, idle=idle, on_progress=tell, meta=meta, again=again
-        )
-        self._used()
-        if not whole(raw):
-            options = {"idle": idle, "on_progress": tell, "meta": meta, "again": again}
-            raw = await Exchange(self._carrier, tool, end).finish(raw, "tools/call", params, options)
-        return wire.result(self.name, tool, raw, clock.monotonic() - started)
+        tell = on_progress or _unheard
+        try:
+            raw = await carrier.ask(
+                "tools/call", params, tool, end, idle=idle, on_progress=tell, meta=meta, again=again
+            )
+            self._used()
+            if not whole(raw):
+                options = {"idle": idle, "on_progress": tell, "meta": meta, "again": again}
+                raw = await Exchange(carrier, tool, end).finish(raw, "tools/call", params, options)
+        except ServerError as problem:
+            if (note := self._lanes.learn(tool, carrier, problem.said)) is not None:
+                problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"
+            raise
+        result = wire.result(self.name, tool, raw, clock.monotonic() - started)
+        if result.is_error and (note := self._lanes.learn(tool, carrier, result.text)) is not None:
+            blocks = (*result.blocks, Block({"type": "text", "text": note}))
+            result = replace(result, blocks=blocks)
+        return result
+
+    async def era_for(self, tool: str, wanted: Era, timeout: float | None = None) -> Era | None:
+        """The era in which a call of `tool` is made for a caller who wants `wanted`; connects if need be.
+        None when there is no connection."""
+        end = clock.monotonic() + self.config.call_limits(timeout)[0]
+        carrier = await self._lanes.carrier(self._lanes.learned(tool, wanted), end)
+        live = carrier.owner.live
+        return None if live is None else live.peer.era
 
     async def ping(self, timeout: float) -> float:
         """Seconds that one round trip takes; connecting and answering have `timeout` seconds together.
@@ -309,11 +335,14 @@ class Connection:
         """
         limit, idle = self.config.call_limits(timeout)
         end = clock.monotonic() + limit
-        raw = await self._carrier.ask(method, params, about, end, idle=idle)
+        carrier = self._carrier
+        if method in ASKING:
+            carrier = await self._lanes.carrier(self._lanes.wanted(), end)
+        raw = await carrier.ask(method, params, about, end, idle=idle)
         self._used()
         if whole(raw):
             return raw
-        return await Exchange(self._carrier, about, end).finish(raw, method, params, {"idle": idle})
+        return await Exchange(carrier, about, end).finish(raw, method, params, {"idle": idle})
 
     def _used(self) -> None:
         freshness = self.owner.freshness
@@ -332,6 +361,7 @@ class Connection:
             try:
                 assert self.owner.notices.watching is not None
                 await self.owner.notices.watching.add(uri)
+                await self._lanes.watch(uri, wanted=True)
             except BaseException:
                 if not known:
                     self.owner.notices.watched.discard(uri)
@@ -348,6 +378,7 @@ class Connection:
             async with self._told("resources/unsubscribe", timeout):
                 assert self.owner.notices.watching is not None
                 await self.owner.notices.watching.remove(uri)
+                await self._lanes.watch(uri, wanted=False)
 
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:

@@ -95,6 +95,8 @@ class Live:
                 and (found := self.header_maps.get(params["name"]))
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
+        if passage is not None:
+            self.channel.passages.append(passage)
         try:
             result = await self.channel.request(
                 method,
@@ -110,6 +112,9 @@ class Live:
                 error = {"code": fault.code, "message": str(fault)}
                 trace.note(self.channel.server, method, params, None, error)
             raise
+        finally:
+            if passage is not None:
+                self.channel.passages.remove(passage)
         trace.note(self.channel.server, method, params, result)
         return result
 

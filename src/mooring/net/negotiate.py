@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from mooring import __version__
+from mooring.core.checks import PROTOCOLS
+from mooring.core.config import ServerConfig
 from mooring.core.types import ServerInfo, Snapshot
 from mooring.net import wire
 from mooring.net.message import WireError
@@ -22,12 +24,15 @@ from mooring.net.rpc import Channel
 Era = Literal["modern", "legacy"]
 
 MODERN_VERSIONS = ("2026-07-28",)
-HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+HANDSHAKE_VERSIONS = tuple(version for version in PROTOCOLS if version not in MODERN_VERSIONS)
 UNSUPPORTED_VERSION = -32022
+INVALID_REQUEST = -32600
 MODERN_CODES = (-32020, -32021, UNSUPPORTED_VERSION)
 CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
 TASKS = f"{_META}tasks"
+_DISCOVERY = 5.0
+"""Seconds that a server gets to say whether it knows the 2026 era."""
 
 
 def era_of(protocol: str | None) -> Era | None:
@@ -41,6 +46,18 @@ class Incompatible(Exception):
     """The two sides share no version; trying again is useless."""
 
 
+def first_era(kind: str, config: ServerConfig, capabilities: Mapping[str, Any]) -> Era:
+    """The era that a server is asked for which may speak both.
+
+    On a pipe the first request decides for all others, and only a handshake server can ask while it works on
+    a call. So where its questions can be answered, a child process is greeted with the handshake. Any other
+    server can have a second connection for that; see `Lanes`.
+    """
+    if kind != "stdio" or not capabilities or era_of(config.min_protocol) == "modern":
+        return "modern"
+    return "legacy"
+
+
 def refuse_older(peer: Peer, least: str | None) -> None:
     """Raise `Incompatible` when what was agreed is older than the configuration allows."""
     if least is not None and peer.protocol < least:
@@ -52,6 +69,8 @@ def refuse_older(peer: Peer, least: str | None) -> None:
 def doubted(snapshot: Snapshot, seen: str | None) -> Snapshot:
     """The snapshot, with a warning if the server spoke a newer era before: somebody may stand in between."""
     now = snapshot.info.protocol
+    if snapshot.info.chosen:
+        return snapshot
     if era_of(seen) != "modern" or era_of(now) != "legacy":
         return snapshot
     warning = (
@@ -77,19 +96,52 @@ class Peer:
     """The same for requests that list: with all of `ABILITIES`, whatever this host can answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Goes onto every HTTP request."""
+    single: bool = False
+    """Whether connecting has shown that the server speaks only this era."""
 
 
 async def negotiate(
-    channel: Channel, *, era: Era | None, probe_timeout: float, capabilities: Mapping[str, Any]
+    channel: Channel,
+    *,
+    era: Era | None,
+    guessed: bool = True,
+    config: ServerConfig,
+    probe_timeout: float,
+    capabilities: Mapping[str, Any],
 ) -> Peer:
-    """The agreement with the server at the other end; `era` is what it was last time.
+    """Agree with the server on a protocol version.
+
+    Args:
+        channel: The open wire.
+        era: What the server spoke the last time, if that is known.
+        guessed: Whether that was in another process, perhaps one that wanted another era.
+        config: Of the server.
+        probe_timeout: Seconds of silence after which the other era is tried as well.
+        capabilities: What the server may ask of us.
 
     Raises:
         Incompatible: no common version.
         WireError: the server cannot be reached, is gone, or refuses both ways.
     """
-    if era == "legacy":
-        return await _handshake(channel, capabilities)
+    first = first_era(channel.kind, config, capabilities)
+    if guessed and era != first:
+        era = era if first == "modern" else None
+    if config.protocol != "auto":
+        peer = await _exactly(config.protocol, channel, capabilities)
+    elif era == "legacy":
+        peer = await _handshake(channel, capabilities)
+    elif era is None and first == "legacy":
+        peer = await _handshake_first(channel, probe_timeout, capabilities)
+    else:
+        peer = await _modern_first(channel, era, probe_timeout, capabilities)
+    chosen = config.protocol != "auto" or first == "legacy"
+    return replace(peer, single=chosen != (peer.era == "legacy"), info=replace(peer.info, chosen=chosen))
+
+
+async def _modern_first(
+    channel: Channel, era: Era | None, probe_timeout: float, capabilities: Mapping[str, Any]
+) -> Peer:
+    """Discovery; where it is refused or stays without an answer, the handshake."""
     probe = asyncio.ensure_future(_discover(channel, MODERN_VERSIONS[-1], capabilities))
     try:
         done, _ = await asyncio.wait({probe}, timeout=probe_timeout)
@@ -103,6 +155,54 @@ async def negotiate(
         probe.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await probe
+
+
+async def _exactly(version: str, channel: Channel, capabilities: Mapping[str, Any]) -> Peer:
+    """The agreement on this version; a handshake may also end with an older one of its era."""
+    try:
+        if version in MODERN_VERSIONS:
+            peer = await _discover(channel, version, capabilities, falls_back=False)
+        else:
+            peer = await _handshake(channel, capabilities, version)
+    except WireError as fault:
+        refused = fault.kind in ("answer", "invalid") or fault.status in (400, 404, 405, 406, 415)
+        if fault.kind == "auth" or not refused:
+            raise
+        raise Incompatible(
+            f"no common protocol version: the server refused {version}, the only one to be spoken ({fault})"
+        ) from None
+    if peer.protocol > version:
+        raise Incompatible(
+            f"no common protocol version: the server speaks {peer.protocol} and not {version}, "
+            "the only one to be spoken"
+        )
+    return peer
+
+
+async def _handshake_first(channel: Channel, probe_timeout: float, capabilities: Mapping[str, Any]) -> Peer:
+    """The handshake; where it is refused or stays without an answer, discovery."""
+    shake = asyncio.ensure_future(_handshake(channel, capabilities))
+    probe: asyncio.Future[Peer] | None = None
+    try:
+        await asyncio.wait({shake}, timeout=probe_timeout)
+        if not shake.done():
+            probe = asyncio.ensure_future(_discover(channel, MODERN_VERSIONS[-1], capabilities))
+            await asyncio.wait({probe, shake}, return_when=asyncio.FIRST_COMPLETED)
+            if probe.done() and probe.exception() is None:
+                return probe.result()
+        try:
+            return await shake
+        except WireError as fault:
+            if fault.kind != "answer":
+                raise
+            # It knows no handshake: then it speaks the 2026 era, or nothing that we do.
+            return await (probe or _discover(channel, MODERN_VERSIONS[-1], capabilities))
+    finally:
+        for task in (shake, probe):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
 
 
 async def _either(probe: asyncio.Future[Peer], channel: Channel, capabilities: Mapping[str, Any]) -> Peer:
@@ -141,13 +241,32 @@ async def _after_refused_probe(fault: WireError, channel: Channel, capabilities:
     return await _handshake(channel, capabilities)
 
 
-async def _discover(channel: Channel, version: str, capabilities: Mapping[str, Any]) -> Peer:
-    meta: dict[str, Any] = {
+async def may_be_modern(channel: Channel) -> bool:
+    """Whether a server that was greeted with the handshake may speak the 2026 era on another connection.
+
+    A server of both eras knows the method and refuses it only on this connection; others do not know it.
+    """
+    params = {"_meta": _stamp(MODERN_VERSIONS[-1], {})}
+    try:
+        await channel.request("server/discover", params, timeout=_DISCOVERY, cancellable=False)
+    except WireError as fault:
+        return fault.code in (INVALID_REQUEST, *MODERN_CODES)
+    return True
+
+
+def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
         # Answers that come later are an extension: without a word of it no server gives one.
         f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
     }
+
+
+async def _discover(
+    channel: Channel, version: str, capabilities: Mapping[str, Any], *, falls_back: bool = True
+) -> Peer:
+    meta = _stamp(version, capabilities)
     headers = {"MCP-Protocol-Version": version}
     raw = await channel.request(
         "server/discover",
@@ -157,6 +276,8 @@ async def _discover(channel: Channel, version: str, capabilities: Mapping[str, A
     )
     theirs = _texts(raw.get("supportedVersions"))
     if version not in theirs:
+        if not falls_back:
+            raise Incompatible(_no_common(theirs))
         # It knows the question but offers only handshake versions: an advertisement of the old era.
         return await _handshake(channel, capabilities)
     channel.settle(version, modern=True)
@@ -172,10 +293,14 @@ async def _discover(channel: Channel, version: str, capabilities: Mapping[str, A
     )
 
 
-async def _handshake(channel: Channel, capabilities: Mapping[str, Any]) -> Peer:
+async def _handshake(
+    channel: Channel, capabilities: Mapping[str, Any], newest: str = HANDSHAKE_VERSIONS[-1]
+) -> Peer:
     raw = await channel.request(
         "initialize",
-        {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": capabilities, "clientInfo": CLIENT_INFO},
+        {"protocolVersion": newest, "capabilities": capabilities, "clientInfo": CLIENT_INFO},
+        # Older servers ignore it; one of the 2026 era, which may be asked for a handshake, looks at it.
+        headers={"Mcp-Method": "initialize"},
         cancellable=False,
     )
     version = raw.get("protocolVersion")

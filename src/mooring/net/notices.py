@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from mooring.core.events import Event, ResourceUpdated
 from mooring.core.types import Snapshot
 from mooring.net.freshness import ACKNOWLEDGED, LIST_CHANGED, Freshness
 from mooring.net.live import Live
+from mooring.net.passage import Passage
 from mooring.net.tasks import NOTICES
 from mooring.net.watching import PREFIX, Watching, subscription_id
 
@@ -31,7 +32,7 @@ class Notices:
         emit: Callable[[Event], None],
         stale: Callable[[str, str | None], None],
         mark_dirty: Callable[[], None],
-        heard: Callable[[str, Mapping[str, Any]], None],
+        heard: Callable[[str, Mapping[str, Any], Sequence[Passage]], None],
     ) -> None:
         self._server, self._emit, self._mark_dirty = server, emit, mark_dirty
         self._other = heard
@@ -82,7 +83,7 @@ class Notices:
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
         elif method not in OURS:
-            self._other(method, params)
+            self._other(method, params, live.channel.passages)
 
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -27,7 +28,7 @@ from mooring.net.listing import compared
 from mooring.net.live import Guard, Live
 from mooring.net.loglevel import set_level
 from mooring.net.message import WireError
-from mooring.net.negotiate import doubted, negotiate, refuse_older
+from mooring.net.negotiate import doubted, first_era, negotiate, refuse_older
 from mooring.net.notices import Notices
 from mooring.net.open import Wire, open_channel, wires
 from mooring.net.passage import PASSAGE
@@ -74,7 +75,7 @@ class Owner(States):
         self.questions = questions
         self.lists = Relisting(config.name, self._list_again)
         self.notices = Notices(
-            config.name, emit=emit, stale=stale, mark_dirty=self.lists.mark_dirty, heard=self._heard
+            config.name, emit=emit, stale=stale, mark_dirty=self.lists.mark_dirty, heard=questions.heard
         )
         self._known = known
         self._listed: Snapshot | None = None
@@ -167,18 +168,17 @@ class Owner(States):
             return
         await self.lists.ask()
 
-    def privately(self, session: str, publish: Callable[[Snapshot], Guard | None]) -> None:
+    def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
         """From now on this is one conversation's own connection: its states are not the server's."""
         self.session = self.notices.session = session
         self.publish, self._emit = publish, self._keep_quiet
 
     def _keep_quiet(self, event: Event) -> None: ...
-    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Questions.answer`."""
-        return await self.questions.answer(self.config.name, method, params, self.session)
-
-    def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        self.questions.heard(self.config.name, method, params, self.session)
+    async def answer(
+        self, method: str, params: Mapping[str, Any], on: Channel | None = None
+    ) -> dict[str, Any]:
+        """The result of a request of the server's, which came on this wire; see `Questions.answer`."""
+        return await self.questions.answer(self.config.name, method, params, on.passages if on else ())
 
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
@@ -351,10 +351,13 @@ class Owner(States):
                 self._slot.started(channel.pid)
                 timer.watch(channel.pid)
             try:
-                channel.on_ask = self.answer
+                channel.on_ask = partial(self.answer, on=channel)
+                self.attempts.first = first_era(kind, self.config, self.questions.capabilities)
                 peer = await negotiate(
                     channel,
                     era=self.attempts.era,
+                    guessed=self.attempts.guessed,
+                    config=self.config,
                     # Half of the time is kept for servers that do not answer a probe at all.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,

@@ -6,13 +6,16 @@ it, and what a server says on the stream of an HTTP answer is heard in that same
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mooring.core.types import EMPTY
+
+if TYPE_CHECKING:
+    from mooring.net.negotiate import Era
 
 __all__ = ["ABILITIES", "PASSAGE", "Passage", "Relay"]
 
@@ -27,8 +30,8 @@ class Passage:
 
     client: object
     """Who it is: two passages of one client are as good as one."""
-    session: str | None = None
-    """Its conversation, by whose id the connections go that are its alone."""
+    era: Era | None = None
+    """The era in which a server that speaks both is to be asked; None: either."""
     meta: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """What the client put into `_meta`; ours wins."""
     stamp: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -41,45 +44,42 @@ class Passage:
     """Takes notices that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
     """Answers what the server asks meanwhile."""
+    waiting: int = 0
+    """Questions of the server that the client has not answered yet."""
 
 
 PASSAGE: ContextVar[Passage | None] = ContextVar("passage", default=None)
 
 
 class Relay:
-    """The requests that are under way for somebody else, by server. A host that is given one tells servers
-    that its clients can be asked, and takes what servers say to the client whom it concerns."""
+    """Marks requests that are made for a client of a gateway. A host that is given one tells servers that its
+    clients can be asked, and passes what a server says or asks to the client that it concerns."""
 
-    capabilities = ABILITIES
-
-    def __init__(self) -> None:
-        self._under_way: dict[str, list[Passage]] = {}
+    def __init__(self, *, asks: bool = True) -> None:
+        """Make a relay; without `asks` servers are told that clients answer no questions."""
+        self.capabilities: Mapping[str, Any] = ABILITIES if asks else {}
 
     @contextmanager
-    def under_way(self, server: str, passage: Passage) -> Generator[None]:
-        """While the block runs, what `server` says in answer belongs to `passage`."""
-        passages = self._under_way.setdefault(server, [])
-        passages.append(passage)
+    def under_way(self, passage: Passage) -> Generator[None]:
+        """While the block runs, requests of this task are made for `passage`."""
         token = PASSAGE.set(passage)
         try:
             yield
         finally:
             PASSAGE.reset(token)
-            passages.remove(passage)
 
-    def find(self, server: str, session: str | None = None) -> Passage | None:
-        """Whom the server speaks to: whose stream it is, or else the only client that it works for on the
-        connection that it speaks on, which may be one session's alone.
+    def find(self, passages: Sequence[Passage]) -> Passage | None:
+        """The client that a server speaks to: the one of this task, or else the only one that has requests
+        under way (`passages`) on the wire that the server speaks on.
 
-        A pipe does not say which request a notice belongs to. While several clients share it, nobody can
-        tell, and then nobody is told: better than the wrong one. `isolation: session` avoids that.
+        A pipe does not say which request a message belongs to. While it works for several clients, the
+        message is for none of them; `isolation: session` avoids that. A request that waits for its client's
+        answer does not count: what works on it is waiting, too, and the client may never come back.
         """
         passage = PASSAGE.get()
         if passage is not None:
             return passage
-        passages = self._under_way.get(server, [])
-        if session is not None:
-            passages = [one for one in passages if one.session == session]
+        passages = [one for one in passages if not one.waiting] or passages
         if passages and all(one.client is passages[0].client for one in passages):
             return passages[-1]
         return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mooring.callbacks import call_back
 from mooring.core.elicitation import Answer, Elicitation, question
 from mooring.core.untrusted import line
 from mooring.net.message import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, not_offered
-from mooring.net.passage import Relay
+from mooring.net.passage import Passage, Relay
 from mooring.net.rpc import log
 
 OnElicit = Callable[[Elicitation], Answer | Awaitable[Answer | None] | None]
@@ -38,21 +38,30 @@ class Questions:
             return dict(self._relay.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
 
-    def heard(self, server: str, method: str, params: Mapping[str, Any], session: str | None = None) -> None:
-        """A server said something that is for whoever called it; `session` has this connection alone."""
-        if self._relay is not None and (passage := self._relay.find(server, session)) is not None:
+    @property
+    def asks(self) -> bool:
+        """Whether the application itself answers questions."""
+        return self._ask is not None
+
+    def heard(self, method: str, params: Mapping[str, Any], passages: Sequence[Passage] = ()) -> None:
+        """Pass a notice to the client that it concerns; `passages` are under way on its wire."""
+        if self._relay is not None and (passage := self._relay.find(passages)) is not None:
             passage.heard(method, params)
 
     async def answer(
-        self, server: str, method: str, params: Mapping[str, Any], session: str | None = None
+        self, server: str, method: str, params: Mapping[str, Any], passages: Sequence[Passage] = ()
     ) -> dict[str, Any]:
-        """The result of a request of a server's.
+        """The result of a request of a server's; `passages` are under way on the wire that it came on.
 
         Raises:
             WireError: there is none; the text is fit for the server and for the model.
         """
-        if self._relay is not None and (passage := self._relay.find(server, session)) is not None:
-            return await passage.asked(method, params)
+        if self._relay is not None and (passage := self._relay.find(passages)) is not None:
+            passage.waiting += 1
+            try:
+                return await passage.asked(method, params)
+            finally:
+                passage.waiting -= 1
         if method == "roots/list" and self._relay is not None:
             return {"roots": []}  # it was declared for a client behind us, and there is none
         if method != ELICIT:

@@ -28,6 +28,7 @@ from mooring.net.message import (
     not_offered,
     number,
 )
+from mooring.net.passage import Passage
 
 log = logger("mooring.net")
 
@@ -66,6 +67,8 @@ class Channel:
         """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
         self.pid: int | None = None
         """Process id of the child, for transports that have one."""
+        self.passages: list[Passage] = []
+        """The clients of a gateway for whom requests are under way here."""
         self.death: str | None = None
         self.dropped: int = 0
         """Messages thrown away: unreadable, answering nothing, or too many."""

@@ -1,0 +1,214 @@
+"""The connections to one server: its own, and one of the other era for requests that need it.
+
+A server of the handshake era may ask while it works on a call; one of the 2026 era answers the call with its
+questions instead. Many servers speak both eras and ask in only one of the two ways. So a request is made in
+the era that its caller speaks: an application with `on_elicit` and a handshake client of a gateway can be
+asked during a call, a 2026 client cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import cast
+
+from mooring import clock
+from mooring.config.eracache import recall_eras, remember_eras
+from mooring.config.logs import logger
+from mooring.core.config import ServerConfig
+from mooring.core.types import Snapshot
+from mooring.core.values import replace
+from mooring.errors import AuthNeeded, MooringError
+from mooring.net.carrier import Carrier
+from mooring.net.faults import Permanent
+from mooring.net.live import Guard
+from mooring.net.message import WireError
+from mooring.net.negotiate import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    Era,
+    era_of,
+    may_be_modern,
+)
+from mooring.net.owner import Owner
+from mooring.net.passage import PASSAGE
+
+log = logger("mooring.connection")
+
+AGAIN_AFTER = 60.0
+"""Seconds until the other era is tried again after it could not be connected."""
+MOST_LEARNED = 1_000
+NEWEST: Mapping[Era, str] = {"legacy": HANDSHAKE_VERSIONS[-1], "modern": MODERN_VERSIONS[-1]}
+_WORDS: Mapping[Era, tuple[str, ...]] = {
+    "modern": ("back-channel", "server-initiated request", "server-to-client requests are not available"),
+    "legacy": ("handler returned an invalid result", "returned an input-required result"),
+}
+_WIRES = {"stdio": "stdio", "http": "streamable-http", "sse": "sse"}
+
+
+class Lanes:
+    """Picks the connection for each request, and keeps the second one."""
+
+    def __init__(
+        self,
+        main: Carrier,
+        make: Callable[[ServerConfig], Owner],
+        guard: Callable[[Snapshot], Guard | None],
+    ) -> None:
+        self.main = main
+        self._make = make
+        self._guard = guard
+        self._other: Carrier | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._seen: Snapshot | None = None
+        self._not_before = 0.0
+        self._learned: dict[str, Era] | None = None
+        """Tools that could not ask in one era: the other one is used for them. Read when first needed."""
+
+    @property
+    def _config(self) -> ServerConfig:
+        return self.main.owner.config
+
+    def wanted(self, tool: str | None = None) -> Era | None:
+        """The era in which the caller of this task wants a request made; None: any."""
+        passage = PASSAGE.get()
+        if passage is not None:
+            era = passage.era
+        else:
+            era = "legacy" if tool is not None and self.main.owner.questions.asks else None
+        return era if era is None or tool is None else self.learned(tool, era)
+
+    def learned(self, tool: str, era: Era) -> Era:
+        """The era for calls of `tool` whose caller wants `era`."""
+        if self._learned is None:
+            self._learned = cast("dict[str, Era]", recall_eras(self._config))
+        return self._learned.get(tool, era)
+
+    async def carrier(self, wanted: Era | None, end: float) -> Carrier:
+        """The connection in this era, or the server's own where there is no other; waited for until `end`."""
+        main, config = self.main, self._config
+        if wanted is None or config.protocol != "auto" or clock.monotonic() < self._not_before:
+            return main
+        if wanted == "legacy" and era_of(config.min_protocol) == "modern":
+            return main
+        live = main.owner.live
+        if live is None:
+            try:
+                live = await main.live(end)
+            except (WireError, MooringError):
+                return main  # which reports it in its own words
+        if live.peer.era == wanted or live.peer.single:
+            return main
+        other = self._other
+        if other is None or other.owner.live is None:
+            other = await self._opened(wanted, end)
+        return main if other is None else other
+
+    def learn(self, tool: str, carrier: Carrier, said: str) -> str | None:
+        """What to add to the error of a call, where its tool failed because it cannot ask in this era.
+
+        The next call of the tool takes the other era. This one is not repeated: it may have had effects
+        before the tool asked.
+        """
+        live, wanted = carrier.owner.live, self.wanted(tool)
+        if wanted is None or live is None or not _could_not_ask(live.peer.era, said):
+            return None
+        other: Era = "legacy" if live.peer.era == "modern" else "modern"
+        newest = NEWEST[other]
+        if self._config.protocol != "auto":
+            then = f"Set `protocol: {newest}`, or leave it out, for server {self._config.name!r}."
+        elif (carrier is self.main and live.peer.single) or len(self._learned or ()) >= MOST_LEARNED:
+            return None
+        else:
+            self._learned = {**(self._learned or {}), tool: other}
+            remember_eras(self._config, self._learned)
+            then = (
+                f"Later calls of it use {newest}. To use that from the first call on, set "
+                f"`protocol: {newest}` for server {self._config.name!r}."
+            )
+        return (
+            f"The tool asks its user in a way that protocol {live.peer.protocol} does not have. The call was "
+            f"not repeated, because it may have had effects. {then}"
+        )
+
+    async def watch(self, uri: str, *, wanted: bool) -> None:
+        """Subscribe to a resource on the second connection, too, or end that, where it is another process."""
+        live = None if self._other is None else self._other.owner.live
+        if live is None or live.channel.kind != "stdio":
+            return
+        watching = self._other and self._other.owner.notices.watching
+        if watching:
+            with suppress(WireError):
+                await (watching.add(uri) if wanted else watching.remove(uri))
+
+    async def idle(self) -> None:
+        """Until nothing is under way on the second connection."""
+        if self._other is not None:
+            await self._other.idle()
+
+    async def stop(self) -> None:
+        """End the second connection."""
+        other, self._other = self._other, None
+        if other is not None:
+            await other.owner.stop()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _opened(self, era: Era, end: float) -> Carrier | None:
+        """The second connection, up; None where it cannot be had."""
+        async with self._opening:
+            if self._other is None:
+                if clock.monotonic() < self._not_before or not await self._may_speak(era):
+                    return None
+                self._start(era)
+            other = self._other
+            assert other is not None
+            try:
+                await other.owner.connected(end - clock.monotonic())
+            except AuthNeeded:
+                return None  # the server's own connection says what to do about it
+            except MooringError as problem:
+                log.info("%s has no second connection in the %s era: %s", self._config.name, era, problem)
+                await self.stop()
+                alone = isinstance(problem, Permanent)
+                self._not_before = math.inf if alone else clock.monotonic() + AGAIN_AFTER
+                return None
+        return other
+
+    async def _may_speak(self, era: Era) -> bool:
+        """Whether it is worth a try: a child process is not started twice without a sign that it helps."""
+        live = self.main.owner.live
+        if live is None:
+            return False
+        if era == "legacy" or live.channel.kind != "stdio" or await may_be_modern(live.channel):
+            return True
+        self._not_before = math.inf
+        return False
+
+    def _start(self, era: Era) -> None:
+        main = self.main.owner
+        assert main.live is not None
+        wire = _WIRES[main.live.channel.kind]
+        owner = self._make(
+            replace(self._config, protocol=NEWEST[era], start="background", transport=wire, min_protocol=None)
+        )
+        owner.access, owner.principal = main.access, main.principal
+        owner.privately(main.session, self._listed)
+        if wire == "stdio":  # another process: what changes in it is not known to the first one
+            owner.notices.watched = main.notices.watched
+        self._other = Carrier(owner, gate=self.main.gate)
+        self._running = asyncio.create_task(owner.run())
+
+    def _listed(self, snapshot: Snapshot) -> Guard | None:
+        if self._seen is not None and self._seen != snapshot:
+            self.main.owner.lists.mark_dirty()  # a change that the server announces only on this connection
+        self._seen = snapshot
+        return self._guard(snapshot)
+
+
+def _could_not_ask(era: Era, said: str) -> bool:
+    """Whether a call failed because its tool asks as the other era does, in the words of the SDKs."""
+    return any(words in said.lower() for words in _WORDS[era])
