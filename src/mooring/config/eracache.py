@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from mooring.config.kept import cache_home, keep, kept
+from mooring.config.homes import cache_home
+from mooring.config.kept import keep, kept
 from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.plan import fingerprint
