@@ -17,7 +17,8 @@ from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 
 FOR_PROVIDERS = {
-    *("act", "allows", "arrival", "audit", "check_resource", "check_running", "emit", "exposure", "index"),
+    *("absence", "act", "allows", "arrival", "audit", "check_resource", "check_running", "emit"),
+    *("exposure", "index"),
     *("keeper", "leave", "listened_to", "note_in", "permit", "provider", "publish", "ranker", "relay"),
     *("rules", "vet", "withheld"),
 }

@@ -430,3 +430,5 @@ class Host(Reconfigurable):
     def _announce(self, change: Diff) -> None:
         if self._streams:  # the revision costs a hash of everything
             self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
+        if self._tools_changed is not None and self._tasks is not None:
+            self._tasks.start_from_anywhere(self._tools_changed)

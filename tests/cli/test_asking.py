@@ -59,8 +59,9 @@ def test_what_the_user_adds_himself_is_approved_and_nothing_else_of_the_file(ran
     assert ran("call", "mcp_clock_now").returncode == 3
 
 
-def test_TH03_a_name_that_looks_like_another_is_not_added(ran, tmp_path: Path) -> None:
+def test_TH03_a_name_that_looks_like_another_is_added_with_a_warning(ran, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"clock": entry("clock")}}))
-    done = ran("add", "Clock", "--no-probe", "--", "x")
-    assert done.returncode == 2
-    assert "has a server 'clock', which looks like 'Clock'" in done.stderr
+    done = ran("add", "c1ock", "--no-probe", "--", "x")
+    assert done.returncode == 0
+    assert "looks like" in done.stderr
+    assert "'clock'" in done.stderr

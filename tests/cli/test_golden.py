@@ -23,7 +23,7 @@ def test_list_on_a_terminal(terminal, fleet) -> None:
     broken: cannot read /etc/broken.conf: no such file
     next try in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
-✓ notes   connected  stdio      2025-11-25      3  ≤ 0.2 s
+✓ notes   connected  stdio      2025-11-25      3  ≤ 5 min
 - spare   disabled   stdio
 """)
 
@@ -54,7 +54,7 @@ def test_list_in_a_pipe(piped, fleet) -> None:
     broken: cannot read /etc/broken.conf: no such file
     next try in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
-✓ notes   connected  stdio      2025-11-25      3  ≤ 0.2 s
+✓ notes   connected  stdio      2025-11-25      3  ≤ 5 min
 - spare   disabled   stdio
 """)
 

@@ -91,7 +91,7 @@ def test_a_command_about_one_server_starts_only_that_one(
         monkeypatch.setenv("MOORING_HOME", str(tmp_path / "another"))
     else:
         ran("tools", "--config", file)
-    assert servers.started() == ["clock", "lib", "notes", "other"]
+    assert set(servers.started()) == {"clock", "lib", "notes", "other"}
     done = ran(*words, "--config", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert servers.started() == ONE_SERVER[words]

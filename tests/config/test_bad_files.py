@@ -189,7 +189,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a list entry without a name": (
         "manifest.yaml",
         f"config: {{servers: [{{command: x, env: {{T: {S}}}}}]}}",
-        ("field 'config.servers'", "entry 1 has no name; add 'name: …'"),
+        ("field 'config.servers'", "entry 1 has no alias; add 'alias: …'"),
     ),
     "a misspelt setting": (
         "mooring.json",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring import ConfigError, Host, HostConfig, PolicyDenied
+from mooring import Host, HostConfig, PolicyDenied
 from tests.lab.libraries import HttpLibrary, library_server
 from tests.lab.stdio import lab_server
 
@@ -77,6 +77,7 @@ async def test_TH26_updates_that_nobody_asked_for_do_not_fill_the_events(hosting
 
 
 async def test_a_server_cannot_be_named_like_mooring_itself() -> None:
-    with pytest.raises(ConfigError, match="already a server or provider named 'mooring'"):
-        async with Host([lab_server("mooring")]):
-            pass
+    async with Host([lab_server("mooring"), lab_server("lab")]) as host:
+        assert await host.ready(20)
+        assert [status.name for status in host.status() if status.state == "connected"] == ["lab"]
+        assert any("mooring" in str(warning) for warning in host.config.warnings)

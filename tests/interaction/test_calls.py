@@ -17,7 +17,6 @@ from mooring import (
     CallFinished,
     CallTimeout,
     ConnectionLost,
-    Host,
     LocalTools,
     ServerConfig,
     ServerError,
@@ -443,8 +442,3 @@ async def test_a_ping_measures_a_round_trip_in_both_eras(hosting: Any) -> None:
 async def test_the_health_check_is_false_when_a_server_is_down(hosting: Any) -> None:
     async with hosting(lab_server("up"), lab_server("down", crash_at_start=1)) as host:
         assert not await host.health_check()
-
-
-async def test_a_host_that_was_never_entered_answers_a_call_with_an_error() -> None:
-    result = await Host([lab_server()]).call("mcp_lab_echo")
-    assert result.is_error

@@ -19,9 +19,9 @@ USAGE = "mooring lock [--server S ...] [--check-only] [--force] [options]"
 DETAILS = """
 
 Lists every enabled server twice, each time started anew, and writes
-mooring.lock beside the configuration: what each offers, for a catalog before any server runs and
-for `mooring check`. Commit it. A server that cannot be reached keeps what
-the lock said of it. Servers of your own file are not in the lock of a
+mooring.lock beside the configuration: what each offers, for a catalog
+before any server runs and for `mooring check`. Commit it. A server that
+cannot be reached keeps what the lock said of it. Servers of your own file are not in the lock of a
 project, which others share. From then on, tools that are not in the lock
 are set aside until `mooring approve`. Text that differs between the two
 starts is marked as volatile: it is not compared, or only by its words, and

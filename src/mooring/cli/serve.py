@@ -20,10 +20,10 @@ DETAILS = """
 Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>.
 With --http, --json prints where, as one document, as soon as it listens.
 
---workers N runs N processes on one port. They share no state: each starts its own
-copy of every server, clients of 2025 get no session, servers cannot ask clients
-anything, and there is no /metrics. `isolation: session`, discovery, --sse, and
-limits such as `gateway.rate` and `max_concurrency` are refused."""
+--workers N runs N processes on one port. They share no state: each starts its
+own copy of every server, clients of 2025 get no session, servers cannot ask
+clients anything, and there is no /metrics. `isolation: session`, discovery,
+--sse, and limits such as `gateway.rate` and `max_concurrency` are refused."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ MAX_DIGITS = 9
 """Of a `retry`, in milliseconds: beyond them it is no advice."""
 MANY_LINES, PIECE = 256, 4096
 """A chunk with more lines than that is handled in pieces of so many bytes."""
+
+
+_UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""Bytes that an id cannot have, because it is sent back in the header `Last-Event-ID`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +114,7 @@ class SseParser:
         self.chatter += len(line)
         if name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name == b"id" and b"\0" not in value:
+        elif name == b"id" and not _UNSENDABLE.search(value):
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) <= MAX_DIGITS:
             self._retry = int(value) / 1000
