@@ -21,11 +21,11 @@ DETAILS = """
 Lists every enabled server twice, each time started anew, and writes
 mooring.lock beside the configuration: what each offers, for a catalog
 before any server runs and for `mooring check`. Commit it. A server that
-cannot be reached keeps what the lock said of it. Servers of your own file are not in the lock of a
-project, which others share. From then on, tools that are not in the lock
-are set aside until `mooring approve`. Text that differs between the two
-starts is marked as volatile: it is not compared, or only by its words, and
-shown as it was approved.
+cannot be reached keeps what the lock said of it. Servers of your own file
+are not in the lock of a project, which others share. From then on, tools
+that are not in the lock are set aside until `mooring approve`. Text that
+differs between the two starts is marked as volatile: it is not compared, or
+only by its words, and shown as it was approved.
 
 Exit code 0: the lock holds every server. 11: one could not be reached; the
 rest is written. With --check-only, 10: the lock would change. 2: the lock
