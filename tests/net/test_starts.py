@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -19,9 +21,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def child(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-S", "-c", request.param])
+    process = subprocess.Popen([sys.executable, "-S", "-c", request.param], start_new_session=True)
     yield process
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)  # with what it started
     process.wait()
 
 
