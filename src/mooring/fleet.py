@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, cast
 
 from mooring.config.logs import logger
 from mooring.core.config import HostConfig, ServerConfig, Style
+from mooring.core.durations import kind
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.known import Known
 from mooring.core.names import may_belong
@@ -417,3 +418,13 @@ def check_servers(servers: object) -> None:
         )
     if isinstance(servers, ServerConfig):
         raise TypeError("Host takes a list of servers. Use Host([server]).")
+    if isinstance(servers, HostConfig | Iterator):
+        return
+    if not isinstance(servers, Iterable):
+        raise TypeError(f"Host takes a list of servers, not {kind(servers)}. Use Host([ServerConfig(...)]).")
+    for server in cast("Iterable[object]", servers):
+        if not isinstance(server, ServerConfig):
+            raise TypeError(
+                f"Host takes a list of ServerConfig, and one of these is {kind(server)}. "
+                "Use ServerConfig(name=..., command=...), or Host.from_config(path) for a file."
+            )

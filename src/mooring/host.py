@@ -262,6 +262,7 @@ class Host(Reconfigurable):
     @property
     def catalog(self) -> Catalog:
         """Everything that can be called now: an immutable value; the next change makes another one."""
+        self.check_running()
         return self._shelf.catalog
 
     @property
@@ -271,10 +272,12 @@ class Host(Reconfigurable):
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The tools that fit `query`, the best first, each with its score and the reasons for it."""
+        self.check_running()
         return self.index.search(query, limit, ranker=self.ranker)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Every configured server, sorted by name."""
+        self.check_running()
         return self._sessions.status()
 
     def hidden(self) -> tuple[Hidden, ...]:
@@ -288,7 +291,7 @@ class Host(Reconfigurable):
         if self._closed:
             stream.end()
         else:
-            _ = self.catalog  # what changed before is no news
+            _ = self._shelf.catalog  # what changed before is no news
             self._streams.add(stream)
         return stream
 
@@ -296,6 +299,7 @@ class Host(Reconfigurable):
 
     def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
         """What a model sees now in the shared session; see `Session.tools`."""
+        self.check_running()
         return self._shared.tools(complete=complete)
 
     def session(

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from mooring.config.lockfile import lock_path, read, speaks_of
+from mooring.config.lockfile import lock_path, own_lock_path, read, speaks_of
 from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.known import Known
@@ -40,8 +40,8 @@ class Memory(Value):
     lock: Lock | None = None
     """The lock beside the configuration; None: there is none, and the private cache serves."""
     cache: bool = True
-    own: bool = True
-    """Whether the lock speaks of the user's own servers: that of a project does not."""
+    own: Lock | None = None
+    """The lock for the user's own servers. The lock of a project neither covers nor replaces it."""
 
 
 def memory_of(lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], folder: Path | None) -> Memory:
@@ -53,14 +53,20 @@ def memory_of(lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], f
         return Memory(cache=False)
     beside = None if folder is None else lock_path(files, folder)
     path = beside if lock is True else Path(lock)
-    own = speaks_of(files, "user")
     if path is None:
         return Memory()
+    found = _read(path)
+    if speaks_of(files, "user"):
+        return Memory(lock=found, own=found)
+    return Memory(lock=found, own=_read(own_lock_path()) if lock is True else None)
+
+
+def _read(path: Path) -> Lock | None:
     try:
-        return Memory(lock=read(path), own=own)
+        return read(path)
     except LockError as problem:
         log.warning("the lock is ignored, and nothing is pinned: %s", problem)
-        return Memory()
+        return None
 
 
 class Pins:
@@ -125,12 +131,12 @@ class Pins:
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
         """The lock, if it speaks of this server; None: the private cache serves."""
-        spoken_of = self._memory.own or server.source.scope != "user"
-        if not spoken_of or self._memory.lock is None:
+        lock = self._memory.own if server.source.scope == "user" else self._memory.lock
+        if lock is None:
             self._cached.add(server.name)
-            return None
-        self._cached.discard(server.name)
-        return self._memory.lock
+        else:
+            self._cached.discard(server.name)
+        return lock
 
     def _recalled(self, name: str) -> Known | None:
         self._pins[name] = None

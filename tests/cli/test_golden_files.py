@@ -84,7 +84,7 @@ def test_add_on_a_terminal_of_50_columns(terminal, project, lab) -> None:
         (
             0,
             """\
-✓ lab: connected, protocol 2026-07-28, 2 tools,
+✓ lab: connected, protocol 2025-11-25, 2 tools,
     0 resources, 0 prompts
     read, send
 """,

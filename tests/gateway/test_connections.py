@@ -79,7 +79,9 @@ async def test_where_there_is_no_more_room_the_oldest_that_said_nothing_goes(ser
 
 
 async def test_who_is_being_served_never_goes_for_another(serving: Any) -> None:
-    async with serving(lab_server(tools=["grow"]), gateway={"max_connections": 3}) as here:
+    # One era, one process: what grows in it is what the clients are shown.
+    server = lab_server(tools=["grow"], settings={"protocol": "2026-07-28"})
+    async with serving(server, gateway={"max_connections": 3}) as here:
         async with AsyncExitStack() as stack:
             clients = [await here.caller() for _ in range(2)]
             streams = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mooring import Host
+from mooring.config import load
 from mooring.errors import ConfigError
 from mooring.gateway.serve import serve_http, serve_stdio
 
@@ -35,6 +36,8 @@ TOKENS = {"tokens": [{"name": "me", "token": "${MY_TOKEN}"}]}
         {"gateway": {"profiles": {"x": {"alow": ["*"]}}}},
         {"policy": {"dney": ["*"]}},
         {"audit": {"path": "x", "argumnets": "none"}},
+        {"gateway": {"max_sessions": 5}, "access": {"deny": ["*"]}},
+        {"policy": {"deny": ["*"]}, "tokens": ["${MY_TOKEN}"]},
     ],
 )
 @pytest.mark.parametrize("name", ["mcp.json", "mooring.json"])
@@ -50,11 +53,40 @@ async def test_an_unknown_key_next_to_or_under_a_protecting_setting_refuses_the_
             await serve_stdio(running)
 
 
+@pytest.mark.parametrize("settings", [{"gateway": TOKENS}, {"policy": {"deny": ["*"]}}, {"gatway": TOKENS}])
+@pytest.mark.parametrize("shape", ["mcp", "config", "mcp_servers", "context_servers"])
+async def test_a_protecting_setting_where_none_is_read_refuses_the_start(
+    tmp_path: Path, shape: str, settings: dict[str, Any]
+) -> None:
+    entry = {"alias": "a", "command": "x", "disabled": True}
+    servers = {"servers": [entry]} if shape in ("mcp", "config") else {"a": entry}
+    file = tmp_path / "agent.json"
+    file.write_text(json.dumps({shape: servers, **settings}))
+    async with Host.from_config(file) as running:
+        with pytest.raises(ConfigError, match="no settings are read") as caught:
+            async with serve_http(running):
+                pass
+        assert (caught.value.file, caught.value.place) == (str(file), *settings)
+    with pytest.raises(ConfigError):
+        load([file], strict=True)
+
+
 async def test_any_unknown_setting_in_a_file_of_ours_refuses_the_start(tmp_path: Path) -> None:
     async with host(tmp_path, "mooring.json", acces={"deny": ["*"]}) as running:
         with pytest.raises(ConfigError, match="is not a known setting"):
             async with serve_http(running):
                 pass
+
+
+async def test_an_unapproved_project_file_cannot_keep_the_gateway_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    wrong = {"gatway": TOKENS, "gateway": {"tokns": 1}, "policy": 5, "audit": {}, "mcp": {"audti": 1}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {}, **wrong}))
+    async with Host.from_config() as running, serve_http(running):
+        assert running.config.warnings
 
 
 async def test_keys_of_other_programs_and_bad_entries_do_not(tmp_path: Path) -> None:

@@ -53,9 +53,28 @@ async def test_a_host_that_was_not_entered_refuses_to_work(verb: Any) -> None:
 async def test_what_needs_no_server_works_before_the_host_is_entered() -> None:
     host = Host([lab_server()])
     assert host.config.servers[0].name == "lab"
-    assert not host.catalog.tools
-    host.status()
     host.events()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda host: host.status(),
+        lambda host: host.tools(),
+        lambda host: host.catalog,
+        lambda host: host.search("echo"),
+    ],
+    ids=["status", "tools", "catalog", "search"],
+)
+async def test_a_host_that_was_not_entered_does_not_pretend_that_it_has_nothing(
+    view: Callable[[Host], Any],
+) -> None:
+    host = Host([lab_server()])
+    with pytest.raises(RuntimeError, match="async with"):
+        view(host)
+    async with host:
+        await host.ready(20)
+    view(host)  # what was there stays to be seen
 
 
 @pytest.mark.parametrize("face", [Host, SyncHost])
@@ -66,8 +85,11 @@ async def test_what_needs_no_server_works_before_the_host_is_entered() -> None:
         (Path("mcp.json"), r"Host\.from_config"),
         ({"mcpServers": {}}, r"Host\.from_config"),
         (ServerConfig(name="x", command="x"), r"Host\(\[server\]\)"),
+        (None, r"Host\(\[ServerConfig"),
+        (["mcp.json"], r"Host\.from_config"),
+        ([{"name": "x", "command": "x"}], r"ServerConfig\(name"),
     ],
-    ids=["text", "path", "mapping", "server"],
+    ids=["text", "path", "mapping", "server", "nothing", "texts", "mappings"],
 )
 def test_what_is_no_list_of_servers_is_a_type_error_that_says_what_to_use(
     given: Any, advice: str, face: Any

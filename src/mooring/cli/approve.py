@@ -36,18 +36,19 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.asking import asked
-    from mooring.cli.locking import change_document, change_lines, compared, listing, lock_file
+    from mooring.cli.locking import change_document, change_lines, compared, listing, lock_file, own_lock_file
     from mooring.cli.progress import plural
     from mooring.cli.servers import report_doubts
     from mooring.config.lockfile import read, write
     from mooring.core.lock import approve
 
-    file = lock_file(options)
+    server, tool, own = _split(args.target, options)
+    own_file = own_lock_file(options) if own else None
+    file = own_file or lock_file(options)
     lock = read(file)
     if lock is None:
         raise ConfigError("there is no lock, so nothing is set aside; see `mooring lock`", file=str(file))
-    server, tool = _split(args.target, options)
-    listed = await listing(options, out, [server])
+    listed = await listing(options, out, [server], own=own_file is not None)
     status = next(status for status in listed.statuses if status.name == server)
     if status.state != "connected":
         raise MooringError(f"{server} cannot be asked what it offers: {status.error or status.state}")
@@ -72,18 +73,22 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return 0 if yes or not wanted else NEEDS_LOGIN
 
 
-def _split(target: str, options: Options) -> tuple[str, str | None]:
-    """The server and the tool that are meant; the names of both may hold a slash."""
+def _split(target: str, options: Options) -> tuple[str, str | None, bool]:
+    """The server and the tool that are meant, and whether the server is the user's own.
+
+    The names of both may hold a slash.
+    """
     from pathlib import Path
 
     from mooring.config import load
 
-    names = [server.name for server in load([Path(file) for file in options.config] or None).servers]
-    if target in names:
-        return target, None
-    owners = [name for name in names if target.startswith(f"{name}/")]
+    config = load([Path(file) for file in options.config] or None)
+    own = {server.name: server.source.scope == "user" for server in config.servers}
+    if target in own:
+        return target, None, own[target]
+    owners = [name for name in own if target.startswith(f"{name}/")]
     server = max(owners, key=len) if owners else target.partition("/")[0]
-    return server, target[len(server) + 1 :] or None
+    return server, target[len(server) + 1 :] or None, own.get(server, False)
 
 
 def _is_of(change: Change, tool: str) -> bool:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
 from mooring.errors import ConfigError
 
+if TYPE_CHECKING:
+    from mooring.cli.locking import Review
+    from mooring.core.pin import Lock
+
 USAGE = "mooring check [options]"
 DETAILS = """
 
 Connects every enabled server and compares it with mooring.lock, for CI and
-for whoever wants to know what was set aside.
+to see what was set aside. In a project your own servers are compared with
+your own lock, if you have one.
 
 Exit code 0: all are the same. 10: a server, or the set of servers, is not
 what was approved. 11: nothing differs, but one could not be reached. 2: the
@@ -33,6 +40,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         UNREACHABLE,
         listing,
         lock_file,
+        own_lock_file,
         partial_note,
         report,
         review,
@@ -41,16 +49,30 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.progress import plural
     from mooring.config.lockfile import read
 
-    file = lock_file(options)
-    lock = read(file)
-    if lock is None:
+    async def compared(lock: Lock, out: Output, *, own: bool) -> list[Review]:
+        # A server that differs is listed a second time, without declaring capabilities: tools that it offers
+        # only then are in the lock, too.
+        listed = await listing(
+            options,
+            out,
+            again=lambda first: {one.server for one in review(first, lock) if one.changes},
+            own=own,
+        )
+        return review(listed, lock)
+
+    file, own_file = lock_file(options), own_lock_file(options)
+    lock, own_lock = read(file), None if own_file is None else read(own_file)
+    if lock is None and (own_lock is None or own_file is None):
         raise ConfigError("there is no lock to compare with; write one with `mooring lock`", file=str(file))
-    # A server that differs is listed a second time, without declaring capabilities: tools that it offers
-    # only then are in the lock, too.
-    listed = await listing(
-        options, out, again=lambda first: {one.server for one in review(first, lock) if one.changes}
-    )
-    reviews = review(listed, lock)
+    reviews: list[Review] = []
+    if lock is not None:
+        reviews += await compared(lock, out, own=False)
+    if own_lock is not None and own_file is not None:
+        silent = out if lock is None else Output(replace(options, quiet=True))  # warnings were shown above
+        own_reviews = await compared(own_lock, silent, own=True)
+        reviews += [one for one in own_reviews if one.status != "removed"]
+        reviews.sort(key=lambda one: one.server)
+        file = own_file if lock is None else file
     drifted = sum(one.drifted for one in reviews)
     absent = sum(one.status == "unreachable" for one in reviews)
     if options.json:

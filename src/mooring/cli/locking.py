@@ -14,7 +14,7 @@ from mooring.cli.output import Output, Style
 from mooring.cli.progress import plural
 from mooring.cli.servers import chosen
 from mooring.config import found_files
-from mooring.config.lockfile import lock_path, speaks_of
+from mooring.config.lockfile import lock_path, own_lock_path, speaks_of
 from mooring.core.changes import Change
 from mooring.core.changetext import describe
 from mooring.core.config import ServerConfig
@@ -38,6 +38,7 @@ __all__ = [
     "guests_of",
     "listing",
     "lock_file",
+    "own_lock_file",
     "partial_note",
     "report",
     "review",
@@ -82,6 +83,13 @@ def lock_file(options: Options) -> Path:
     return lock_path(found_files(named or None), Path.cwd())
 
 
+def own_lock_file(options: Options) -> Path | None:
+    """Where the lock of the user's own servers is; None where that is the lock of the configuration."""
+    files = found_files([Path(file) for file in options.config] or None)
+    beside = any(file.scope == "user" for file in files) and not speaks_of(files, "user")
+    return own_lock_path() if beside else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """What the servers of a configuration offer, as far as they could be asked."""
@@ -104,6 +112,7 @@ async def listing(
     servers: Sequence[str] = (),
     *,
     again: Callable[[Listing], Collection[str]] | None = None,
+    own: bool = False,
 ) -> Listing:
     """What those servers (or all) offer that the lock speaks of.
 
@@ -114,17 +123,18 @@ async def listing(
         again: Which servers are listed a second time, all if None. That starts them anew and declares no
             capabilities, so that text that differs at random between starts is found, and tools that are
             offered only to clients without these capabilities.
+        own: The lock is that of the user's own servers, beside the lock of a project.
 
     Raises:
         ConfigError: one of `servers` is not for this lock.
         NotTrusted: one of them must not be started, so that nothing can be said of it.
     """
-    first = await _listed(options, out, servers, declare=True)
+    first = await _listed(options, out, servers, own=own, declare=True)
     names = first.snapshots.keys() if again is None else again(first)
     if not names:
         return first
     silent = Output(replace(options, quiet=True))  # it has been said the first time
-    second = await _listed(options, silent, sorted(names), declare=False)
+    second = await _listed(options, silent, sorted(names), own=own, declare=False)
     snapshots, volatile = dict(first.snapshots), dict[str, Marks]()
     for name, snapshot in second.snapshots.items():
         if name in names:
@@ -133,9 +143,13 @@ async def listing(
     return replace(first, snapshots=snapshots, volatile=volatile)
 
 
-async def _listed(options: Options, out: Output, servers: Sequence[str], *, declare: bool) -> Listing:
+async def _listed(
+    options: Options, out: Output, servers: Sequence[str], *, own: bool, declare: bool
+) -> Listing:
     async with open_host(options, out, servers=servers, idle=True, lock=False, declare=declare) as host:
         guests = guests_of(host, options)
+        if own:
+            guests = {server.name for server in host.config.servers} - guests
         if guests.intersection(servers):
             raise ConfigError(
                 f"{min(guests.intersection(servers))!r} stands in your own configuration, and the lock of "
@@ -156,7 +170,7 @@ async def _listed(options: Options, out: Output, servers: Sequence[str], *, decl
 
 
 def guests_of(host: Host, options: Options) -> set[str]:
-    """The configured servers that the lock does not speak of."""
+    """The configured servers that the lock of the configuration does not speak of: the user's own."""
     files = found_files([Path(file) for file in options.config] or None)
     return {server.name for server in host.config.servers if not speaks_of(files, server.source.scope)}
 

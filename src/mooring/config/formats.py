@@ -40,6 +40,8 @@ SHAPES = (
     ("context_servers",),
 )
 _TOP = frozenset(path[0] for path in SHAPES)
+_FOREIGN = frozenset(("inputs",))
+"""Keys of other programs that may stand beside servers and settings: VS Code asks for these values."""
 
 
 class Shape:
@@ -75,8 +77,10 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> Shape:
         _settings(
             shape, {key: value for key, value in data.items() if key not in _TOP}, own=own, doubtful=not own
         )
-    elif ("config", "servers") in found and "enabled" in data:
-        _settings(shape, {"enabled": data["enabled"]}, own=own, doubtful=True)
+    else:
+        _misplaced(shape, data)
+        if ("config", "servers") in found and "enabled" in data:
+            _settings(shape, {"enabled": data["enabled"]}, own=own, doubtful=True)
     for section in ("mcp", "config"):
         inner = data.get(section)
         if isinstance(inner, Mapping) and (section == "mcp" or (section, "servers") in found):
@@ -136,7 +140,20 @@ def _named(shape: Shape, place: str, items: list[Mapping[str, Any]]) -> list[tup
     return entries
 
 
+def _misplaced(shape: Shape, data: Mapping[str, Any]) -> None:
+    """Report settings that protect something where no settings are read."""
+    for key in data:
+        name = snake(key)
+        if name in GUARDED or misspelled(name, GUARDED):
+            where = "inside 'mcp'" if "mcp" in data else "into a file of mooring's own, such as mooring.yaml"
+            message = f"{shown(key)} has no effect here: at the top of this file no settings are read"
+            shape.wrong(f"{message}; write it {where}", place=key, serious=True)
+
+
 def _settings(shape: Shape, given: Mapping[str, Any], *, own: bool, doubtful: bool) -> None:
+    # Next to a setting that protects something, an unknown key may be another one.
+    strict = own or any(snake(key) in GUARDED for key in given)
+    foreign = frozenset[str]() if own else _FOREIGN
     for key, value in given.items():
         if key == "sampling":
             _sampling(shape, value)
@@ -151,8 +168,8 @@ def _settings(shape: Shape, given: Mapping[str, Any], *, own: bool, doubtful: bo
                 shape.doubtful.discard(name)
                 if doubtful and name not in GUARDED:
                     shape.doubtful.add(name)
-            elif not key.startswith(("$", "x-", "x_")):
-                _unknown(shape, key, own=own)
+            elif key not in foreign and not key.startswith(("$", "x-", "x_")):
+                _unknown(shape, key, own=strict)
         except ValueError as problem:
             if doubtful:
                 shape.notes.append(Problem(field=key, message=f"{problem}; it is ignored"))

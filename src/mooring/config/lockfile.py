@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mooring.config.load import FoundFile
     from mooring.core.config import Scope
 
-__all__ = ["NAME", "lock_path", "read", "speaks_of", "write"]
+__all__ = ["NAME", "lock_path", "own_lock_path", "read", "speaks_of", "write"]
 
 NAME = "mooring.lock"
 _PREPARED = 16
@@ -42,6 +42,11 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
             return file.path.absolute().parent / NAME
     if not files:
         return cwd.absolute() / NAME
+    return own_lock_path()
+
+
+def own_lock_path() -> Path:
+    """Return where the lock of the user's own servers is, whether or not it exists."""
     return state_home() / NAME
 
 
