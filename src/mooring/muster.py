@@ -12,8 +12,8 @@ from mooring.core.config import Style
 from mooring.core.names import may_belong, prefix
 from mooring.core.types import Absence, ServerStatus
 from mooring.core.untrusted import line
-from mooring.core.values import Value
-from mooring.errors import MooringError
+from mooring.core.values import Value, replace
+from mooring.errors import AuthNeeded, MooringError
 from mooring.fleet import Fleet
 from mooring.local import Provider
 from mooring.tasks import side_by_side
@@ -178,7 +178,7 @@ async def await_tool(fleet: Fleet, tool: str, shown: Shown, *, known: bool) -> N
 def absence(fleet: Fleet, tool: str, shown: Shown) -> Absence | None:
     """Why `tool` may be missing: a server that could own the name and is not connected."""
     absent = [
-        status
+        _lasting(status, fleet)
         for status in fleet.status()
         if status.state != "connected"
         and shown.admits(status.name)
@@ -195,6 +195,15 @@ def absence(fleet: Fleet, tool: str, shown: Shown) -> Absence | None:
         state=nearest_one.state,
         hint=" ".join(_absent(status) for status in told),
     )
+
+
+def _lasting(status: ServerStatus, fleet: Fleet) -> ServerStatus:
+    """The status, and of a server that is tried again because of this very call, the one before that."""
+    connection = fleet.connections.get(status.name)
+    problem = None if connection is None else connection.owner.problem
+    if status.state != "pending" or problem is None:
+        return status
+    return replace(status, state="needs-auth" if isinstance(problem, AuthNeeded) else "failed")
 
 
 def _absent(status: ServerStatus) -> str:

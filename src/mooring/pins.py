@@ -84,6 +84,8 @@ class Pins:
         """Pins that are in the cache and that nobody has wanted to see yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        self._warned: dict[str, frozenset[str]] = {}
+        """By server: the warnings about its latest listing."""
         self._cached: set[str] = set()
         """Servers that no lock speaks of."""
         self._writers: list[Thread] = []
@@ -201,11 +203,12 @@ class Pins:
             writer.start()
         return admission.visible, Admitted(admission) if pinning == "block" else None
 
-    def _report(self, name: str, admission: Admission) -> None:
-        """Log what changed. Without a lock nothing was approved, so that new and missing entries are no
-        reason to act."""
+    def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
+        """Log what changed, but for warnings that were given `already`. Without a lock nothing was approved,
+        so that new and missing entries are no reason to act."""
         from mooring.core.changetext import warnings_of
 
+        warnings: Sequence[str]
         if name not in self._cached:
             warnings = admission.warnings
         else:
@@ -214,24 +217,27 @@ class Pins:
             if usual := [repr(one.name) for one in changes if one.kind in ("added", "removed")]:
                 log.info("server %r offers other entries than last time: %s", name, ", ".join(usual[:20]))
         for warning in warnings:
-            log.warning("%s", warning)
+            if warning not in already:
+                log.warning("%s", warning)
+        self._warned[name] = already.union(warnings)
 
     def guard_for(self, shown: Snapshot | None, snapshot: Snapshot) -> Guard | None:
-        """What compares the requests of one session's own connection, which lists `snapshot`, with `shown`,
-        which models have read. Approves nothing and hides nothing from other sessions."""
+        """What compares the requests of another connection to a server, which lists `snapshot`, with the
+        lock, or, without one, with `shown`, which models have read. Approves nothing, hides nothing from
+        other sessions and repeats no warning."""
         from mooring.core.admitted import Admitted
         from mooring.core.lock import decide, pin_of
 
-        pinning = self._pinning.get(snapshot.server, "warn")
-        known = self._pins.get(snapshot.server)
-        shown_pin = None
-        if shown is not None:
+        name = snapshot.server
+        pinning, known = self._pinning.get(name, "warn"), self._pins.get(name)
+        if pinning == "block" and name not in self._cached:
+            admission = decide(known, snapshot, pinning, fingerprint=self._fingerprints[name])
+        else:
             whole = known is None or known.whole
             volatile = NO_MARKS if known is None else known.volatile
-            shown_pin = pin_of(shown, "", whole=whole, volatile=volatile)
-        admission = decide(shown_pin, snapshot, pinning)
-        for warning in admission.warnings:
-            log.warning("%s", warning)
+            pin = None if shown is None else pin_of(shown, "", whole=whole, volatile=volatile)
+            admission = decide(pin, snapshot, pinning)
+        self._report(name, admission, already=self._warned.get(name, frozenset()))
         return Admitted(admission) if pinning == "block" else None
 
     def close(self) -> None:

@@ -135,7 +135,7 @@ def test_fields_that_differ_from_start_to_start_are_told_apart_by_their_words() 
     marks = volatile_between(one, two)
     assert marks == {
         ("tool", "run", "description"): "order",
-        ("tool", "run", "meta"): "text",
+        ("tool", "run", "meta.at"): "text",
         ("server", "", "instructions"): "order",
     }
     assert changes_between(one, two, marks) == ()

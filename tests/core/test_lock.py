@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mooring.core.lock import Lock, Pin, approve, before_start, build, compare, decide, pin_of
-from mooring.core.locktext import render
+from mooring.core.lock import Lock, Pin, approve, before_start, build, compare, decide, pin_of, united
+from mooring.core.locktext import parse, render
 from mooring.core.types import Resource, Snapshot, Tool
 from mooring.errors import UnknownTool
 from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshots, tool
@@ -89,7 +89,7 @@ def test_a_new_or_changed_resource_is_set_aside() -> None:
 
 
 def test_what_is_volatile_is_shown_as_it_was_approved() -> None:
-    marks = {("tool", "read", "description"): "order", ("tool", "read", "meta"): "text"}
+    marks = {("tool", "read", "description"): "order", ("tool", "read", "meta.at"): "text"}
     approved = replace(FILES, tools=(replace(READ, description="cat, ls", meta={"at": 1}), WRITE))
     pin = pin_of(approved, PRINT, volatile=marks)
     verdict = decide(
@@ -99,6 +99,20 @@ def test_what_is_volatile_is_shown_as_it_was_approved() -> None:
     assert verdict.visible.tools[0] == pin.snapshot.tools[0]
     worse = replace(FILES, tools=(replace(READ, description="ls, cat, rm", meta={"at": 2}), WRITE))
     assert list(decide(pin, worse, "block").set_aside) == ["read"]
+
+
+def test_the_lock_of_the_same_offer_is_the_same_value_whoever_chose_the_protocol() -> None:
+    chosen = replace(FILES, info=replace(FILES.info, protocol="2025-11-25", chosen=True))
+    lock = build([chosen], {"files": PRINT})
+    assert parse(render(lock)) == lock
+    assert build([chosen], {"files": PRINT}, previous=parse(render(lock))) == lock
+
+
+def test_of_two_listings_the_newer_protocol_is_locked() -> None:
+    chosen = replace(FILES, info=replace(FILES.info, protocol="2025-11-25", chosen=True))
+    newer = replace(FILES, info=replace(FILES.info, protocol="2026-07-28"))
+    assert united(chosen, newer).info.protocol == "2026-07-28"
+    assert not compare(pin_of(united(chosen, newer), PRINT), chosen)
 
 
 def test_a_server_that_was_not_reached_keeps_its_pin_and_an_unknown_one_loses_it() -> None:

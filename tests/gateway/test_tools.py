@@ -184,6 +184,8 @@ async def test_changes_reach_handshake_clients_and_modern_subscribers(serving: A
             assert told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "listen"
             assert "echo" in await old.tools()
             assert "echo" in await new.tools()
+            for client in (old, new):  # whichever process of the server has it
+                assert (await client.call("echo", {"text": "here"})).text == "here"
 
 
 async def test_a_server_that_is_down_is_told_to_the_model_and_costs_the_others_nothing(serving: Any) -> None:

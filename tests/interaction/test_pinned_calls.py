@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import aiohttp
 import pytest
 
 from mooring import Host, ToolChanged
@@ -194,7 +195,6 @@ async def test_an_added_server_is_compared_before_its_first_call(project: Projec
 
 @pytest.mark.parametrize("modern", [True, False])
 async def test_the_first_call_through_the_gateway_is_compared(project: Project, modern: bool) -> None:
-    import aiohttp
 
     await locked(project, start="lazy")
     project.write([CHANGES["description"]], start="lazy")
@@ -308,3 +308,24 @@ async def test_while_a_subscription_is_down_each_call_is_compared(tmp_path: Path
             await until(lambda: lists.outdated)
             assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
             assert "tools/call" not in lab.methods()
+
+
+@pytest.mark.parametrize("lock", [True, False])
+async def test_a_second_connection_in_another_era_warns_of_nothing_that_was_locked(
+    project: Project, lock: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = {"era": "dual", "when": {"extensions": [tool("modern_alone")]}}
+    project.write([tool("sum")], script=script)
+    if lock:
+        await project.write_lock()
+    async with (
+        project.host(relay=Relay()) as host,
+        serve_http(host) as serving,
+        aiohttp.ClientSession() as http,
+    ):
+        await host.ready(10)
+        for modern in (False, True):
+            caller = Caller(http, f"http://127.0.0.1:{serving.port}/mcp", modern=modern)
+            await caller.begin(None)
+            assert not (await caller.call("mcp_lab_sum")).result.get("isError")
+    assert "approved" not in caplog.text

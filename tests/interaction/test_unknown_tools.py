@@ -10,14 +10,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from mooring import Host, ServerConfig, UnknownTool
 from mooring.core.gateway import ProfileSettings
 from mooring.gateway.serve import serve_http
 from mooring.net.passage import Relay
 from tests.lab.caller import Caller
+from tests.lab.http import HttpLab
 from tests.lab.project import tool
 from tests.lab.stdio import lab_server, methods
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +104,30 @@ async def test_the_error_names_a_server_that_is_disabled() -> None:
     async with Host([lab_server(settings={"disabled": True})], lock=False) as host:
         result = await host.call("mcp_lab_echo")
         assert "Server 'lab' is disabled: `mooring enable lab`" in result.text
+
+
+async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.muster.RELISTED_WITHIN", 0.2)
+    silent = asyncio.Event()
+
+    async def refuse(request: Any, message: dict[str, Any]) -> Any:
+        if silent.is_set():
+            await asyncio.Event().wait()
+        return web.Response(status=401)
+
+    async with HttpLab() as lab:
+        lab.faults["server/discover"] = lab.faults["initialize"] = refuse
+        async with Host([lab.config()], lock=False) as host:
+            await host.ready(10)
+            silent.set()
+            again = asyncio.ensure_future(host.refresh())
+            await until(lambda: host.status()[0].state == "pending")
+            result = await host.call(f"mcp_{lab.config().name}_read")
+            assert host.status()[0].state == "pending"
+            assert "needs a login" in result.text
+            again.cancel()
 
 
 async def test_of_nested_names_the_longest_is_meant() -> None:

@@ -21,7 +21,7 @@ from mooring.core.pin import NO_MARKS, Mark, Marks
 from mooring.core.schemachange import Difference, Weight, ordered, schema_differences
 from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
 
-__all__ = ["Change", "Kind", "Subject", "changes_between", "same", "volatile_between"]
+__all__ = ["Change", "Kind", "Subject", "changes_between", "same", "same_text", "volatile_between"]
 
 Kind = Literal[
     "text", "annotations", "compatible", "breaking", "added", "removed", "renamed", "launch", "protocol"
@@ -83,18 +83,22 @@ def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
         if change.kind in ("added", "removed", "renamed", "protocol"):
             continue
         name = "" if change.subject == "server" else change.name
-        for field in {difference.path.partition(".")[0] for difference in change.differences}:
-            if field != "definition":
-                old = dict(_server_texts(first)) if change.before is None else definition(change.before)
-                new = dict(_server_texts(second)) if change.after is None else definition(change.after)
-                order = _tolerated("order", old.get(field), new.get(field))
-                found[change.subject, name, field] = "order" if order else "text"
+        for one in change.differences:
+            if one.path != "definition":
+                order = _same_words(one.before, one.after)
+                found[change.subject, name, one.path] = "order" if order else "text"
     return found
 
 
-def same(one: Entry, other: Entry) -> bool:
-    """Return whether two entries of one key are the same to every reader."""
-    return not _differences(one, other)
+def same(one: Entry, other: Entry, volatile: Marks = NO_MARKS, subject: Subject = "tool") -> bool:
+    """Return whether two entries of one key are the same to every reader, but for what is `volatile`."""
+    differences = _differences(one, other)
+    return not (_firm(subject, key_of(other), differences, volatile) if volatile else differences)
+
+
+def same_text(field: str, one: str | None, other: str | None, volatile: Marks) -> bool:
+    """Return whether a text of the server itself is the same, but for what is `volatile`."""
+    return one == other or _tolerated(volatile.get(("server", "", field)), _shown(one), _shown(other))
 
 
 def _server_texts(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
@@ -107,7 +111,7 @@ def _server_changes(before: Snapshot, after: Snapshot, volatile: Marks) -> Itera
     texts = [
         Difference(path=path, weight="text", before=_shown(old), after=_shown(new))
         for (path, old), (_, new) in zip(_server_texts(before), _server_texts(after), strict=True)
-        if old != new and not _tolerated(volatile.get(("server", "", path)), old, new)
+        if not same_text(path, old, new, volatile)
     ]
     server = after.server
     if texts:
@@ -130,9 +134,13 @@ def _is_older(now: ServerInfo, then: ServerInfo) -> bool:
     return then.protocol is not None and now.protocol is not None and now.protocol < then.protocol
 
 
-def _tolerated(how: str | None, old: Json, new: Json) -> bool:
-    """Whether two values of a field that is volatile in this way may differ so."""
-    return how == "text" or (how == "order" and words(old or "") == words(new or ""))
+def _tolerated(how: str | None, old: str | None, new: str | None) -> bool:
+    """Whether two values, as JSON, of a field that is volatile in this way may differ so."""
+    return how == "text" or (how == "order" and _same_words(old, new))
+
+
+def _same_words(old: str | None, new: str | None) -> bool:
+    return words(json.loads(old or "null")) == words(json.loads(new or "null"))
 
 
 def _entry_changes(
@@ -149,7 +157,7 @@ def _entry_changes(
         if before is not None and after is not None:
             differences = _differences(before, after)
             if volatile and differences:
-                differences = _firm(subject, before, after, differences, volatile)
+                differences = _firm(subject, key, differences, volatile)
             if not differences:
                 continue
             kind = _WEIGHTS[max(_WEIGHTS.index(difference.weight) for difference in differences)]
@@ -226,21 +234,15 @@ def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
 
 
 def _firm(
-    subject: Subject,
-    before: Entry,
-    after: Entry,
-    differences: tuple[Difference, ...],
-    volatile: Marks,
+    subject: Subject, key: str, differences: tuple[Difference, ...], volatile: Marks
 ) -> tuple[Difference, ...]:
-    """The differences without those of fields that are volatile in that way."""
-    old, new, key = definition(before), definition(after), key_of(after)
-    fields = {difference.path.partition(".")[0] for difference in differences}
-    fine = {
-        field
-        for field in fields
-        if _tolerated(volatile.get((subject, key, field)), old.get(field), new.get(field))
-    }
-    return tuple(one for one in differences if one.path.partition(".")[0] not in fine)
+    """The differences without those that are volatile in that way: each by its own path, so that one random
+    text in a schema leaves the rest of the schema pinned."""
+    return tuple(
+        one
+        for one in differences
+        if not _tolerated(volatile.get((subject, key, one.path)), one.before, one.after)
+    )
 
 
 def _field(path: str, before: Json, after: Json) -> list[Difference]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from math import isfinite
@@ -118,7 +118,21 @@ def _condensed(value: Json) -> Json:
 
 def words(value: Json) -> list[str]:
     """Return the words of a value, sorted: the same for a text whose parts come in another order."""
-    return sorted(re.findall(r"\w+", value if isinstance(value, str) else canonical(value)))
+    return sorted(word for text in _texts(value) for word in re.findall(r"\w+", text))
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Json]", value).items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Json]", value):
+            yield from _texts(inner)
+    else:
+        yield canonical(value)
 
 
 def digest(counted: Mapping[str, Json]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
-from mooring.core.changes import Change, Subject, changes_between, same, volatile_between
+from mooring.core.changes import Change, Subject, changes_between, same, same_text, volatile_between
 from mooring.core.changetext import warnings_of
 from mooring.core.definitions import HASH, condensed, first_of_each, is_pinnable, key_of
 from mooring.core.near import nearest
@@ -90,28 +90,53 @@ def pin_of(
     that is no JSON or nested too deep is left out, and stays a new tool whenever it is compared.
     """
     kept = previous.snapshot if previous is not None else Snapshot(server=snapshot.server)
-    info = _self_description(snapshot)
     if not whole:
         snapshot = _bare_snapshot(snapshot)
-    if previous is not None and previous.volatile:
-        offered = {("server", ""), *(("tool", tool.remote_name) for tool in snapshot.tools)}
-        offered |= {("resource", one.uri) for one in snapshot.resources}
-        offered |= {("template", one.uri_template) for one in snapshot.templates}
-        offered |= {("prompt", one.name) for one in snapshot.prompts}
-        known = {mark: how for mark, how in previous.volatile.items() if mark[:2] in offered}
-        volatile = {**known, **volatile}
+    known = NO_MARKS if previous is None else _still_offered(previous.volatile, snapshot)
+    # A text that was volatile and is now the same at every start has changed for good.
+    loose = {mark: how for mark, how in known.items() if how == "order"} | dict(volatile)
+    marks = {
+        **volatile,
+        **{mark: how for mark, how in known.items() if how == "text" or mark not in volatile},
+    }
+    info, instructions = _kept_texts(_self_description(snapshot), snapshot.instructions, kept, loose)
     fresh = Snapshot(
         server=snapshot.server,
         info=info,
-        instructions=snapshot.instructions,
-        tools=_pinned(snapshot.tools, kept.tools),
-        resources=_pinned(snapshot.resources, kept.resources),
-        templates=_pinned(snapshot.templates, kept.templates),
-        prompts=_pinned(snapshot.prompts, kept.prompts),
+        instructions=instructions,
+        tools=_pinned(snapshot.tools, kept.tools, loose, "tool"),
+        resources=_pinned(snapshot.resources, kept.resources, loose, "resource"),
+        templates=_pinned(snapshot.templates, kept.templates, loose, "template"),
+        prompts=_pinned(snapshot.prompts, kept.prompts, loose, "prompt"),
     )
     if replace(fresh, info=replace(info, version=kept.info.version)) == kept:
         fresh = kept
-    return Pin(fingerprint=fingerprint, snapshot=fresh, whole=whole, volatile=volatile)
+    return Pin(fingerprint=fingerprint, snapshot=fresh, whole=whole, volatile=marks)
+
+
+def _still_offered(marks: Marks, snapshot: Snapshot) -> Marks:
+    """The marks of the server and of the entries that it offers now."""
+    if not marks:
+        return NO_MARKS
+    offered = {("server", ""), *(("tool", tool.remote_name) for tool in snapshot.tools)}
+    offered |= {("resource", one.uri) for one in snapshot.resources}
+    offered |= {("template", one.uri_template) for one in snapshot.templates}
+    offered |= {("prompt", one.name) for one in snapshot.prompts}
+    return {mark: how for mark, how in marks.items() if mark[:2] in offered}
+
+
+def _kept_texts(
+    info: ServerInfo, instructions: str | None, kept: Snapshot, volatile: Marks
+) -> tuple[ServerInfo, str | None]:
+    """What a server says of itself now, with the pinned texts where they differ only in what is volatile."""
+    texts = {
+        name: old
+        for name in ("name", "title", "description")
+        if same_text(name, old := getattr(kept.info, name), getattr(info, name), volatile)
+    }
+    if same_text("instructions", kept.instructions, instructions, volatile):
+        instructions = kept.instructions
+    return replace(info, **texts), instructions
 
 
 def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
@@ -132,14 +157,21 @@ def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
 
 
 def _self_description(snapshot: Snapshot) -> ServerInfo:
-    """Which capabilities there are decides what a host offers; their details change nothing."""
-    return replace(snapshot.info, capabilities={name: {} for name in sorted(snapshot.info.capabilities)})
+    """Which capabilities there are decides what a host offers; their details change nothing, nor does who
+    chose the protocol version."""
+    capabilities: dict[str, Json] = {name: {} for name in sorted(snapshot.info.capabilities)}
+    return replace(snapshot.info, capabilities=capabilities, chosen=False)
 
 
 def united(first: Snapshot, second: Snapshot) -> Snapshot:
-    """Return the first listing, with what only the second one has: it declared other capabilities."""
+    """Return the first listing, with what only the second one has: it declared other capabilities. The newer
+    protocol version of the two counts: we chose the older one ourselves."""
+    info = first.info
+    if info.chosen and (second.info.protocol or "") > (info.protocol or ""):
+        info = replace(info, protocol=second.info.protocol)
     return replace(
         first,
+        info=info,
         tools=_united(first.tools, second.tools),
         resources=_united(first.resources, second.resources),
         templates=_united(first.templates, second.templates),
@@ -204,7 +236,9 @@ def _permuted(known: Pin | None, snapshot: Snapshot) -> dict[Mark, str]:
         return {}
     found = volatile_between(known.snapshot, snapshot)
     texts = ("title", "description", "instructions")
-    return {mark: how for mark, how in found.items() if how == "order" and mark[2] in texts}
+    return {
+        mark: how for mark, how in found.items() if how == "order" and mark[2].rpartition(".")[2] in texts
+    }
 
 
 def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -> Drift:
@@ -324,13 +358,15 @@ def _lock(pins: Mapping[str, Pin]) -> Lock:
     return Lock(servers=MappingProxyType({name: pins[name] for name in sorted(pins)}))
 
 
-def _pinned(entries: Iterable[E], previous: Iterable[E]) -> tuple[E, ...]:
+def _pinned(
+    entries: Iterable[E], previous: Iterable[E], volatile: Marks = NO_MARKS, subject: Subject = "tool"
+) -> tuple[E, ...]:
     """What counts of the entries, in order of key; the previous one where it is the same."""
     known = first_of_each(previous)
     kept: list[E] = []
     for key, entry in first_of_each(entries).items():
         old = known.get(key)
-        if old is not None and same(old, entry):
+        if old is not None and same(old, entry, volatile, subject):
             kept.append(old)
         elif is_pinnable(entry):
             kept.append(_counted(entry))
@@ -414,13 +450,18 @@ def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
 
 def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: Mark) -> Mapping[str, Json]:
     """Fields as they were approved: as they were sent where the pin holds no more than a hash of them, and
-    without those where they are volatile."""
+    without those of these that are volatile."""
     if not pin.whole:
         return sent
     held = _held(known)
     if len(held) == len(known):
         return known
-    return held if mark in pin.volatile else {name: held.get(name, sent.get(name)) for name in known}
+    subject, key, field = mark
+    return {
+        name: held.get(name, sent.get(name))
+        for name in known
+        if name in held or (subject, key, f"{field}.{name}") not in pin.volatile
+    }
 
 
 def _approved(

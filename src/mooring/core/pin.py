@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_MARKS", "Lock", "LockError", "Mark", "Marks", "NewerLockError", "Pin"]
 
 Mark = tuple[str, str, str]
-"""One field of a server or of one of its entries: the subject, its name (empty for the server), the field."""
+"""One field of a server or of one of its entries: the subject, its name (empty for the server), and the path
+of the field, such as `description` or `input.properties.path.default`."""
 Marks = Mapping[Mark, str]
 """How fields differ from start to start: `order`, the same words in another order; `text`, in any way."""
 NO_MARKS: Marks = MappingProxyType({})

@@ -64,6 +64,8 @@ class Lanes:
         self._running: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._seen: Snapshot | None = None
+        self._only: dict[str, Era] = {}
+        """Tools that only one of two processes of the server lists, and the era that it speaks."""
         self._not_before = 0.0
         self._learned: dict[str, Era] | None = None
         """Tools that could not ask in one era: the other one is used for them. Read when first needed."""
@@ -79,7 +81,11 @@ class Lanes:
             era = passage.era
         else:
             era = "legacy" if tool is not None and self.main.owner.questions.asks else None
-        return era if era is None or tool is None else self.learned(tool, era)
+        if tool is None:
+            return era
+        if self._only and tool in self._only:
+            return self._only[tool]
+        return era if era is None else self.learned(tool, era)
 
     def learned(self, tool: str, era: Era) -> Era:
         """The era for calls of `tool` whose caller wants `era`."""
@@ -152,6 +158,7 @@ class Lanes:
     async def stop(self) -> None:
         """End the second connection."""
         other, self._other = self._other, None
+        self._seen, self._only = None, {}
         if other is not None:
             await other.owner.stop()
 
@@ -199,6 +206,7 @@ class Lanes:
         owner.privately(main.session, self._listed)
         if wire == "stdio":  # another process: what changes in it is not known to the first one
             owner.notices.watched = main.notices.watched
+            main.extend = self._whole
         self._other = Carrier(owner, gate=self.main.gate)
         self._running = asyncio.create_task(owner.run())
 
@@ -207,6 +215,19 @@ class Lanes:
             self.main.owner.lists.mark_dirty()  # a change that the server announces only on this connection
         self._seen = snapshot
         return self._guard(snapshot)
+
+    def _whole(self, snapshot: Snapshot) -> Snapshot:
+        """What the server's own process lists, with the tools that only the second process has: either may
+        gain and lose tools by itself. Calls of such a tool go to the process that lists it."""
+        if self._other is None or self._seen is None:
+            return snapshot
+        own, other = ({tool.remote_name: tool for tool in one.tools} for one in (snapshot, self._seen))
+        there: Era = era_of(self._seen.info.protocol) or "modern"
+        here: Era = "legacy" if there == "modern" else "modern"
+        self._only = dict.fromkeys(other.keys() - own.keys(), there)
+        self._only |= dict.fromkeys(own.keys() - other.keys(), here)
+        more = tuple(tool for name, tool in other.items() if name not in own)
+        return replace(snapshot, tools=(*snapshot.tools, *more)) if more else snapshot
 
 
 def _could_not_ask(era: Era, said: str) -> bool:

@@ -70,6 +70,8 @@ class Owner(States):
     ) -> None:
         super().__init__(config, enabled=enabled, emit=emit)
         self.publish = publish
+        self.extend: Callable[[Snapshot], Snapshot] = lambda listed: listed
+        """Adds to each listing what only another process of the server offers."""
         self.guard: Guard | None = None
         """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
@@ -372,7 +374,7 @@ class Owner(States):
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
-                snapshot = await compared(self._listed, listed)
+                snapshot = await compared(self._listed, self.extend(listed))
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
             except Exception as fault:
@@ -433,7 +435,7 @@ class Owner(States):
         with live.channel.lifetime():
             try:
                 listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
-                snapshot = await compared(self.snapshot, listed)
+                snapshot = await compared(self.snapshot, self.extend(listed))
                 self.notices.relisted(self.snapshot, snapshot)
                 changed = differs(self.snapshot, snapshot)
                 self._listed = snapshot
