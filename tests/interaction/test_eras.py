@@ -66,23 +66,34 @@ async def test_a_child_process_is_not_started_twice_for_questions(place: str, ho
 
 
 @pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "sdk sse"])
-async def test_a_tool_that_asks_by_its_result_reaches_the_user_on_the_first_call_too(
+async def test_a_tool_that_can_ask_only_by_its_result_says_so_once_and_asks_from_the_next_call_on(
     place: str, hosting: Any
 ) -> None:
     person = Person()
     async with dual_at(place) as server, hosting(server, on_elicit=person) as host:
         first = await host.call("mcp_dual_who_by_result")
-        assert first.text == "by result: {'name': 'Ana'}", first.text
-        assert (await host.call("mcp_dual_who")).text == "accept: Ana"
-        before = (await host.call("mcp_dual_done")).text.count("who_by_result")
+        assert first.is_error
+        assert "`protocol: 2026-07-28`" in first.text
+        assert "not repeated" in first.text
         second = await host.call("mcp_dual_who_by_result")
         assert second.text == "by result: {'name': 'Ana'}", second.text
-        if place != "sdk stdio":  # a second process would answer
-            after = (await host.call("mcp_dual_done")).text.count("who_by_result")
-            assert after - before == 2  # the era is known now: one run asks, one has the answer
+        assert (await host.call("mcp_dual_who")).text == "accept: Ana"
         async with hosting(server, on_elicit=person) as later:  # another process would know it, too
             assert (await later.call("mcp_dual_who_by_result")).text == "by result: {'name': 'Ana'}"
-        assert person.asked == ["Who are you?"] * 4
+        assert person.asked == ["Who are you?"] * 3
+
+
+@pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "sdk sse"])
+async def test_an_idempotent_tool_that_asks_by_its_result_reaches_the_user_on_the_first_call(
+    place: str, hosting: Any
+) -> None:
+    person = Person()
+    async with (
+        dual_at(place, idempotent=("who_by_result",)) as server,
+        hosting(server, on_elicit=person) as host,
+    ):
+        assert (await host.call("mcp_dual_who_by_result")).text == "by result: {'name': 'Ana'}"
+        assert person.asked == ["Who are you?"]
 
 
 @pytest.mark.parametrize("place", ["sdk stdio", "sdk http"])
@@ -95,12 +106,12 @@ async def test_a_prompt_that_asks_by_its_result_reaches_the_user_too(place: str,
 
 
 @pytest.mark.parametrize("place", ["sdk stdio", "sdk http"])
-async def test_the_error_of_an_invalid_result_says_nothing_of_questions(place: str, hosting: Any) -> None:
+async def test_a_call_with_an_invalid_result_is_not_made_twice(place: str, hosting: Any) -> None:
     async with dual_at(place) as server, hosting(server, on_elicit=Person()) as host:
-        for _ in range(2):
-            result = await host.call("mcp_dual_broken")
-            assert result.is_error
-            assert "protocol" not in result.text, result.text
+        result = await host.call("mcp_dual_broken")
+        assert result.is_error
+        assert "may ask" in result.text
+        assert (await host.call("mcp_dual_done")).text.count("broken") == 1
 
 
 @pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "handwritten stdio"])

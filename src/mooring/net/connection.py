@@ -281,7 +281,9 @@ class Connection:
         try:
             raw = await self._called(carrier, tool, arguments, end, options)
         except ServerError as problem:
-            other = await self._lanes.asking_by_result(tool, carrier, problem, end)
+            other = None
+            if options["again"]:
+                other = await self._lanes.asking_by_result(tool, carrier, problem, end)
             if other is None:
                 if (note := self._lanes.learn(tool, carrier, problem.said)) is not None:
                     problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"

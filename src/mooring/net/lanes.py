@@ -113,9 +113,10 @@ class Lanes:
     ) -> Carrier | None:
         """The connection on which to repeat a request that failed because the server asks by its result.
 
-        The handshake era does not have that. None for any other failure, and without such a connection.
-        Repeating is right here: a tool that asks by its result is run from its beginning for each answer.
-        Later calls of `tool` use the 2026 era at once, even if this one fails again.
+        The handshake era does not have that. None for any other failure, and without such a connection. For
+        prompts, resources and tools that the configuration calls idempotent only: a server of the SDK
+        reports any invalid result in the same words, and its tool has run by then. Later calls of `tool`
+        use the 2026 era at once, even if this one fails again.
         """
         live = carrier.owner.live
         if live is None or live.peer.era != "legacy" or problem.code != INTERNAL_ERROR:
@@ -150,8 +151,9 @@ class Lanes:
                 f"Later calls of it use {newest}. To use that from the first call on, set "
                 f"`protocol: {newest}` for server {self._config.name!r}."
             )
+        asks = "asks" if live.peer.era == "modern" else "may ask"  # any invalid result is reported like this
         return (
-            f"The tool asks its user in a way that protocol {live.peer.protocol} does not have. The call was "
+            f"The tool {asks} its user in a way that protocol {live.peer.protocol} does not have. The call was "
             f"not repeated, because it may have had effects. {then}"
         )
 

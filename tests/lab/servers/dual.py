@@ -56,6 +56,7 @@ async def greeting(ctx: Context) -> str | T.InputRequiredResult:
 @server.tool()
 def broken() -> T.CallToolResult:
     """A result that no client can read."""
+    effects.append("broken")
     return T.CallToolResult.model_construct(content=[{"type": "nonsense"}])  # pyright: ignore[reportArgumentType]
 
 
