@@ -399,8 +399,13 @@ async def test_a_login_under_way_gives_way_to_one_that_asks_for_more(hosting: An
 # --- servers of 2025-03-26 without metadata
 
 
-async def test_a_server_without_metadata_is_logged_in_to_at_its_default_endpoints(hosting: Any) -> None:
-    async with AuthLab(bare=True, protected=None, hint=False, names_itself=False, iss="") as auth:
+@pytest.mark.parametrize("status", [200, 302, 400, 422, 500])
+async def test_a_server_without_metadata_is_logged_in_to_at_its_default_endpoints(
+    status: int, hosting: Any
+) -> None:
+    async with AuthLab(
+        bare=True, bare_status=status, protected=None, hint=False, names_itself=False, iss=""
+    ) as auth:
         async with hosting(auth.config()) as host:
             assert host.status()[0].state == "needs-auth"
             assert "mooring login web" in (host.status()[0].error or "")

@@ -313,12 +313,12 @@ def test_an_address_is_shown_and_never_opened(terminal: Any, library: str) -> No
     words = ("call", "mcp_lib_ask", "--args", arguments, "--config", library)
     agreed = terminal(*words, typed="y\n", BROWSER="false")
     assert "login.example" in agreed.text
-    assert '{"q": {"action": "accept"}}' in agreed.text.replace("\n", "")
-    assert '"decline"' in terminal(*words, typed="\n").text
+    assert '{"action": "accept"}' in agreed.text.replace("\n", "")
+    assert '{"action": "decline"}' in terminal(*words, typed="\n").text.replace("\n", "")
 
 
 def test_in_a_pipe_a_question_is_declined_with_a_note(ran: Any, library: str) -> None:
     done = ran("call", "mcp_lib_ask", "--args", json.dumps({"params": QUESTION}), "--config", library)
-    assert (done.returncode, done.stdout) == (0, '{"q": {"action": "decline"}}\n')
+    assert (done.returncode, done.stdout) == (0, '{"action": "decline"}\n')
     assert "Who are you?" in done.stderr
     assert "declined" in done.stderr

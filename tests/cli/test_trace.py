@@ -88,13 +88,11 @@ def test_the_trace_holds_each_message_in_order(ran, config, tmp_path: Path) -> N
     assert file.stat().st_mode & 0o777 == 0o600
     assert heads(file) == snapshot(
         [
-            "notes  →  server/discover (id 1)",
-            "notes  ←  error of server/discover (id 1)",
-            "notes  →  initialize (id 2)",
-            "notes  ←  result of initialize (id 2)",
+            "notes  →  initialize (id 1)",
+            "notes  ←  result of initialize (id 1)",
             "notes  →  notifications/initialized",
-            "notes  →  tools/list (id 3)",
-            "notes  ←  result of tools/list (id 3)",
+            "notes  →  tools/list (id 2)",
+            "notes  ←  result of tools/list (id 2)",
         ]
     )
 
@@ -105,16 +103,14 @@ def test_notices_questions_and_what_a_server_prints_are_in_it_too(ran, config, e
         [
             "echo  stderr  starting with *** ***",
             "echo  stdout  noise ***",
-            "echo  ←  error of server/discover (id 1)",
             "echo  ←  notifications/message",
-            "echo  ←  result of initialize (id 2)",
-            "echo  ←  result of tools/list (id 3)",
+            "echo  ←  result of initialize (id 1)",
+            "echo  ←  result of tools/list (id 2)",
             "echo  ←  roots/list (id q-***)",
-            "echo  →  initialize (id 2)",
+            "echo  →  initialize (id 1)",
             "echo  →  notifications/initialized",
             "echo  →  result of roots/list (id q-***)",
-            "echo  →  server/discover (id 1)",
-            "echo  →  tools/list (id 3)",
+            "echo  →  tools/list (id 2)",
         ]
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mooring.config.fields import server_fields
+from mooring.config.load import load
 
 
 def read(raw: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +38,11 @@ def read(raw: dict[str, Any]) -> dict[str, Any]:
         ({"type": "remote"}, {"transport": "http"}),
         ({"transportType": "streamableHttp"}, {"transport": "streamable-http"}),
         ({"protocol": "STREAMABLE_HTTP"}, {"transport": "streamable-http"}),
+        ({"protocol": "2025-11-25"}, {"protocol": "2025-11-25"}),
+        ({"protocol": date(2025, 11, 25)}, {"protocol": "2025-11-25"}),
+        ({"min_protocol": date(2026, 7, 28)}, {"min_protocol": "2026-07-28"}),
+        ({"protocol": "auto"}, {"protocol": "auto"}),
+        ({"protocol": "auto", "type": "sse"}, {"protocol": "auto", "transport": "sse"}),
         ({"transport": "auto"}, {"transport": "http"}),
         (
             {"transport": {"type": "http", "url": "https://x", "mode": "auto"}},
@@ -130,3 +138,22 @@ def test_a_field_that_changes_what_the_server_does_is_not_ignored_in_silence() -
 
 def test_the_source_of_an_entry_cannot_be_set_by_a_file() -> None:
     assert read({"source": "custom", "command": "x"}) == {"command": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '{"mcpServers": {"a": {"command": "a", "protocol": "2025-11-25"}}}'),
+        ("a.yaml", "servers:\n  a:\n    command: a\n    protocol: 2025-11-25\n"),
+        ("a.yaml", "servers:\n  a:\n    command: a\n    protocol: '2025-11-25'\n"),
+        ("a.toml", '[servers.a]\ncommand = "a"\nprotocol = 2025-11-25\n'),
+        ("a.toml", '[servers.a]\ncommand = "a"\nprotocol = "2025-11-25"\n'),
+    ],
+)
+def test_the_protocol_of_a_server_can_be_set_in_every_kind_of_file(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    (server,) = load([file], strict=True).servers
+    assert (server.protocol, server.transport) == ("2025-11-25", "stdio")

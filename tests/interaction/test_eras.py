@@ -65,7 +65,7 @@ async def test_a_child_process_is_not_started_twice_for_questions(place: str, ho
         assert len(pids) == 1
 
 
-@pytest.mark.parametrize("place", ["sdk stdio", "sdk http"])
+@pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "sdk sse"])
 async def test_a_tool_that_can_ask_only_by_its_result_says_so_once_and_asks_from_the_next_call_on(
     place: str, hosting: Any
 ) -> None:
@@ -81,6 +81,37 @@ async def test_a_tool_that_can_ask_only_by_its_result_says_so_once_and_asks_from
         async with hosting(server, on_elicit=person) as later:  # another process would know it, too
             assert (await later.call("mcp_dual_who_by_result")).text == "by result: {'name': 'Ana'}"
         assert person.asked == ["Who are you?"] * 3
+
+
+@pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "sdk sse"])
+async def test_an_idempotent_tool_that_asks_by_its_result_reaches_the_user_on_the_first_call(
+    place: str, hosting: Any
+) -> None:
+    person = Person()
+    async with (
+        dual_at(place, idempotent=("who_by_result",)) as server,
+        hosting(server, on_elicit=person) as host,
+    ):
+        assert (await host.call("mcp_dual_who_by_result")).text == "by result: {'name': 'Ana'}"
+        assert person.asked == ["Who are you?"]
+
+
+@pytest.mark.parametrize("place", ["sdk stdio", "sdk http"])
+async def test_a_prompt_that_asks_by_its_result_reaches_the_user_too(place: str, hosting: Any) -> None:
+    person = Person()
+    async with dual_at(place) as server, hosting(server, on_elicit=person) as host:
+        prompt = await host.prompt("dual", "greeting")
+        assert "Ana" in str(prompt)
+        assert person.asked == ["Who are you?"]
+
+
+@pytest.mark.parametrize("place", ["sdk stdio", "sdk http"])
+async def test_a_call_with_an_invalid_result_is_not_made_twice(place: str, hosting: Any) -> None:
+    async with dual_at(place) as server, hosting(server, on_elicit=Person()) as host:
+        result = await host.call("mcp_dual_broken")
+        assert result.is_error
+        assert "may ask" in result.text
+        assert (await host.call("mcp_dual_done")).text.count("broken") == 1
 
 
 @pytest.mark.parametrize("place", ["sdk stdio", "sdk http", "handwritten stdio"])

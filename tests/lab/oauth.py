@@ -58,6 +58,8 @@ class AuthLab:
     """The guarded server's own origin is the issuer, as in 2025-03-26."""
     bare: bool = False
     """The guarded server's own origin has the default endpoints of 2025-03-26, and there is no metadata."""
+    bare_status: int = 400
+    """What `/authorize` answers there to a request without parameters."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Path -> where it redirects to."""
     needs: dict[str, str] = field(default_factory=dict)
@@ -128,7 +130,7 @@ class AuthLab:
         if self.bare and request.path == "/register":
             return await self._register(request)
         if self.bare and request.path == "/authorize":
-            return await self._authorize(request) if request.query else web.Response(status=400)
+            return await self._authorize(request) if request.query else web.Response(status=self.bare_status)
         if self.bare and request.path == "/token":
             return await self._token(request)
         sent = request.headers.get("Authorization")

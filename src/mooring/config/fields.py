@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from datetime import date
+from typing import Any, cast, get_args
 
-from mooring.core.config import ServerConfig
+from mooring.core.config import ServerConfig, Transport
 from mooring.core.durations import kind, number, seconds
 from mooring.core.problems import Problem, did_you_mean
 from mooring.core.settings import flag
@@ -33,7 +34,6 @@ _ALIASES = {
     "uri": "url",
     "type": "transport",
     "transport_type": "transport",
-    "protocol": "transport",
     "http_headers": "headers",
     "include_tools": "allow",
     "enabled_tools": "allow",
@@ -194,6 +194,20 @@ def _transport(value: object) -> dict[str, Any]:
     return {"transport": _TRANSPORTS.get(text, text)}
 
 
+def _protocol(value: object) -> dict[str, Any]:
+    """A version of the protocol, or `auto`; in the files of some programs the transport."""
+    version = _version(value)
+    given = _transport(version) if isinstance(version, str) else {}
+    if given.get("transport") in get_args(Transport) and version != "auto":
+        return given
+    return {"protocol": version}
+
+
+def _version(value: object) -> object:
+    # Without quotes a version is a date in YAML and TOML.
+    return value.isoformat() if type(value) is date else value
+
+
 def _command(value: object) -> dict[str, Any]:
     if not isinstance(value, list):
         return {"command": value}
@@ -269,7 +283,8 @@ _SPECIAL: dict[str, Callable[[object], dict[str, Any]]] = {
     "env_keys": _inherit,
     "env_vars": _inherit,
     "oauth": _oauth,
-    "protocol": _transport,
+    "min_protocol": lambda value: {"min_protocol": _version(value)},
+    "protocol": _protocol,
     "require_approval": _require_approval,
     "timeout": _bare_timeout,
     "timeout_ms": lambda value: {"call_timeout": _milliseconds(value)},

@@ -49,6 +49,8 @@ class Shape:
 
     def __init__(self) -> None:
         self.servers: dict[str, Mapping[str, Any]] = {}
+        self.aliased: set[str] = set()
+        """Servers whose name stands under `alias`."""
         self.settings: dict[str, Any] = {}
         """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
         self.doubtful: set[str] = set()
@@ -132,10 +134,14 @@ def _named(shape: Shape, place: str, items: list[Mapping[str, Any]]) -> list[tup
     entries: list[tuple[str, object]] = []
     for position, item in enumerate(items, 1):
         name = item.get("name") or item.get("alias")
-        if isinstance(name, str):
+        word = "alias" if place == "config.servers" else "name"
+        if isinstance(name, str) and name:
             entries.append((name, item))
+            if not item.get("name"):
+                shape.aliased.add(name)
+        elif name is not None and not isinstance(name, str):
+            shape.wrong(f"entry {position}: its {word} must be text, not {kind(name)}", place=place)
         else:
-            word = "alias" if place == "config.servers" else "name"
             shape.wrong(f"entry {position} has no {word}; add '{word}: …'", place=place)
     return entries
 

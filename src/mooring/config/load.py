@@ -219,6 +219,8 @@ class _Merge:
                 self.settings[name] = (value, file, name in shape.doubtful)
         for name, raw in shape.servers.items():
             entry = server_fields(raw, own=own)
+            if name in shape.aliased:
+                entry.written["name"] = "alias"
             if project is not None:
                 project.complete(entry)
                 project.entries[name] = entry

@@ -275,30 +275,36 @@ class Connection:
         end = started + limit
         if (wanted := self._lanes.wanted(tool)) is not None:
             carrier = await self._lanes.carrier(wanted, end)
-        live = carrier.owner.live
-        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
-        if live is not None and tool in live.deferred:
-            params["task"] = {}
-        again = bool(config.idempotent) and any(fnmatchcase(tool, glob) for glob in config.idempotent)
         # A token always goes along: a server that reports progress must not be cut off as silent.
-        tell = on_progress or _unheard
+        options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
+        options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
-            raw = await carrier.ask(
-                "tools/call", params, tool, end, idle=idle, on_progress=tell, meta=meta, again=again
-            )
-            self._used()
-            if not whole(raw):
-                options = {"idle": idle, "on_progress": tell, "meta": meta, "again": again}
-                raw = await Exchange(carrier, tool, end).finish(raw, "tools/call", params, options)
+            raw = await self._called(carrier, tool, arguments, end, options)
         except ServerError as problem:
-            if (note := self._lanes.learn(tool, carrier, problem.said)) is not None:
-                problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"
-            raise
+            other = None
+            if options["again"]:
+                other = await self._lanes.asking_by_result(tool, carrier, problem, end)
+            if other is None:
+                if (note := self._lanes.learn(tool, carrier, problem.said)) is not None:
+                    problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"
+                raise
+            carrier = other
+            raw = await self._called(carrier, tool, arguments, end, options)
         result = wire.result(self.name, tool, raw, clock.monotonic() - started)
         if result.is_error and (note := self._lanes.learn(tool, carrier, result.text)) is not None:
             blocks = (*result.blocks, Block({"type": "text", "text": note}))
             result = replace(result, blocks=blocks)
         return result
+
+    async def _called(
+        self, carrier: Carrier, tool: str, arguments: Mapping[str, Any], end: float, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The raw result of one call on this connection."""
+        live = carrier.owner.live
+        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+        if live is not None and tool in live.deferred:
+            params["task"] = {}
+        return await self._asked(carrier, "tools/call", params, tool, end, options)
 
     async def era_for(self, tool: str, wanted: Era, timeout: float | None = None) -> Era | None:
         """The era in which a call of `tool` is made for a caller who wants `wanted`; connects if need be.
@@ -338,11 +344,31 @@ class Connection:
         carrier = self._carrier
         if method in ASKING:
             carrier = await self._lanes.carrier(self._lanes.wanted(), end)
-        raw = await carrier.ask(method, params, about, end, idle=idle)
+        try:
+            return await self._asked(carrier, method, params, about, end, {"idle": idle})
+        except ServerError as problem:
+            if method not in ASKING:
+                raise
+            other = await self._lanes.asking_by_result(None, carrier, problem, end)
+            if other is None:
+                raise
+        return await self._asked(other, method, params, about, end, {"idle": idle})
+
+    async def _asked(
+        self,
+        carrier: Carrier,
+        method: str,
+        params: dict[str, Any],
+        about: str,
+        end: float,
+        options: dict[str, Any],
+    ) -> dict[str, Any]:
+        """The raw result of one request on this connection, after all questions of the server."""
+        raw = await carrier.ask(method, params, about, end, **options)
         self._used()
         if whole(raw):
             return raw
-        return await Exchange(carrier, about, end).finish(raw, method, params, {"idle": idle})
+        return await Exchange(carrier, about, end).finish(raw, method, params, options)
 
     def _used(self) -> None:
         freshness = self.owner.freshness

@@ -87,7 +87,8 @@ class Visit:
             RefusedError, UnreachableError: as for `get`.
         """
         status, _, _ = await self._ask("GET", url, what)
-        return status < 500 and status not in _NO_ENDPOINT
+        # Some endpoints fail with 500 without parameters; the statuses above it come from proxies.
+        return status <= 500 and status not in _NO_ENDPOINT
 
     async def post(
         self,

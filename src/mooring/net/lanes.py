@@ -20,7 +20,7 @@ from mooring.config.logs import logger
 from mooring.core.config import ServerConfig
 from mooring.core.types import Snapshot
 from mooring.core.values import replace
-from mooring.errors import AuthNeeded, MooringError
+from mooring.errors import AuthNeeded, MooringError, ServerError
 from mooring.net.carrier import Carrier
 from mooring.net.faults import Permanent
 from mooring.net.live import Guard
@@ -40,6 +40,7 @@ log = logger("mooring.connection")
 AGAIN_AFTER = 60.0
 """Seconds until the other era is tried again after it could not be connected."""
 MOST_LEARNED = 1_000
+INTERNAL_ERROR = -32603
 NEWEST: Mapping[Era, str] = {"legacy": HANDSHAKE_VERSIONS[-1], "modern": MODERN_VERSIONS[-1]}
 _WORDS: Mapping[Era, tuple[str, ...]] = {
     "modern": ("back-channel", "server-initiated request", "server-to-client requests are not available"),
@@ -113,6 +114,28 @@ class Lanes:
             other = await self._opened(wanted, end)
         return main if other is None else other
 
+    async def asking_by_result(
+        self, tool: str | None, carrier: Carrier, problem: ServerError, end: float
+    ) -> Carrier | None:
+        """The connection on which to repeat a request that failed because the server asks by its result.
+
+        The handshake era does not have that. None for any other failure, and without such a connection. For
+        prompts, resources and tools that the configuration calls idempotent only: a server of the SDK
+        reports any invalid result in the same words, and its tool has run by then. Later calls of `tool`
+        use the 2026 era at once, even if this one fails again.
+        """
+        live = carrier.owner.live
+        if live is None or live.peer.era != "legacy" or problem.code != INTERNAL_ERROR:
+            return None
+        if not _could_not_ask("legacy", problem.said):
+            return None
+        other = await self.carrier("modern", end)
+        if other is carrier or other.owner.live is None or other.owner.live.peer.era != "modern":
+            return None
+        if tool is not None and len(self._learned or ()) < MOST_LEARNED:
+            self._remember(tool, "modern")
+        return other
+
     def learn(self, tool: str, carrier: Carrier, said: str) -> str | None:
         """What to add to the error of a call, where its tool failed because it cannot ask in this era.
 
@@ -129,16 +152,20 @@ class Lanes:
         elif (carrier is self.main and live.peer.single) or len(self._learned or ()) >= MOST_LEARNED:
             return None
         else:
-            self._learned = {**(self._learned or {}), tool: other}
-            remember_eras(self._config, self._learned)
+            self._remember(tool, other)
             then = (
                 f"Later calls of it use {newest}. To use that from the first call on, set "
                 f"`protocol: {newest}` for server {self._config.name!r}."
             )
+        asks = "asks" if live.peer.era == "modern" else "may ask"  # any invalid result is reported like this
         return (
-            f"The tool asks its user in a way that protocol {live.peer.protocol} does not have. The call was "
+            f"The tool {asks} its user in a way that protocol {live.peer.protocol} does not have. The call was "
             f"not repeated, because it may have had effects. {then}"
         )
+
+    def _remember(self, tool: str, era: Era) -> None:
+        self._learned = {**(self._learned or {}), tool: era}
+        remember_eras(self._config, self._learned)
 
     async def watch(self, uri: str, *, wanted: bool) -> None:
         """Subscribe to a resource on the second connection, too, or end that, where it is another process."""

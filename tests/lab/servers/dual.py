@@ -20,6 +20,14 @@ class Name(BaseModel):
     name: str
 
 
+def asking() -> T.InputRequiredResult:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    params = T.ElicitRequestFormParams(message="Who are you?", requested_schema=schema)
+    return T.InputRequiredResult(
+        request_state="asked", input_requests={"who": T.ElicitRequest(params=params)}
+    )
+
+
 @server.tool()
 async def who(ctx: Context) -> str:
     """Ask during the call, after something was done."""
@@ -33,12 +41,23 @@ async def who_by_result(ctx: Context) -> str | T.InputRequiredResult:
     """Ask by the result of the call, as only the 2026 era can."""
     effects.append("who_by_result")
     if not ctx.input_responses:
-        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-        params = T.ElicitRequestFormParams(message="Who are you?", requested_schema=schema)
-        return T.InputRequiredResult(
-            request_state="asked", input_requests={"who": T.ElicitRequest(params=params)}
-        )
+        return asking()
     return f"by result: {ctx.input_responses['who'].content}"
+
+
+@server.prompt()
+async def greeting(ctx: Context) -> str | T.InputRequiredResult:
+    """A prompt that asks by its result."""
+    if not ctx.input_responses:
+        return asking()
+    return f"Greet {ctx.input_responses['who'].content}."
+
+
+@server.tool()
+def broken() -> T.CallToolResult:
+    """A result that no client can read."""
+    effects.append("broken")
+    return T.CallToolResult.model_construct(content=[{"type": "nonsense"}])  # pyright: ignore[reportArgumentType]
 
 
 @server.tool()
