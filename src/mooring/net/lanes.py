@@ -159,8 +159,8 @@ class Lanes:
             )
         asks = "asks" if live.peer.era == "modern" else "may ask"  # any invalid result is reported like this
         return (
-            f"The tool {asks} its user in a way that protocol {live.peer.protocol} does not have. The call was "
-            f"not repeated, because it may have had effects. {then}"
+            f"The tool {asks} its user in a way that protocol {live.peer.protocol} does not have. The call "
+            f"was not repeated, because it may have had effects. {then}"
         )
 
     def _remember(self, tool: str, era: Era) -> None:
