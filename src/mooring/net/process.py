@@ -278,12 +278,12 @@ class Child:
         _signal_group(self.pid, "SIGKILL")
         if isinstance(process, supervisor.Supervised):
             process.kill()
-        kill_marked(self.mark)
         self._close_gauges()
         self._close()
         for number, pipe in enumerate((process.stdin, process.stdout, process.stderr)):
             if pipe is not None and number not in self._pipes and (number or self._stdin is None):
                 pipe.close()
+        kill_marked(self.mark)  # it needs a descriptor
         for _ in range(ROUNDS):
             if process.poll() is not None:
                 break
