@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -72,6 +73,10 @@ class Launcher:
         headers: OwnHeaders | None = None,
     ) -> Connection:
         """A connection to a server, with headers of its own if there are any."""
+        if enabled and server.command and server.start != "lazy":
+            from mooring.net import supervisor
+
+            supervisor.prepare()  # it starts while the imports below run
         from mooring.net.connection import Connection
         from mooring.net.pool import HttpPool
         from mooring.net.questions import Questions
@@ -109,6 +114,10 @@ class Launcher:
         """Let go of what the connections shared; they have ended before."""
         if self._pool is not None:
             await self._pool.close()
+        if "mooring.net.supervisor" in sys.modules:
+            from mooring.net import supervisor
+
+            await supervisor.dismiss()
 
     async def _target(self, server: ServerConfig) -> Target:
         from mooring.config.resolving import resolve_within

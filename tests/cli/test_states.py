@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,22 @@ def test_each_of_twelve_servers_has_a_state_and_a_reason(ran, config, guarded: s
     assert "exited with code 1" in servers["broken"]["error"]
     assert "Welcome to my server!" in servers["garbage"]["error"]
     assert servers["guarded"]["error"]
+
+
+def test_a_server_that_is_tried_again_while_others_start_is_listed_as_failed(
+    ran, config, tmp_path: Path
+) -> None:
+    again = f"[ -e {tmp_path}/again ] && exec sleep 60; touch {tmp_path}/again; echo no licence >&2; exit 7"
+    file = config(
+        {
+            "again": {"command": "sh", "args": ["-c", again]},
+            "silent": {"bundled": "silent", "connect_timeout": "4s"},
+        }
+    )
+    done = ran("list", "--json", "--config", file)
+    servers = {server["name"]: server for server in json.loads(done.stdout)["servers"]}
+    assert servers["again"]["state"] == "failed"
+    assert "exited with code 7" in servers["again"]["error"]
 
 
 def test_ping_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded: str) -> None:

@@ -172,6 +172,19 @@ async def test_callers_are_released_before_the_child_that_failed_is_ended(
         os.kill(child, signal.SIGKILL)
 
 
+async def test_a_call_after_a_hanging_listing_does_not_wait_out_the_grace_of_the_old_child(
+    hosting: Any,
+) -> None:
+    server = lab_server(
+        cues={"tools/list": {"then": "silence"}},
+        ignore_eof=True,
+        settings={"connect_timeout": 0.5, "shutdown_grace": 60},
+    )
+    async with asyncio.timeout(20), hosting(server) as host:
+        result = await host.call("mcp_lab_echo", {"text": "x"})
+        assert "no answer within 0.5 s" in result.text
+
+
 async def test_a_stopped_host_releases_callers_before_the_child_is_ended(
     tmp_path: Path, hosting: Any
 ) -> None:

@@ -1,8 +1,10 @@
-"""FA24, FA26: a process that leaves its group, its parent and its environment still ends with its server."""
+"""FA24, FA26: a process that leaves its group, parent, environment and limits still ends with its server."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from mooring import Host
 from mooring.net import lineage
 from tests.lab.program import processes, program, running
-from tests.lab.stdio import COMMAND, lab_server
+from tests.lab.stdio import COMMAND, lab_server, wire_log
 from tests.lab.wait import until, until_true
 
 pytestmark = [
@@ -23,7 +25,7 @@ pytestmark = [
 ]
 
 QUICK = {"shutdown_grace": 0.1}
-LEAVING = ["own session", "daemon"]
+LEAVING = ["own session", "daemon", "daemon with its own limits"]
 
 
 def _left(log: Path) -> list[int]:
@@ -47,7 +49,10 @@ async def test_FA24_it_ends_when_its_server_is_removed_and_that_of_another_serve
     tmp_path: Path, hosting: Any
 ) -> None:
     logs = [tmp_path / "a", tmp_path / "b"]
-    servers = [lab_server(log.name, log=str(log), spawn_grandchild="daemon", settings=QUICK) for log in logs]
+    servers = [
+        lab_server(log.name, log=str(log), spawn_grandchild="daemon with its own limits", settings=QUICK)
+        for log in logs
+    ]
     async with hosting(*servers) as host:
         first, second = map(_left, logs)
         await host.remove("a")
@@ -57,7 +62,9 @@ async def test_FA24_it_ends_when_its_server_is_removed_and_that_of_another_serve
 
 async def test_FA24_it_ends_when_its_server_crashes(tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
-    server = lab_server(tools=["crash"], log=str(log), spawn_grandchild="daemon", settings=QUICK)
+    server = lab_server(
+        tools=["crash"], log=str(log), spawn_grandchild="daemon with its own limits", settings=QUICK
+    )
     async with hosting(server) as host:
         pids = _left(log)
         await host.call("mcp_lab_crash")
@@ -82,7 +89,7 @@ def test_FA26_it_ends_however_the_host_ends(body: str, leaving: str, tmp_path: P
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
 def test_FA26_it_ends_with_the_gateway(name: str, tmp_path: Path) -> None:
     log, config = tmp_path / "log", tmp_path / "mcp.json"
-    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon"})
+    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon with its own limits"})
     lab = {"command": COMMAND[0], "args": [*COMMAND[1:], script], "shutdown_grace": 0.1}
     config.write_text(json.dumps({"mcpServers": {"lab": lab}}))
     words = [sys.executable, "-m", "mooring", "--config", str(config), "--no-lock"]
@@ -95,9 +102,71 @@ def test_FA26_it_ends_with_the_gateway(name: str, tmp_path: Path) -> None:
     until_true(lambda: not any(map(running, pids)))
 
 
+def _storm(log: Path) -> int:
+    """The file on which every process of the storm holds a lock, once the storm is under way."""
+    until_true(lambda: any("storm" in entry for entry in wire_log(log)))
+    return os.open(f"{log}.held", os.O_RDONLY)
+
+
+def _over(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    os.close(held)
+    return True
+
+
+@pytest.mark.parametrize(
+    "body", ["sys.exit(0)", "return", "os.kill(os.getpid(), 15)", "os.kill(os.getpid(), 9)"]
+)
+def test_FA26_processes_that_fork_for_ever_end_however_the_host_ends(body: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = {"log": str(log), "spawn_grandchild": "storm", "settings": QUICK}
+    process = program(f"sys.stdin.readline(); {body}", f"lab_server(**{script!r})", stdin=subprocess.PIPE)
+    held = _storm(log)
+    assert not _over(held)
+    process.communicate("go\n", timeout=20)
+    until_true(lambda: _over(held))
+
+
+async def test_FA24_processes_that_fork_for_ever_end_with_their_server(tmp_path: Path, hosting: Any) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(log=str(log), spawn_grandchild="storm", settings=QUICK)) as host:
+        held = _storm(log)
+        assert not _over(held)
+        await host.remove("lab")
+        await until(lambda: _over(held))
+
+
+async def test_FA24_a_server_whose_supervisor_is_killed_ends_and_comes_back(
+    tmp_path: Path, hosting: Any
+) -> None:
+    log = tmp_path / "log"
+    async with hosting(lab_server(log=str(log), spawn_grandchild="daemon", settings=QUICK)) as host:
+        pids = _left(log)
+        server = int((await host.call("mcp_lab_pid")).text)
+        parent = int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
+        assert parent != os.getpid()
+        os.kill(parent, signal.SIGKILL)
+        await until(lambda: not any(map(running, pids)))
+        assert int((await host.call("mcp_lab_pid")).text) != server
+
+
+async def test_a_host_that_cannot_run_a_supervisor_starts_and_ends_its_servers_itself(
+    tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    log = tmp_path / "log"
+    async with hosting(lab_server(log=str(log), spawn_grandchild="daemon", settings=QUICK)) as host:
+        pids = _left(log)
+        assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
+    assert not any(map(running, pids))
+
+
 def test_FA26_it_ends_when_it_belongs_to_a_host_that_is_a_server_of_another_host(tmp_path: Path) -> None:
     log, config = tmp_path / "log", tmp_path / "mcp.json"
-    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon"})
+    script = json.dumps({"log": str(log), "spawn_grandchild": "daemon with its own limits"})
     config.write_text(
         json.dumps({"mcpServers": {"lab": {"command": COMMAND[0], "args": [*COMMAND[1:], script]}}})
     )

@@ -337,14 +337,16 @@ def follow_file(path):
         time.sleep(0.05)
 
 
-def spawn_daemon():
-    """Leave a process behind as daemons do: session, parent, environment and files of its own."""
+def spawn_daemon(limits):
+    """Leave a process behind as daemons do: with its own session, parent, environment, files and limits."""
     if (pid := os.fork()) != 0:
         os.waitpid(pid, 0)
         return
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
+    if limits:
+        reset_limits()
     log(json.dumps({"grandchild": os.getpid()}))
     os.chdir("/")
     for descriptor in range(3):
@@ -355,6 +357,33 @@ def spawn_daemon():
     os.execve("/bin/sleep", ["sleep", "600"], {})
 
 
+def reset_limits():
+    """Raise every limit, as daemons do."""
+    import resource
+
+    for number in range(16):
+        resource.setrlimit(number, (resource.getrlimit(number)[1],) * 2)
+
+
+def spawn_storm():
+    """Leave a process behind that forks and exits for ever, each time into a new session. All of them hold
+    a lock on the file `log` + ".held"."""
+    import fcntl
+
+    if os.fork() != 0:
+        return
+    for descriptor in range(3):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+    held = os.open(script["log"] + ".held", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    log(json.dumps({"storm": os.getpid()}))
+    while True:
+        os.setsid()
+        reset_limits()
+        if os.fork() != 0:
+            os._exit(0)
+
+
 def main():
     if script.get("log"):
         script.update(varied(script))
@@ -363,8 +392,10 @@ def main():
         with open(script["tools_file"], encoding="utf-8") as file:
             names[:] = file.read().split()
         threading.Thread(target=follow_file, args=(script["tools_file"],), daemon=True).start()
-    if script.get("spawn_grandchild") == "daemon":
-        spawn_daemon()
+    if script.get("spawn_grandchild") in ("daemon", "daemon with its own limits"):
+        spawn_daemon(limits=script["spawn_grandchild"] != "daemon")
+    elif script.get("spawn_grandchild") == "storm":
+        spawn_storm()
     elif script.get("spawn_grandchild"):
         child = subprocess.Popen(
             ["sleep", "600"], start_new_session=script["spawn_grandchild"] == "own session"

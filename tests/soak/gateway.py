@@ -68,7 +68,7 @@ class Gateway:
 
     def kill_one(self) -> None:
         """End one of its servers, without a warning."""
-        children = psutil.Process(self._process.pid).children()
+        children = psutil.Process(self._process.pid).children(recursive=True)
         random.shuffle(children)
         for child in children:
             with suppress(psutil.NoSuchProcess):  # a reload may have ended it just now

@@ -29,7 +29,7 @@ def report(serving: Serving) -> dict[str, Any]:
         "memory": me.memory_info().rss,
         "files": len(os.listdir("/proc/self/fd")),
         "tasks": len(asyncio.all_tasks()),
-        "children": len(me.children()),
+        "children": len(me.children(recursive=True)),
         "sessions": len(serving.gateway.registry),
         "under_way": serving.gateway.under_way,
     }

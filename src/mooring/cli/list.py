@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mooring.cli.layout import GAP, table, wrap
@@ -41,7 +42,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     async with open_host(options, out) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
-        statuses = host.status()
+        statuses = tuple(map(_settled, host.status()))
         warnings = warnings_of(host)
         report_warnings(host, out)
     if options.json:
@@ -50,6 +51,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     elif statuses:
         out.lines(_table(statuses, out))
     return 0
+
+
+def _settled(status: ServerStatus) -> ServerStatus:
+    """A server that failed and is being tried again while others start has failed."""
+    return replace(status, state="failed") if status.state == "pending" and status.error else status
 
 
 def _table(statuses: tuple[ServerStatus, ...], out: Output) -> list[str]:

@@ -90,11 +90,10 @@ def descendants(marker: str) -> list[int]:
     """Processes that carry `marker` in their environment: descendants of a child. Linux only."""
     wanted = f"{MARKER}={marker}".encode()
     found: list[int] = []
-    for entry in os.listdir("/proc") if sys.platform == "linux" else ():
-        if entry.isdigit() and int(entry) != os.getpid():
-            with suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.append(int(entry))
+    for pid in _others() if sys.platform == "linux" else ():
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                found.append(pid)
     return found
 
 
@@ -117,14 +116,19 @@ def _marked(mark: str) -> list[int]:
     if sys.platform != "linux":
         return []
     found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
+    for pid in _others():
         with suppress(OSError, ValueError):
-            soft = str(resource.prlimit(int(entry), RLIMIT_LOCKS)[0])
-            if len(soft) == DIGITS and soft.startswith(mark) and _lives(int(entry)):
-                found.append(int(entry))
+            soft = str(resource.prlimit(pid, RLIMIT_LOCKS)[0])
+            if len(soft) == DIGITS and soft.startswith(mark) and _lives(pid):
+                found.append(pid)
     return found
+
+
+def _others() -> list[int]:
+    """All other processes; none if no descriptor is free to look."""
+    with suppress(OSError):
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+    return []
 
 
 def _lives(pid: int) -> bool:

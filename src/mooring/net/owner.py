@@ -386,6 +386,7 @@ class Owner(States):
                     self._give_up(explain(TimeoutError(), self.config, self._last_words, self.redact))
                 raise
             self._end_start()
+            channel.listed = True
             self.attempts.connected(peer)
             channel.on_death = self._died
             freshness.listed()

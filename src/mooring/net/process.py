@@ -21,7 +21,7 @@ import anyio
 
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
-from mooring.net import reaping, trace, watchdog
+from mooring.net import reaping, supervisor, trace, watchdog
 from mooring.net.firsterrors import FirstErrors
 from mooring.net.lineage import (
     MARKER,
@@ -99,6 +99,7 @@ class Child:
         self._pipes: dict[int, asyncio.ReadTransport] = {}
         self._stdin: asyncio.WriteTransport | None = None
         self._process: subprocess.Popen[bytes] | asyncio.SubprocessTransport | None = None
+        self._supervised: supervisor.Supervised | None = None
         self._stop_watching: Callable[[], None] = reaping.nothing
 
     @classmethod
@@ -183,8 +184,11 @@ class Child:
         finally:
             # However we got here (a cancelled shutdown, too), nothing of it survives.
             self._signal("SIGKILL")
-            kill_marked(self.mark)
-            kill_all(descendants(self.marker))
+            if self._supervised is not None:
+                self._supervised.release()
+            if self._supervised is None or not self._supervised.clean:
+                kill_marked(self.mark)
+                kill_all(descendants(self.marker))
             _forget(self.pid)
             self._close()
 
@@ -209,6 +213,10 @@ class Child:
                 await asyncio.sleep(wait)
             if not self._signal("SIGTERM" if not wait else None):
                 break
+        if self._supervised is not None:
+            await self._supervised.end()
+            if self._supervised.clean:
+                return
         for _ in range(ROUNDS):
             if not kill_marked(self.mark):
                 return
@@ -241,50 +249,60 @@ class Child:
             self._stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
             return
         mark = new_mark()
-        # Not through the loop: it would leave no moment to mark the child before the child runs far, and
-        # each loop keeps its pipes in a way of its own.
-        self._process = process = subprocess.Popen(  # noqa: ASYNC220 (asyncio does the same)
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd=cwd,
-            bufsize=0,
-            start_new_session=True,
-        )
+        self._supervised = process = await supervisor.start(argv, env, cwd)
+        if process is None:
+            # Not through the loop: it would leave no moment to mark the child before the child runs far, and
+            # each loop keeps its pipes in a way of its own.
+            self._process = process = subprocess.Popen(  # noqa: ASYNC220 (asyncio does the same)
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                cwd=cwd,
+                bufsize=0,
+                start_new_session=True,
+            )
+            _alive[process.pid] = os.getpid()
+            watchdog.guard(process.pid)
+        # The mark counts where there is no supervisor, or someone killed it.
         self.pid, self.mark = process.pid, mark if put_mark(process.pid, mark) else ""
-        _alive[self.pid] = os.getpid()
-        watchdog.guard(self.pid)
         try:
             await self._connect(process)
         except BaseException:
             await self._give_up(process)
             raise
 
-    async def _give_up(self, process: subprocess.Popen[bytes]) -> None:
+    async def _give_up(self, process: subprocess.Popen[bytes] | supervisor.Supervised) -> None:
         """End a child whose pipes could not be had."""
         _signal_group(self.pid, "SIGKILL")
-        kill_marked(self.mark)
+        if isinstance(process, supervisor.Supervised):
+            process.kill()
         self._close_gauges()
         self._close()
         for number, pipe in enumerate((process.stdin, process.stdout, process.stderr)):
             if pipe is not None and number not in self._pipes and (number or self._stdin is None):
                 pipe.close()
+        kill_marked(self.mark)  # it needs a descriptor
         for _ in range(ROUNDS):
             if process.poll() is not None:
                 break
             await asyncio.sleep(0.01)
+        if isinstance(process, supervisor.Supervised):
+            process.release()
         _forget(self.pid)
 
-    async def _connect(self, process: subprocess.Popen[bytes]) -> None:
+    async def _connect(self, process: subprocess.Popen[bytes] | supervisor.Supervised) -> None:
         loop = asyncio.get_running_loop()
         assert process.stdin is not None
         # A descriptor of our own: the loop closes its one as soon as the child is gone, before anybody could
         # ask what was left in the pipe.
         self._gauge = os.dup(process.stdin.fileno())
         self._vitals, self._pause = _vital(self.pid, "stat"), _vital(self.pid, "syscall")
-        self._stop_watching = reaping.watch(loop, process, self.process_exited)
+        if isinstance(process, supervisor.Supervised):
+            process.watch(self.process_exited)
+        else:
+            self._stop_watching = reaping.watch(loop, process, self.process_exited)
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
         for number, pipe in ((1, process.stdout), (2, process.stderr)):
             self._pipes[number], _ = await loop.connect_read_pipe(partial(_Output, self, number), pipe)
@@ -422,7 +440,8 @@ child must not end its parent's servers."""
 
 
 def _forget(pid: int) -> None:
-    _alive.pop(pid, None)
+    if _alive.pop(pid, None) is None:
+        return
     watchdog.release(pid)
     if not _alive:
         watchdog.dismiss()
@@ -439,6 +458,7 @@ def _signal_group(pid: int, name: str | None) -> bool:
 @atexit.register
 def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
     """The interpreter ends with servers still running: nobody is left to ask them politely."""
+    supervisor.end_all()
     for pid, owner in list(_alive.items()):
         if owner == os.getpid() and sys.platform != "win32":
             _signal_group(pid, "SIGKILL")

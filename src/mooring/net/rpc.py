@@ -67,6 +67,8 @@ class Channel:
         """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
         self.pid: int | None = None
         """Process id of the child, for transports that have one."""
+        self.listed = False
+        """Whether the server finished its start: it was negotiated with and listed."""
         self.passages: list[Passage] = []
         """The clients of a gateway for whom requests are under way here."""
         self.death: str | None = None

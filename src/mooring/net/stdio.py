@@ -29,7 +29,7 @@ EXIT_WAIT = 0.25
 """How long after its last output a child's exit code is waited for, to tell it in the error."""
 
 UNSTARTED_GRACE = 0.5
-"""Seconds that a child that has not answered yet gets to exit, if `shutdown_grace` is longer."""
+"""Seconds that a child that was not listed yet gets to exit, if `shutdown_grace` is longer."""
 
 
 class StdioChannel(DuplexChannel):
@@ -61,7 +61,7 @@ class StdioChannel(DuplexChannel):
         self._flush()
         self.die("the connection was closed")
         # A server that has not even finished its start has nothing to put in order.
-        await self.child.end(grace if self.answered else min(grace, UNSTARTED_GRACE))
+        await self.child.end(grace if self.listed else min(grace, UNSTARTED_GRACE))
 
     # --- out ----------------------------------------------------------------------------------
 
