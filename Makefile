@@ -1,9 +1,12 @@
-# Everything runs in .venv, which is made from pinned versions and remade when they change.
+# Everything runs in .venv, which is made from pinned versions and remade when they change. The demo has a small
+# one of its own, with what `pip install mooring` brings and no more.
 # A machine needs python3 (3.11 or newer) with pip, make and git; `test-reference` also node and npm.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := .venv-demo
+UV := $(shell command -v uv)
 JOBS ?= 2
 SECONDS ?= 600
 
@@ -12,8 +15,8 @@ SECONDS ?= 600
 help:  ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
-demo: $(READY)  ## See the main job done, in a few seconds, without a network
-	@$(BIN)/mooring demo
+demo: $(DEMO)/.ready  ## See the main job done, in a few seconds, without a network
+	@$(DEMO)/bin/python -m mooring demo
 
 test: $(READY)  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
@@ -54,7 +57,7 @@ test-lowest: $(READY)  ## Run the tests on the lowest versions that we say we su
 	$(PYTHON) -m venv .peers/lowest
 	.peers/lowest/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt uv
 	.peers/lowest/bin/uv pip compile --quiet --resolution lowest-direct --python .peers/lowest/bin/python \
-		pyproject.toml -o .peers/lowest.txt
+		--extra sdk pyproject.toml -o .peers/lowest.txt
 	.peers/lowest/bin/uv pip install --quiet --python .peers/lowest/bin/python -r .peers/lowest.txt
 	.peers/lowest/bin/uv pip install --quiet --python .peers/lowest/bin/python --no-deps -e .
 	.peers/lowest/bin/python -m pytest -n $(JOBS) --inline-snapshot=disable
@@ -91,7 +94,7 @@ lock: $(READY)  ## Pin the newest allowed versions of everything
 		--custom-compile-command "make lock" -o requirements/dev.txt
 
 clean:  ## Remove what was made here
-	rm -rf .venv .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-demo .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 # The tools are made anew when their pins change; the package alone when only its own metadata does.
 .venv/.tools: requirements/dev.txt
@@ -101,4 +104,17 @@ clean:  ## Remove what was made here
 
 $(READY): .venv/.tools pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Without a build and without a pip of its own it is ready in seconds: the packages, and a path to src.
+$(DEMO)/.ready: pyproject.toml requirements/dev.txt
+	@$(PYTHON) -m venv --clear --without-pip $(DEMO)
+	@$(PYTHON) scripts/runtime.py > $(DEMO)/requirements.txt
+ifneq ($(UV),)
+	@$(UV) pip install --quiet --python $(DEMO)/bin/python -c requirements/dev.txt -r $(DEMO)/requirements.txt
+else
+	@$(PYTHON) -m pip --python $(DEMO)/bin/python install --quiet --disable-pip-version-check --no-compile \
+		-c requirements/dev.txt -r $(DEMO)/requirements.txt
+endif
+	@echo "$(CURDIR)/src" > $$($(DEMO)/bin/python -c "import site; print(site.getsitepackages()[0])")/mooring.pth
 	@touch $@

@@ -31,6 +31,7 @@ class Set:
     """Frameworks in one environment."""
 
     requirements: tuple[str, ...]
+    paths: tuple[str, ...] = ("tests/adapters", "tests/agents/test_extension.py")
     tests: str = ""
     """Which tests to run (`-k`); all when empty. Those of other frameworks skip themselves."""
     types: bool = False
@@ -41,8 +42,13 @@ SETS = {
     # Every extra; strands holds the MCP SDK at 2.1, and google-adk holds google-genai at 2.
     "together": Set((".[all]", "openai", "google-genai"), types=True),
     # The newest of what the set above holds back.
-    "openai_agents": Set((".[openai-agents]",), "OpenAIAgents or openai_agents"),
-    "google_genai": Set((".", "google-genai>=3"), "GenerateContent or google_genai"),
+    "openai_agents": Set((".[openai-agents]",), tests="OpenAIAgents or openai_agents"),
+    "google_genai": Set((".", "google-genai>=3"), tests="GenerateContent or google_genai"),
+    # `mooring.sdk` on the lowest and the newest release, and in a framework that takes a `ClientSession`.
+    "sdk_lowest": Set((".", "mcp==2.1.*"), ("tests/test_sdk.py",)),
+    "sdk_newest": Set(
+        (".[sdk]", "llama-index-tools-mcp"), ("tests/test_sdk.py", "tests/adapters/test_client_session.py")
+    ),
 }
 
 
@@ -86,8 +92,7 @@ def run(name: str, wanted: Set) -> tuple[bool, str, float, float]:
             str(python),
             "-m",
             "pytest",
-            "tests/adapters",
-            "tests/agents/test_extension.py",
+            *wanted.paths,
             "-q",
             "-n",
             "2",

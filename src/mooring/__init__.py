@@ -1,6 +1,6 @@
 """mooring: the MCP host layer for Python.
 
-Names load on first use: `import mooring` pulls in neither the MCP SDK nor pydantic.
+Names load on first use: `import mooring` imports no other package.
 """
 
 from __future__ import annotations
@@ -163,6 +163,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "sdk":  # needs an extra, and so is no part of `__all__`
+        return import_module("mooring.sdk")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mooring' has no attribute {name!r}")

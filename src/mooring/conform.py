@@ -1,6 +1,6 @@
 """Structured results held against the schemas that servers declare for them.
 
-The schema is as untrusted as the result. Nothing it refers to is fetched, its size and depth are
+The schema is as untrusted as the result. No reference is fetched, its size and depth are
 bounded, its regular expressions run on an engine that takes linear time, and whatever is not done
 within a tenth of a second is given up. A schema that cannot be used is named once and then ignored.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from threading import local
@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from mooring.config.logs import logger
+from mooring.core.schema.validate import Problem, Validator
 from mooring.core.types import Tool
 from mooring.core.untrusted import line
 
@@ -97,34 +98,24 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
         raise _Unusable(f"it has more than {_MOST_NODES:,} parts")
     if _depth(schema, _DEEPEST) > _DEEPEST:
         raise _Unusable(f"it is nested more than {_DEEPEST} deep")
-    from jsonschema import validators as drafts
-    from referencing.jsonschema import EMPTY_REGISTRY
-
-    validators: Any = drafts  # without types
-    dialect = schema.get("$schema")
-    newest = validators.Draft202012Validator
-    base: Any = validators.validator_for({"$schema": dialect}, newest) if isinstance(dialect, str) else newest
-    own = {**base.VALIDATORS, **_OWN_KEYWORDS}
-    if "patternProperties" in _keys(schema):
-        own["unevaluatedProperties"] = _unchecked  # it would match names with an engine that can hang
     clock = local()
 
-    def guarded(keyword: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-        def check(*arguments: Any) -> Iterator[Any]:
-            if time.monotonic() > clock.end:
-                raise _TooLong("it takes too long")
-            yield from keyword(*arguments) or ()
+    def tick() -> None:
+        if time.monotonic() > clock.end:
+            raise _TooLong("it takes too long")
 
-        return check
-
-    checker: Any = validators.extend(base, {name: guarded(keyword) for name, keyword in own.items()})
-    # With an empty registry: by default the library would fetch what a `$ref` names.
-    validator = checker(_of_one_dialect(schema), registry=EMPTY_REGISTRY)
+    dialect = schema.get("$schema")
+    if isinstance(dialect, str) and "draft-03" in dialect:
+        raise _Unusable("its dialect is older than draft 4")
+    validators = local()
 
     def problem(value: Any, seconds: float) -> str | None:
         clock.end = time.monotonic() + seconds
         try:
-            first = next(validator.iter_errors(value), None)
+            validator: Validator | None = getattr(validators, "mine", None)
+            if validator is None:  # one for each thread: it has a state while it works
+                validator = validators.mine = Validator(schema, matches=_matches, tick=tick)
+            first = validator.first(value)
             return None if first is None else _told(first)
         except _TooLong:
             raise
@@ -136,34 +127,9 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
     return problem
 
 
-def _of_one_dialect(schema: Any) -> Any:
-    """The schema without `$schema`: for a part that has one, the library would leave our keywords."""
-    if isinstance(schema, Mapping):
-        items = cast("Mapping[str, Any]", schema).items()
-        return {
-            key: _of_one_dialect(value)
-            for key, value in items
-            if key != "$schema" or not isinstance(value, str)
-        }
-    if isinstance(schema, list):
-        return [_of_one_dialect(item) for item in cast("list[Any]", schema)]
-    return schema
-
-
-def _keys(schema: Any) -> Iterator[str]:
-    left = [schema]
-    while left:
-        item = left.pop()
-        if isinstance(item, Mapping):
-            yield from cast("Mapping[str, Any]", item)
-            left.extend(cast("Mapping[str, Any]", item).values())
-        elif isinstance(item, list):
-            left.extend(cast("list[Any]", item))
-
-
-def _told(error: Any) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-    return line(f"${where[:200]}: {str(error.message)[:400]}", 300)
+def _told(problem: Problem) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path)
+    return line(f"${where[:200]}: {problem.message[:400]}", 300)
 
 
 def _count(value: Any, most: int) -> int:
@@ -196,66 +162,6 @@ def _depth(value: Any, most: int) -> int:
     return depth
 
 
-# --- keywords that the library checks at a cost that a stranger could choose ------------------------
-
-
-def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    if isinstance(instance, str) and _matches(pattern, instance) is False:
-        yield ValidationError(f"{instance[:80]!r} does not match {pattern[:80]!r}")
-
-
-def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if isinstance(instance, dict):
-        for pattern, subschema in patterns.items():
-            for name, item in cast("dict[str, Any]", instance).items():
-                if _matches(pattern, name):
-                    yield from validator.descend(item, subschema, path=name, schema_path=pattern)
-
-
-def _additional_properties(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    if not isinstance(instance, dict):
-        return
-    members = cast("dict[str, Any]", instance)
-    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    extra = [
-        name
-        for name in members
-        if name not in named and all(_matches(pattern, name) is False for pattern in patterns)
-    ]
-    if isinstance(rest, dict):
-        for name in extra:
-            yield from validator.descend(members[name], rest, path=name)
-    elif rest is False and extra:
-        yield ValidationError(f"{extra[0][:80]!r} is not among its properties")
-
-
-def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    from mooring.core.tokens import dumps
-
-    if wanted is True and isinstance(instance, list):
-        items = cast("list[Any]", instance)
-        if len({dumps(item) for item in items}) < len(items):
-            yield ValidationError("has items that are the same")
-
-
-def _unchecked(*_: Any) -> Iterator[Any]:
-    return iter(())
-
-
-_OWN_KEYWORDS = {
-    "pattern": _pattern,
-    "patternProperties": _pattern_properties,
-    "additionalProperties": _additional_properties,
-    "uniqueItems": _unique,
-}
-
-
 def _matches(pattern: str, text: str) -> bool | None:
     """Whether the pattern is found in the text; None when that is not looked into."""
     found = _expression(pattern) if len(text) <= _LONGEST_MATCHED else None
@@ -268,7 +174,7 @@ _TIMES = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 @lru_cache(maxsize=512)
 def _expression(pattern: str) -> Any:
-    """The pattern for the engine that pydantic brings, which takes linear time; None when it is too
+    """The pattern for the engine of pydantic_core, which takes linear time; None when it is too
     costly to build, or has what that engine does not know."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 

@@ -81,8 +81,9 @@ class LocalTools(AtHand):
         tools = LocalTools(add, fetch_order, name="orders", title="Orders", description="What our shop knows")
         Host(servers, local=[tools, LocalTools(pay, name="billing")])
 
-    The schema follows from the signature, the description from the docstring. Synchronous functions
-    run in a thread. What a function raises becomes an error result that the model reads.
+    The schema follows from the signature, the description from the docstring. Parameters of other types than
+    those of JSON (and their lists, dicts, unions and literals) need the package `pydantic`.
+    Synchronous functions run in a thread. What a function raises becomes an error result for the model.
     """
 
     def __init__(
@@ -108,20 +109,19 @@ class LocalTools(AtHand):
         Raises:
             ConfigError: it has no schema, or its name is taken.
         """
-        from pydantic import PydanticUserError, TypeAdapter
+        from mooring.signatures import adapted
 
         label = name or getattr(function, "__name__", "")
         if not label or label in self._tools:
             raise ConfigError(f"a tool needs a name of its own, and {label!r} is empty or taken")
         try:
-            adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))
-            schema = adapter.json_schema()
-        except (PydanticUserError, NameError) as problem:
+            call, schema = adapted(function)
+        except (ValueError, TypeError, NameError) as problem:
             first = str(problem).partition("\n")[0]
             raise ConfigError(f"the signature of {label!r} has no JSON Schema: {first}") from None
         if schema.get("type") != "object":
             raise ConfigError(f"{label!r} takes positional-only parameters; a tool is called by names")
-        self._functions[label] = (function, adapter)
+        self._functions[label] = (function, call)
         self._tools[label] = Tool(
             name=label,
             server=self.name,
@@ -153,11 +153,11 @@ class LocalTools(AtHand):
     ) -> Result:
         if tool not in self._functions:
             raise UnknownTool(tool, list(self._tools)[:3])
-        function, adapter = self._functions[tool]
+        function, call = self._functions[tool]
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout):
-                value = await _invoke(function, adapter, arguments)
+                value = await _invoke(function, call, arguments)
         except TimeoutError:
             raise CallTimeout(
                 f"{tool!r} did not end within {timeout:g} s",
@@ -194,22 +194,24 @@ def local_bundles(given: LocalTools | Iterable[LocalTools | Callable[..., Any]])
     return [LocalTools(*functions), *bundles] if functions else bundles
 
 
-async def _invoke(function: Callable[..., Any], adapter: Any, arguments: Mapping[str, Any]) -> object:
+async def _invoke(
+    function: Callable[..., Any], call: Callable[[Any], Any], arguments: Mapping[str, Any]
+) -> object:
     from pydantic_core import ArgsKwargs
 
     packed = ArgsKwargs((), dict(arguments))
     if inspect.iscoroutinefunction(function):
-        return await cast("Awaitable[object]", adapter.validate_python(packed))
+        return await cast("Awaitable[object]", call(packed))
     from anyio.to_thread import run_sync
 
     # The thread is left to itself when the caller is gone: a function of Python can't be interrupted.
-    value = await run_sync(partial(adapter.validate_python, packed), abandon_on_cancel=True)
+    value = await run_sync(partial(call, packed), abandon_on_cancel=True)
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 
 def _told(problem: Exception) -> str:
     """What the model reads of an exception; wrong arguments are named one a line."""
-    from pydantic import ValidationError
+    from pydantic_core import ValidationError
 
     if not isinstance(problem, ValidationError):
         return f"{type(problem).__name__}: {problem}"

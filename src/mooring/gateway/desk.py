@@ -31,6 +31,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.request import Request, ask_client, heard, instructions, progress
 from mooring.gateway.routes import resource_server
 from mooring.gateway.shapes import no_resource, outcome, refusal, shaped, text
+from mooring.net.headers import header_map
 from mooring.net.loglevel import LEVELS
 from mooring.net.passage import Passage
 
@@ -223,10 +224,8 @@ class Desk:
             return known[1]
         found: Mapping[tuple[str, ...], str] = {}
         tool = client.view.catalog.tools.get(name)
-        if tool is not None and "x-mcp-header" in repr(tool.input_schema):
-            from mcp.shared.inbound import x_mcp_header_map
-
-            found = x_mcp_header_map(tool.input_schema)
+        if tool is not None:
+            found = header_map(tool.input_schema)
         if len(self._maps) >= _MOST_MAPS:
             self._maps.clear()
         self._maps[f"{client.view.name}/{name}"] = (lists, found)

@@ -1,15 +1,9 @@
-"""What every wire shares: requests out, and what arrives unasked.
-
-`Channel` is a `Dispatcher` of the SDK (it can stand under a `ClientSession`) and also what our own
-connection calls directly: dicts in, dicts out, one hop. It does not import the SDK before a
-`ClientSession` asks it something.
-"""
+"""What every wire shares: requests out, and what arrives unasked. Dicts in, dicts out, one hop."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
@@ -34,14 +28,6 @@ log = logger("mooring.net")
 
 MAX_INBOUND = 256
 """Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
-
-
-@dataclass(slots=True)
-class _Context:
-    """What the SDK's session wants to know about an inbound message (its `DispatchContext`)."""
-
-    request_id: RequestId
-    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Channel:
@@ -83,10 +69,8 @@ class Channel:
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: dict[RequestId, anyio.CancelScope] = {}
-        self._on_request: Callable[..., Awaitable[dict[str, Any]]] | None = None
-        self._intercept: Callable[[str, Mapping[str, Any] | None], bool] | None = None
 
-    # --- for our own connection -------------------------------------------------------------
+    # --- for the connection -----------------------------------------------------------------
 
     async def request(
         self,
@@ -184,52 +168,6 @@ class Channel:
         """Why the wire is gone, with all that is known of it."""
         return self.death or "the connection is gone"
 
-    # --- for the SDK's session (its `Dispatcher` protocol) ----------------------------------
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        opts = opts or {}
-        try:
-            return await self.request(
-                method,
-                dict(params or {}),
-                timeout=opts.get("timeout"),
-                on_progress=opts.get("on_progress"),
-                headers=opts.get("headers"),
-                request_id=opts.get("request_id"),
-                cancellable=opts.get("cancel_on_abandon", True),
-            )
-        except WireError as fault:
-            from mcp.shared.exceptions import MCPError
-
-            raise MCPError(fault.code, str(fault), fault.data) from fault
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
-    ) -> None:
-        await self.tell(method, params)
-
-    async def run(
-        self,
-        on_request: Callable[..., Awaitable[dict[str, Any]]],
-        on_notify: object,
-        on_notify_intercept: Callable[[str, Mapping[str, Any] | None], bool] | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Lend the session what arrives; `pump()` goes on driving.
-
-        The session's `on_notify` is left out on purpose: it costs a task for each notice, and a storm
-        of them would bury the answers. `on_notice` has them already.
-        """
-        self._on_request, self._intercept = on_request, on_notify_intercept
-        task_status.started()
-        try:
-            await self._gone.wait()
-        finally:
-            self._on_request = self._intercept = None
-
     # --- for subclasses ---------------------------------------------------------------------
 
     def prepare(
@@ -312,8 +250,6 @@ class Channel:
             scope = self._working.get(answer_id(params.get("requestId")) or "")
             if scope is not None:
                 scope.cancel()
-        if self._intercept is not None and _intercepted(self._intercept, method, params):
-            return
         self.on_notice(method, params)
 
     def _take_progress(self, params: dict[str, Any]) -> None:
@@ -339,7 +275,7 @@ class Channel:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         with self._working[request_id] as scope:
             try:
-                answer["result"] = await self._answer(request_id, method, params)
+                answer["result"] = await self._answer(method, params)
             except Exception as error:
                 answer["error"] = _as_error(error)
         self._working.pop(request_id, None)
@@ -347,13 +283,11 @@ class Channel:
             with suppress(WireError):
                 await self.reply(answer)
 
-    async def _answer(self, request_id: RequestId, method: str, params: Any) -> dict[str, Any]:
+    async def _answer(self, method: str, params: Any) -> dict[str, Any]:
         if method == "ping":
             return {}
-        if self._on_request is None:
-            with self.excused():
-                return await self.on_ask(method, cast("dict[str, Any]", params or {}))
-        return await self._on_request(_Context(request_id), method, params)
+        with self.excused():
+            return await self.on_ask(method, cast("dict[str, Any]", params or {}))
 
 
 def _as_error(error: Exception) -> dict[str, Any]:
@@ -361,16 +295,6 @@ def _as_error(error: Exception) -> dict[str, Any]:
     # Only errors made for the wire show their text: any other may hold what the server must not learn.
     text = str(error) if hasattr(error, "code") else "the client failed to answer"
     return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
-
-
-def _intercepted(
-    intercept: Callable[[str, Mapping[str, Any]], bool], method: str, params: dict[str, Any]
-) -> bool:
-    try:
-        return intercept(method, params)
-    except Exception:
-        log.exception("the SDK's session failed on %r", method)
-        return False
 
 
 async def _contained(tell: Progress, progress: float, total: float | None, message: str | None) -> None:
