@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -74,6 +75,9 @@ def _held() -> dict[str, int]:
 def leaves_nothing() -> Iterator[None]:
     """Fails the test when it leaves file descriptors, threads or child processes behind."""
     asyncio.new_event_loop().close()
+    if importlib.util.find_spec("uvloop"):
+        # From its first loop on, libuv keeps a pipe for signals.
+        importlib.import_module("uvloop").new_event_loop().close()
     before, running = _held(), set(threading.enumerate())
     yield
     # anyio tells its worker threads to end when the loop does, and does not wait for them.

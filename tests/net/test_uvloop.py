@@ -18,8 +18,7 @@ from tests.lab.program import processes, running
 from tests.lab.stdio import COMMAND, cue, lab_server, methods, starts
 from tests.lab.wait import until
 
-uvloop = pytest.importorskip("uvloop")
-uvloop.new_event_loop().close()  # from its first loop on, libuv keeps a pipe for signals
+pytest.importorskip("uvloop")
 pytestmark = pytest.mark.anyio
 
 
