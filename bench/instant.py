@@ -19,9 +19,9 @@ def prepare(folder: str) -> None:
     from pathlib import Path
 
     from mooring import Host
-    from mooring.config.lockfile import write
-    from mooring.core.lock import build
-    from mooring.core.plan import fingerprint
+    from mooring.config.plan import fingerprint
+    from mooring.lock.cache import save_lock
+    from mooring.lock.compare import build
 
     file = Path(folder) / "mooring.json"
     entries = {server.pop("name"): {**server, "start": "lazy"} for server in json.load(sys.stdin)}
@@ -32,7 +32,7 @@ def prepare(folder: str) -> None:
             await host.refresh()
             snapshots = [host.provider(server.name).snapshot for server in host.config.servers]
             prints = {server.name: fingerprint(server) for server in host.config.servers}
-            write(file.with_name("mooring.lock"), build(snapshots, prints))
+            save_lock(file.with_name("mooring.lock"), build(snapshots, prints))
 
     asyncio.run(lock())
 

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from mooring.core.recall import catalog_of, ids_of, questions_of, recall
+from mooring.cli.eval import catalog_of, ids_of, questions_of, recall
 from mooring.core.search import Index
 
 MEASURES = (("steps", 1), ("steps", 5), ("tasks", 10))

@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that `bench` is a package
 
 from bench.vocabulary import SERVERS, definitions, questions
-from mooring.core.merging import merge
+from mooring.core.catalog import merge
 from mooring.core.search import Index
 from mooring.core.types import ServerInfo, Snapshot, Tool
 

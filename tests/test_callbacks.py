@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring import Answer, ApprovalRequest, Elicitation, Host, SyncHost
-from mooring.callbacks import MOST_WAITING, InOrder, call_back
+from mooring.concurrency import MOST_WAITING, OrderedCallback, call_back
 from mooring.testing import FakeServer
 from tests.lab.libraries import library_server
 from tests.lab.oauth import AuthLab, browse
@@ -165,7 +165,7 @@ async def test_reports_beyond_the_bound_drop_the_oldest() -> None:
             prompt.wait()
         seen.append(number)
 
-    reports = InOrder(report, "report")
+    reports = OrderedCallback(report, "report")
     first = asyncio.create_task(reports(-1))
     await until(prompt.asked.is_set)
     for number in range(MOST_WAITING + 10):

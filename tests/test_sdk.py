@@ -23,8 +23,8 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
 import mooring
 from mooring import Host, PolicyDenied, ServerConfig, ToolChanged, UnknownServer
-from mooring.net.passage import Relay
 from mooring.sdk import client_session
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.http import HttpLab
 from tests.lab.libraries import PLACES, library_at
 from tests.lab.project import Project, tool
@@ -51,7 +51,7 @@ async def _elicited(context: Any, params: Any) -> types.ElicitResult:
 
 @asynccontextmanager
 async def _session(
-    config: ServerConfig, *, relay: Relay | None = None, **options: Any
+    config: ServerConfig, *, relay: ClientBridge | None = None, **options: Any
 ) -> AsyncIterator[tuple[ClientSession, Host]]:
     with anyio.fail_after(20):
         async with Host([config], relay=relay, lock=False) as host:
@@ -231,7 +231,7 @@ async def test_requests_of_a_stdio_server_are_answered_through_the_sessions_call
     ping = {"jsonrpc": "2.0", "id": "ask-2", "method": "ping"}
     lines = b"".join(json.dumps(message).encode() + b"\n" for message in (ELICIT, ping))
     config = lab_server(era="legacy", tools=["say", "sleep"], log=str(log))
-    async with _session(config, relay=Relay(), elicitation_callback=_elicited) as (session, _):
+    async with _session(config, relay=ClientBridge(), elicitation_callback=_elicited) as (session, _):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(session.call_tool("sleep", {"seconds": 1}))
             tasks.create_task(session.call_tool("say", cue(lines)))
@@ -242,7 +242,7 @@ async def test_requests_of_a_stdio_server_are_answered_through_the_sessions_call
 
 async def test_requests_of_an_http_server_are_answered_through_the_sessions_callbacks() -> None:
     async with HttpLab(era="legacy") as lab:
-        options: dict[str, Any] = {"relay": Relay(), "elicitation_callback": _elicited}
+        options: dict[str, Any] = {"relay": ClientBridge(), "elicitation_callback": _elicited}
         async with _session(lab.config(), **options) as (session, _):
             await lab.until(lambda: lab.open_streams == 1)
             async with asyncio.TaskGroup() as tasks:
@@ -263,7 +263,7 @@ async def test_a_question_during_a_call_reaches_the_callback(place: str) -> None
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     async with library_at(place) as config:
-        async with _session(config, relay=Relay(), elicitation_callback=elicited) as (session, _):
+        async with _session(config, relay=ClientBridge(), elicitation_callback=elicited) as (session, _):
             result = await session.call_tool("ask", {"params": ELICIT["params"]})
     said = json.loads(result.content[0].text)  # type: ignore[union-attr]
     assert said.get("q", said) == {"action": "accept", "content": {"name": "Ada"}}

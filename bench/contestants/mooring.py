@@ -29,10 +29,10 @@ async def connect(servers: Sequence[Server]) -> AsyncGenerator[Clients]:
 
 
 async def searcher(servers: Sequence[tuple[str, list[dict[str, Any]]]]) -> Callable[[str], Awaitable[object]]:
-    from mooring.core.merging import merge
+    from mooring.core.catalog import merge
     from mooring.core.search import Index
     from mooring.core.types import ServerInfo, Snapshot
-    from mooring.net import wire
+    from mooring.transport import wire
 
     catalog = merge(
         Snapshot(

@@ -29,10 +29,10 @@ _HOMES = {
     "tool_name_prefix": "core.names",
     "Elicitation": "core.elicitation",
     "Answer": "core.elicitation",
-    "HostConfig": "core.config",
-    "ServerConfig": "core.config",
-    "Policy": "core.policy",
-    "ApprovalRequest": "approval",
+    "HostConfig": "config.models",
+    "ServerConfig": "config.models",
+    "Policy": "config.sections",
+    "ApprovalRequest": "policy",
     "ApprovalAsked": "core.events",
     "CallDenied": "core.events",
     "CallFinished": "core.events",
@@ -50,8 +50,8 @@ _HOMES = {
     "SessionEnded": "core.events",
     "StateChanged": "core.events",
     "ToolSetAside": "core.events",
-    "Secret": "core.secret",
-    "TrustRequest": "core.trust",
+    "Secret": "core.redact",
+    "TrustRequest": "config.trust",
     "AmbiguousResource": "errors",
     "AuthNeeded": "errors",
     "CallError": "errors",
@@ -71,13 +71,13 @@ _HOMES = {
     "UnknownServer": "errors",
     "UnknownTool": "errors",
     "LocalTools": "local",
-    "Login": "net.login",
+    "Login": "auth.login",
     "Provider": "local",
     "Host": "host",
-    "RefreshReport": "muster",
-    "TurnContext": "context",
-    "ContextProvider": "context",
-    "PromptList": "prompting",
+    "RefreshReport": "servers.waiting",
+    "TurnContext": "agents.context",
+    "ContextProvider": "agents.context",
+    "PromptList": "prompts",
     "ResourceList": "resources",
     "Session": "session",
     "SyncHost": "sync",
@@ -88,12 +88,14 @@ _HOMES = {
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
-    from mooring.approval import ApprovalRequest as ApprovalRequest
-    from mooring.context import ContextProvider as ContextProvider
-    from mooring.context import TurnContext as TurnContext
+    from mooring.agents.context import ContextProvider as ContextProvider
+    from mooring.agents.context import TurnContext as TurnContext
+    from mooring.auth.login import Login as Login
+    from mooring.config.models import HostConfig as HostConfig
+    from mooring.config.models import ServerConfig as ServerConfig
+    from mooring.config.sections import Policy as Policy
+    from mooring.config.trust import TrustRequest as TrustRequest
     from mooring.core.catalog import Catalog as Catalog
-    from mooring.core.config import HostConfig as HostConfig
-    from mooring.core.config import ServerConfig as ServerConfig
     from mooring.core.elicitation import Answer as Answer
     from mooring.core.elicitation import Elicitation as Elicitation
     from mooring.core.events import ApprovalAsked as ApprovalAsked
@@ -117,9 +119,7 @@ if TYPE_CHECKING:
     from mooring.core.names import normalize_name as normalize_name
     from mooring.core.names import parse_tool_name as parse_tool_name
     from mooring.core.names import tool_name_prefix as tool_name_prefix
-    from mooring.core.policy import Policy as Policy
-    from mooring.core.secret import Secret as Secret
-    from mooring.core.trust import TrustRequest as TrustRequest
+    from mooring.core.redact import Secret as Secret
     from mooring.core.types import Block as Block
     from mooring.core.types import Contents as Contents
     from mooring.core.types import Group as Group
@@ -152,10 +152,10 @@ if TYPE_CHECKING:
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
-    from mooring.muster import RefreshReport as RefreshReport
-    from mooring.net.login import Login as Login
-    from mooring.prompting import PromptList as PromptList
+    from mooring.policy import ApprovalRequest as ApprovalRequest
+    from mooring.prompts import PromptList as PromptList
     from mooring.resources import ResourceList as ResourceList
+    from mooring.servers.waiting import RefreshReport as RefreshReport
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
     from mooring.sync import SyncLogin as SyncLogin

@@ -9,47 +9,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mooring import muster
-from mooring.approval import Approver
-from mooring.auditing import Auditing
-from mooring.builtin import Builtin
-from mooring.callbacks import InOrder
+from mooring.concurrency import EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
 from mooring.config.logs import logger
+from mooring.config.models import HostConfig, ServerConfig, Style
+from mooring.config.plan import Changes
 from mooring.core.catalog import Catalog, Diff
-from mooring.core.config import HostConfig, ServerConfig, Style
-from mooring.core.events import AuthNeeded, CallStarted, CatalogChanged, Event, StateChanged
-from mooring.core.exposure import Mode, checked_mode
-from mooring.core.hidden import Hidden
-from mooring.core.plan import Changes
-from mooring.core.rules import RuleBook, Rules
+from mooring.core.discovery import Mode, checked_mode
+from mooring.core.events import CallStarted, CatalogChanged, Event, LoginNeeded, StateChanged
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.types import Result, ServerStatus, Tool
+from mooring.core.types import Hidden, Result, ServerStatus, Tool
 from mooring.errors import NotTrusted
-from mooring.fleet import Fleet, check_servers
-from mooring.identity import OwnHeaders
-from mooring.keeper import Keeper, directory, home_at
-from mooring.launching import Launcher
 from mooring.local import LocalTools, OnProgress, Provider, local_bundles
-from mooring.muster import RefreshReport
-from mooring.offer import Offer
-from mooring.pins import memory_of
-from mooring.prompting import Prompts
-from mooring.pulse import feel
+from mooring.lock.enforce import memory_of
+from mooring.policy import Approver, Ask, Trust
+from mooring.prompts import Prompts
 from mooring.reconfigure import Reconfigurable
-from mooring.resources import Resources
+from mooring.resources import Resources, ResourceTools
+from mooring.results.pipeline import ResultPipeline, RuleBook, Rules, directory, home_at
+from mooring.servers import waiting
+from mooring.servers.catalog import CatalogBuilder
+from mooring.servers.launcher import Launcher, OwnHeaders
+from mooring.servers.manager import ServerManager, check_servers
+from mooring.servers.waiting import RefreshReport
 from mooring.session import SHARED, Session
-from mooring.sessions import Sessions
-from mooring.stream import EventStream
-from mooring.tasks import Tasks, shielded, within
-from mooring.telemetry import SessionClock
-from mooring.trust import Ask, Trust
+from mooring.sessions import SessionManager
+from mooring.telemetry import AuditManager, SessionClock, feel
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.net.login import Login, OnAuth
-    from mooring.net.passage import Relay
-    from mooring.net.questions import OnElicit
+    from mooring.auth.login import Login, OnAuth
+    from mooring.servers.elicitation import OnElicit
+    from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["Host", "RefreshReport"]
 
@@ -75,7 +66,7 @@ class Host(Reconfigurable):
         on_tools_changed: Callable[[], Awaitable[None] | None] | None = None,
         on_auth: OnAuth | None = None,
         on_elicit: OnElicit | None = None,
-        relay: Relay | None = None,
+        relay: ClientBridge | None = None,
         ranker: Ranker | None = None,
         lock: str | os.PathLike[str] | bool = True,
         home: str | os.PathLike[str] | bool | None = True,
@@ -108,7 +99,7 @@ class Host(Reconfigurable):
         self.redact = launcher.redact
         """Takes every secret that this host has used out of a text."""
         self._trust = Trust(trust)
-        self._fleet = Fleet(
+        self._fleet = ServerManager(
             [*bundles, *others],
             launcher=launcher,
             trust=self._trust,
@@ -118,13 +109,13 @@ class Host(Reconfigurable):
             emit=self.emit,
             stale=self._forget,
         )
-        self._auditing = Auditing(self.config.audit, self.redact)
+        self._auditing = AuditManager(self.config.audit, self.redact)
         self.note_in = self._auditing.note_in
         self._resources = Resources(
             self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
         )
         self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
-        builtin = Builtin(self._resources)
+        builtin = ResourceTools(self._resources)
         self._fleet.join(builtin)
         self.config = self._usable(self.config)
         self.resources, self.read = self._resources.list, self._resources.read
@@ -132,14 +123,16 @@ class Host(Reconfigurable):
         self.check_resource = self._resources.check
         self.prompts, self.prompt = self._prompts.list, self._prompts.get
         self.complete = self._prompts.complete
-        self.keeper = Keeper(
+        self.keeper = ResultPipeline(
             home=partial(home_at, home),
             artifacts=lambda: directory(artifacts or self.config.artifacts),
             redact=self.redact,
         )
         self._rules = RuleBook()
-        self._tools_changed = InOrder(on_tools_changed, "on_tools_changed") if on_tools_changed else None
-        self._offer: Offer = Offer(
+        self._tools_changed = (
+            OrderedCallback(on_tools_changed, "on_tools_changed") if on_tools_changed else None
+        )
+        self._offer: CatalogBuilder = CatalogBuilder(
             self._fleet,
             builtin,
             local=own,
@@ -161,7 +154,7 @@ class Host(Reconfigurable):
         self._tasks: Tasks | None = None
         self._closed = False
         self._changes = Changes(self.config.servers)
-        self._sessions = Sessions(
+        self._sessions = SessionManager(
             self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.guard_for(one, two)
         )
         self._shared = Session(self)
@@ -245,8 +238,8 @@ class Host(Reconfigurable):
         others.
         """
         with within(timeout) as scope:
-            await muster.settled(self._fleet)
-        return not scope.cancelled_caught and muster.usable(self._fleet)
+            await waiting.settled(self._fleet)
+        return not scope.cancelled_caught and waiting.usable(self._fleet)
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -371,7 +364,7 @@ class Host(Reconfigurable):
     async def health_check(self, timeout: float = 5.0) -> bool:
         """Return False if any server does not answer a ping within `timeout` seconds. Disabled servers, and
         lazy ones that were never used, are left out."""
-        return await muster.healthy(self._fleet, timeout)
+        return await waiting.healthy(self._fleet, timeout)
 
     # --- change ---------------------------------------------------------------------------------
 
@@ -381,7 +374,7 @@ class Host(Reconfigurable):
         Raises:
             UnknownServer: one of `servers` is not there.
         """
-        reports = await muster.refresh(self._fleet, servers)
+        reports = await waiting.refresh(self._fleet, servers)
         return {name: report for name, report in reports.items() if name not in self._offer.own}
 
     # --- for providers and sessions -------------------------------------------------------------
@@ -408,7 +401,7 @@ class Host(Reconfigurable):
 
     def emit(self, event: Event) -> None:
         self._clock.heard(event)
-        if isinstance(event, AuthNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
+        if isinstance(event, LoginNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
             self._shelf.changed()  # the tool that begins a login comes or goes
         for stream in self._streams:
             stream.put(event)

@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mooring.auditing import Auditing
+from mooring.concurrency import shielded
 from mooring.config.logs import logger
-from mooring.core.config import ConfigWarning, HostConfig, ServerConfig
+from mooring.config.models import ConfigWarning, HostConfig, ServerConfig
+from mooring.config.plan import Changes, Plan
+from mooring.config.watch import follow
 from mooring.core.events import ConfigApplied, Event
-from mooring.core.plan import Changes, Plan
 from mooring.core.types import ServerStatus
-from mooring.core.values import replace
-from mooring.fleet import Fleet
-from mooring.follow import follow
-from mooring.sessions import Sessions
-from mooring.shelf import Shelf
-from mooring.tasks import shielded
-from mooring.trust import Trust
+from mooring.core.value import replace
+from mooring.policy import Trust
+from mooring.servers.catalog import SnapshotStore
+from mooring.servers.manager import ServerManager
+from mooring.sessions import SessionManager
+from mooring.telemetry import AuditManager
 
 __all__ = ["Reconfigurable"]
 
@@ -33,10 +33,10 @@ class Reconfigurable:
     vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None
     """Refuses another configuration by a ConfigError, or returns what is awaited when it is in force."""
     _trust: Trust
-    _fleet: Fleet
-    _auditing: Auditing
-    _sessions: Sessions
-    _shelf: Shelf
+    _fleet: ServerManager
+    _auditing: AuditManager
+    _sessions: SessionManager
+    _shelf: SnapshotStore
     _closed: bool
     _files: Sequence[Path]
     _load: Callable[..., HostConfig] | None

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mooring.core.types import Era
 from mooring.errors import (
     CallTimeout,
     ConnectError,
@@ -24,12 +25,10 @@ from mooring.errors import (
     UnknownTool,
 )
 from mooring.gateway.direct import Dispatcher
-from mooring.gateway.protocol import Refusal
-from mooring.gateway.shapes import refusal
+from mooring.gateway.protocol import Refusal, refusal
 from mooring.host import Host
-from mooring.net.message import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
-from mooring.net.negotiate import Era
 from mooring.session import Session
+from mooring.transport.message import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
 try:
     import mcp_types as types

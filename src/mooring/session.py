@@ -6,23 +6,31 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mooring import clock
-from mooring.callbacks import InOrder
+from mooring import concurrency
+from mooring.concurrency import OrderedCallback
 from mooring.config.logs import logger
-from mooring.core.arguments import not_json
+from mooring.core.builtin_tools import READ
 from mooring.core.catalog import Catalog
-from mooring.core.discovery import CALL, DISCOVERY, OWNER, answer, unwrapped
+from mooring.core.discovery import (
+    CALL,
+    DISCOVERY,
+    OWNER,
+    Mode,
+    ShownSchemas,
+    VisibleTools,
+    answer,
+    checked_mode,
+    unwrapped,
+)
 from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.exposure import Exposure, Mode, Reveal, checked_mode
-from mooring.core.reading import READ
+from mooring.core.json_values import not_json
 from mooring.core.render import plain
-from mooring.core.rules import Rules
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
-from mooring.identity import OwnHeaders
-from mooring.keeper import Keeper
 from mooring.local import OnProgress, Progress, Provider
+from mooring.results.pipeline import ResultPipeline, Rules
+from mooring.servers.launcher import OwnHeaders
 from mooring.telemetry import tool_call, traced
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ SHARED = "00000000-0000-0000-0000-000000000000"
 """Id of the session that everybody shares who asks for none."""
 
 
-class Shore(Protocol):
+class Runtime(Protocol):
     """What a session needs of its host."""
 
     @property
@@ -49,7 +57,7 @@ class Shore(Protocol):
     def ranker(self) -> Ranker | None: ...
 
     @property
-    def keeper(self) -> Keeper: ...
+    def keeper(self) -> ResultPipeline: ...
 
     @property
     def audit(self) -> Audit | None:
@@ -65,7 +73,7 @@ class Shore(Protocol):
         """Whether sessions that do not say otherwise show the discovery tools."""
         ...
 
-    def exposure(self, mode: Mode) -> Exposure:
+    def exposure(self, mode: Mode) -> VisibleTools:
         """What a new session starts with."""
         ...
 
@@ -125,7 +133,7 @@ class Session:
 
     def __init__(
         self,
-        shore: Shore,
+        shore: Runtime,
         session_id: str = SHARED,
         *,
         agent_id: str | None = None,
@@ -139,8 +147,8 @@ class Session:
         """Whose logins it uses at servers that are its alone; None: those of whoever runs the host."""
         self.headers = headers
         """By server: what this conversation sends beside, or in place of, the configured headers."""
-        self.used = clock.monotonic()
-        """When it was last of use, on the clock of `mooring.clock`."""
+        self.used = concurrency.monotonic()
+        """When it was last of use, on the clock of `mooring.concurrency`."""
         self.busy = 0
         """Calls under way."""
         self._entered = 0
@@ -148,8 +156,8 @@ class Session:
         self._discovery: Mode | None = checked_mode(discovery)
         self._offers_call = False
         """Whether `tools_call` was listed."""
-        self._exposure: Exposure | None = None
-        self._reveal = Reveal()
+        self._exposure: VisibleTools | None = None
+        self._reveal = ShownSchemas()
 
     async def __aenter__(self) -> Session:
         self._entered += 1
@@ -186,7 +194,7 @@ class Session:
             complete: For frameworks that refuse calls of tools they were not given. With `discovery`
                 `auto`, the list is the whole catalog whatever its size; with `always`, it has `tools_call`.
         """
-        self.used = clock.monotonic()
+        self.used = concurrency.monotonic()
         if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
             mode = self.discovery
             self._exposure = self._shore.exposure("never" if complete and mode == "auto" else mode)
@@ -231,7 +239,7 @@ class Session:
         self._shore.check_running()
         if name == CALL.name and self._offers_call:
             name, arguments = unwrapped(arguments)
-        reports = None if on_progress is None else InOrder(on_progress, "on_progress")
+        reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
         audit, work = self._shore.audit, self._call(name, arguments, timeout, reports, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
         if reports is not None:
@@ -328,7 +336,7 @@ class Session:
             return await self._run_watched(tool, arguments, timeout, on_progress)
         finally:
             self.busy -= 1
-            self.used = clock.monotonic()
+            self.used = concurrency.monotonic()
 
     async def _run_watched(
         self,

@@ -6,30 +6,29 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from mooring import clock
+from mooring import concurrency
+from mooring.concurrency import shielded
 from mooring.config.logs import logger
-from mooring.core.config import HostConfig, ServerConfig
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.config.plan import plan
+from mooring.core.discovery import Mode
 from mooring.core.events import SessionEnded
-from mooring.core.exposure import Mode
-from mooring.core.known import Known
-from mooring.core.near import nearest
-from mooring.core.plan import plan
-from mooring.core.types import EMPTY, ServerStatus, Snapshot
+from mooring.core.text import nearest
+from mooring.core.types import EMPTY, CachedSnapshot, ServerStatus, Snapshot
 from mooring.errors import ConfigError, UnknownServer
-from mooring.fleet import Fleet
-from mooring.identity import OwnHeaders, checked, identity_of
 from mooring.local import Provider
-from mooring.session import SHARED, Session, Shore
-from mooring.tasks import shielded
+from mooring.servers.launcher import OwnHeaders, checked, identity_of
+from mooring.servers.manager import ServerManager
+from mooring.session import SHARED, Runtime, Session
 
 if TYPE_CHECKING:
-    from mooring.net.connection import Connection
-    from mooring.net.live import Guard
+    from mooring.servers.active import Guard
+    from mooring.servers.connection import Connection
 
 log = logger("mooring.session")
 
 
-class Harbour(Shore, Protocol):
+class SessionHost(Runtime, Protocol):
     """What sessions need of their host."""
 
     @property
@@ -38,7 +37,7 @@ class Harbour(Shore, Protocol):
     def publish(self, snapshot: Snapshot) -> Guard | None: ...
 
 
-class Private:
+class PrivateConnections:
     """A connection that one conversation has for itself: a provider as any other.
 
     There is one catalog for all: what a fresh connection lists is the server's word, unless it was said
@@ -70,13 +69,13 @@ class Private:
         return self.connection.state != "needs-auth"
 
 
-class Sessions:
+class SessionManager:
     """Registry and reaper: one session for one id, and nothing of it left when it is over."""
 
     def __init__(
         self,
-        host: Harbour,
-        fleet: Fleet,
+        host: SessionHost,
+        fleet: ServerManager,
         offered: Callable[[str], Snapshot | None],
         guard_for: Callable[[Snapshot | None, Snapshot], Guard | None],
     ) -> None:
@@ -86,7 +85,7 @@ class Sessions:
         self._offered = offered
         self._guard_for = guard_for
         self._alive: dict[str, Session] = {}
-        self._private: dict[str, dict[tuple[str, Hashable], Private]] = {}
+        self._private: dict[str, dict[tuple[str, Hashable], PrivateConnections]] = {}
         """By session; then by server and identity."""
         self._in_common: set[str] = set()
         """Isolated servers whose own connection the shared session has used: it is not given away."""
@@ -138,7 +137,7 @@ class Sessions:
             raise ConfigError(
                 f"session {session_id!r} is alive with other headers; leave it first, or use another id"
             )
-        session.used = clock.monotonic()
+        session.used = concurrency.monotonic()
         return session
 
     async def end(self, session: Session, reason: Literal["left", "idle"]) -> None:
@@ -155,7 +154,7 @@ class Sessions:
         """End, from time to time, the sessions that nobody has used for long. Never returns."""
         while True:
             await asyncio.sleep(self._host.config.idle_reap_interval)
-            since = clock.monotonic() - self._host.config.session_ttl
+            since = concurrency.monotonic() - self._host.config.session_ttl
             idle = [one for one in self._alive.values() if not one.busy and one.used < since]
             await asyncio.gather(*(self.end(session, "idle") for session in idle))
 
@@ -171,7 +170,7 @@ class Sessions:
     def provider(self, server: str, session: Session) -> Provider:
         """Whoever runs the tools of `server` for this session. Nothing here waits: however many ask at
         once, one connection is made."""
-        session.used = clock.monotonic()
+        session.used = concurrency.monotonic()
         config = self._fleet.configs.get(server)
         if config is None:
             return self._fleet.provider(server)
@@ -214,7 +213,7 @@ class Sessions:
                     shown[server] = private.connection.status()
         return tuple(shown.values())
 
-    def _own(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> Private:
+    def _own(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> PrivateConnections:
         self._alive.setdefault(session.id, session)  # one that was left, or reaped, is alive again
         own = self._private.setdefault(session.id, {})
         key = (config.name, identity_of(headers))
@@ -226,7 +225,7 @@ class Sessions:
         own[key] = fresh = self._made(session, config, headers)
         return fresh
 
-    def _made(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> Private:
+    def _made(self, session: Session, config: ServerConfig, headers: OwnHeaders | None) -> PrivateConnections:
         offered = self._offered(config.name)
         # What is said to one identity alone is no word for everybody; a program has no logins.
         principal = session.principal if config.url is not None else None
@@ -235,15 +234,15 @@ class Sessions:
         if everybodys and config.name not in self._in_common:
             connection = self._fleet.hand_over(config.name)
         if connection is None:
-            connection = self._fleet.private(config, Known.of(offered) if offered else None, headers)
-        private = Private(connection, config)
+            connection = self._fleet.private(config, CachedSnapshot.of(offered) if offered else None, headers)
+        private = PrivateConnections(connection, config)
         connection.owner.principal = principal
         connection.owner.privately(
             session.id, lambda snapshot: self._listed(private, snapshot, everybodys=everybodys)
         )
         return private
 
-    def _listed(self, private: Private, snapshot: Snapshot, *, everybodys: bool) -> Guard | None:
+    def _listed(self, private: PrivateConnections, snapshot: Snapshot, *, everybodys: bool) -> Guard | None:
         fresh, private.live = private.connection.owner.live is not private.live, private.connection.owner.live
         shown = self._offered(private.name)
         if everybodys and (shown is None or (fresh and snapshot.tools != shown.tools)):
@@ -266,10 +265,10 @@ class Sessions:
             own[server] = given if callable(given) else dict(checked(given))
         return own
 
-    async def _end(self, privates: Iterable[Private]) -> None:
+    async def _end(self, privates: Iterable[PrivateConnections]) -> None:
         await asyncio.gather(*(self._fleet.end(private.connection) for private in privates))
 
-    def _end_soon(self, private: Private) -> None:
+    def _end_soon(self, private: PrivateConnections) -> None:
         task = asyncio.get_running_loop().create_task(self._fleet.end(private.connection))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -14,26 +14,25 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mooring.concurrency import EventStream
+from mooring.config.models import HostConfig, ServerConfig, Style
+from mooring.config.plan import Plan
 from mooring.core.catalog import Catalog
-from mooring.core.config import HostConfig, ServerConfig, Style
+from mooring.core.discovery import Mode
 from mooring.core.events import Event
-from mooring.core.exposure import Mode
-from mooring.core.hidden import Hidden
-from mooring.core.plan import Plan
 from mooring.core.search import Hit
-from mooring.core.types import EMPTY, Contents, Message, Result, ServerStatus, Tool
+from mooring.core.types import EMPTY, Contents, Hidden, Message, Result, ServerStatus, Tool
 from mooring.errors import NotTrusted
 from mooring.host import Host
-from mooring.identity import OwnHeaders
 from mooring.local import OnProgress
-from mooring.muster import RefreshReport
-from mooring.prompting import PromptList
+from mooring.prompts import PromptList
 from mooring.resources import ResourceList
+from mooring.servers.launcher import OwnHeaders
+from mooring.servers.waiting import RefreshReport
 from mooring.session import SHARED, Session
-from mooring.stream import EventStream
 
 if TYPE_CHECKING:
-    from mooring.net.login import Login
+    from mooring.auth.login import Login
 
 __all__ = ["SyncHost", "SyncLogin", "SyncSession"]
 

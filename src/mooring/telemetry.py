@@ -1,24 +1,26 @@
-"""Spans and metrics for OpenTelemetry, by its conventions for MCP. Costs a dictionary look-up where the
-application does not use OpenTelemetry: nothing is imported then.
-
-Names and outcomes are recorded; arguments and results never are.
-"""
+"""OpenTelemetry spans and metrics, the monitor of event loop delays, and the audit log in use."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mooring.core.events import Event, ServerConnected, ServerLost, ServerRemoved, StateChanged
+from mooring.config.logs import logger
+from mooring.core.events import Event, LoopLagged, ServerConnected, ServerLost, ServerRemoved, StateChanged
 from mooring.core.types import EMPTY, Result, Tool
 from mooring.errors import ServerError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram
     from opentelemetry.trace import Span
+
+    from mooring.audit import Audit
+    from mooring.config.audit import AuditSettings
+
 
 METHOD = "mcp.method.name"
 TOOL = "gen_ai.tool.name"
@@ -109,3 +111,56 @@ def _duration(what: str) -> Histogram:
 
     # The meter keeps one instrument per name.
     return metrics.get_meter("mooring").create_histogram(f"mcp.client.{what}.duration", unit="s")
+
+
+log = logger("mooring.host")
+
+
+PULSE, LAG = 1.0, 0.5
+"""How often the loop is felt, and from how many seconds on a lag is told."""
+
+
+async def feel(emit: Callable[[Event], None]) -> None:
+    """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
+    while True:
+        asleep = time.monotonic()
+        await asyncio.sleep(PULSE)
+        if (late := time.monotonic() - asleep - PULSE) > LAG:
+            log.warning("the event loop was blocked for %.1f s", late)
+            emit(LoopLagged(seconds=late))
+
+
+class AuditManager:
+    """Has the log of a host, if there is one."""
+
+    def __init__(self, settings: AuditSettings | None, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self.log = self._at(settings)
+
+    async def note_in(self, settings: AuditSettings | None) -> None:
+        """From now on note every call in this audit log, or in none."""
+        old, self.log = self.log, self._at(settings)
+        if old is not None:
+            await old.close()
+
+    async def apply(self, old: AuditSettings | None, new: AuditSettings | None) -> None:
+        """Take over what has changed in the configuration."""
+        if old != new:
+            await self.note_in(new)
+
+    async def check(self) -> None:
+        """Tell at once if the log cannot be written."""
+        if self.log is not None:
+            await self.log.check()
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        if self.log is not None:
+            await self.log.close()
+
+    def _at(self, settings: AuditSettings | None) -> Audit | None:
+        if settings is None:
+            return None
+        from mooring.audit import Audit  # most hosts note nothing
+
+        return Audit(settings, self._redact)

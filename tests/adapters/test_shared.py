@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring import Host, LocalTools, Result, Tool
-from mooring.adapters import _offers
-from mooring.adapters._bridge import Bridge
-from mooring.adapters._render import IMAGES, fields, pieces, text
+from mooring.adapters import _common
+from mooring.adapters._common import IMAGES, Bridge, fields, pieces, text
 from mooring.core import schema as schemas
 from mooring.core.types import Block
 from tests.adapters.contract import lab
@@ -116,12 +115,12 @@ def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_offers, "KEPT", 3)
-    monkeypatch.setattr(_offers, "_kept", {})
+    monkeypatch.setattr(_common, "KEPT", 3)
+    monkeypatch.setattr(_common, "_kept", {})
     shelves = [offered({"type": "object", "title": str(number)}) for number in range(10)]
     for shelf in shelves:
         assert len(Bridge(shelf, "plain").offers()) == 1
-    assert len(_offers._kept) == 3
+    assert len(_common._kept) == 3
 
 
 async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(

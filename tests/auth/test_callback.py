@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mooring import AuthNeeded, Login
-from mooring.net import login as logins
+from mooring.auth import login as logins
 from tests.lab.oauth import AuthLab, browse, query_of
 
 

@@ -110,7 +110,7 @@ async def test_O1_an_event_tells_that_a_login_is_needed(hosting: Any) -> None:
         stream = host.events()
         async with asyncio.timeout(5):
             async for event in stream:
-                if isinstance(event, events.AuthNeeded):
+                if isinstance(event, events.LoginNeeded):
                     break
         assert (event.server, event.login) == ("web", True)
         assert "HTTP 401" in event.reason
@@ -494,7 +494,7 @@ async def test_a_keyring_is_not_advised_where_it_would_not_work(
         module = ModuleType("keyring")
         module.get_keyring = lambda: SimpleNamespace(priority=priority)
     monkeypatch.setitem(sys.modules, "keyring", module)
-    monkeypatch.setattr("mooring.net.tokens._warned", set())
+    monkeypatch.setattr("mooring.auth.token_store._warned", set())
     caplog.set_level("INFO", "mooring")
     async with AuthLab() as auth, hosting(auth.config()) as host:
         await log_in(host)

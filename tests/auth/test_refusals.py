@@ -11,11 +11,11 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from mooring import AuthNeeded
-from mooring.core.authconfig import AuthConfig
-from mooring.core.egress import RefusedError, realm
-from mooring.core.oauth import Challenge
-from mooring.net.egress import UnreachableError, Visit
-from mooring.net.oauth import discover
+from mooring.auth.flow import discover
+from mooring.auth.guarded_http import GuardedHttp, UnreachableError
+from mooring.auth.metadata import Challenge
+from mooring.config.network import AuthConfig
+from mooring.core.addresses import RefusedAddressError, realm
 from tests.auth.test_login import CLIENT, log_in
 from tests.core.test_egress import INTERNAL_HOSTS
 from tests.lab.oauth import METADATA, PROTECTED, AuthLab, browse
@@ -52,7 +52,7 @@ class Names(AbstractResolver):
         pass
 
 
-class Watched(Visit):
+class Watched(GuardedHttp):
     """Tells which addresses would have been connected to, and connects to loopback only."""
 
     def __init__(self, server_url: str, resolver: Names) -> None:
@@ -72,9 +72,9 @@ class Watched(Visit):
 async def test_TH07_no_spelling_of_an_internal_address_is_asked(host: str) -> None:
     async with Watched("https://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
         for url in (f"https://{host}/.well-known/x", f"http://{host}:8080/"):
-            with pytest.raises(RefusedError):
+            with pytest.raises(RefusedAddressError):
                 await visit.get(url, "its metadata")
-            with pytest.raises(RefusedError):
+            with pytest.raises(RefusedAddressError):
                 await visit.post(url, "its token endpoint", form={"a": "b"})
         assert visit.passed == []
 
@@ -90,7 +90,7 @@ async def test_TH07_a_name_that_stands_for_an_internal_address_is_not_connected_
 ) -> None:
     names = Names(mcp_example=[[PUBLIC]], as_example=[addresses] * 2)
     async with Watched("https://mcp.example/mcp", names) as visit:
-        with pytest.raises(RefusedError, match=r"'as\.example'"):
+        with pytest.raises(RefusedAddressError, match=r"'as\.example'"):
             await visit.get("https://as.example/metadata", "its metadata")
         assert visit.passed == []
 
@@ -100,7 +100,7 @@ async def test_TH08_a_name_that_changes_its_address_after_the_check_gains_nothin
     async with Watched("https://mcp.example/mcp", names) as visit:
         with pytest.raises(UnreachableError):
             await visit.get("https://as.example/metadata", "its metadata")
-        with pytest.raises(RefusedError):
+        with pytest.raises(RefusedAddressError):
             await visit.post("https://as.example/token", "its token endpoint", form={"a": "b"})
         assert visit.passed == [PUBLIC]
 
@@ -122,7 +122,7 @@ async def test_TH07_only_the_network_that_the_server_is_in_is_allowed() -> None:
 async def test_a_server_without_tls_gets_no_token_wherever_its_metadata_is() -> None:
     told = Challenge(resource_metadata="https://as.example/metadata")
     async with Watched("http://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
-        with pytest.raises(RefusedError, match="its own address is without TLS"):
+        with pytest.raises(RefusedAddressError, match="its own address is without TLS"):
             await discover(visit, AuthConfig(), told, None)
         assert visit.passed == []
 

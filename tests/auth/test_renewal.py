@@ -200,9 +200,9 @@ async def test_two_processes_that_renew_at_once_ask_once(hosting: Any, run_out: 
 
 
 async def test_TH21_the_file_is_for_its_owner_alone(hosting: Any, caplog: Any) -> None:
-    from mooring.net import tokens
+    from mooring.auth import token_store
 
-    tokens._warned.clear()  # pyright: ignore[reportPrivateUsage]
+    token_store._warned.clear()  # pyright: ignore[reportPrivateUsage]
     async with AuthLab() as auth:
         with caplog.at_level(logging.INFO):
             async with hosting(auth.config("one"), auth.config("two", url=auth.lab.url + "?two")) as host:
@@ -243,7 +243,7 @@ async def test_TH21_a_file_that_others_could_have_made_is_refused(
 
 
 def test_TH21_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mooring.net.tokens import TokenStore, UnsafeStoreError
+    from mooring.auth.token_store import TokenStore, UnsafeStoreError
 
     folder = tmp_path / "home" / "mooring" / "oauth"
     folder.mkdir(parents=True, mode=0o700)

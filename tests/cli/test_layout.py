@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.cli.layout import GAP, crop, table, width_of, wrap
+from mooring.cli.output import GAP, crop, table, width_of, wrap
 
 words = st.text(st.characters(categories=["L", "N", "P"]), max_size=30)
 texts = st.lists(words, max_size=8).map(" ".join)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from mooring.cli.tracing import Trace
-from mooring.net import trace
+from mooring.cli.trace import Trace
+from mooring.transport import base
 
 ECHO = r"""
 import base64, json, os, sys
@@ -164,20 +164,20 @@ def test_a_message_that_cannot_be_shown_harms_nobody(tmp_path: Path) -> None:
     for _ in range(100_000):
         deep = {"a": deep}
     with Trace(str(tmp_path / "t.log")) as written, written.of(str):
-        trace.passing("lab", "received", deep)
-        trace.passing("lab", "received", {"id": 10**5_000})
+        base.passing("lab", "received", deep)
+        base.passing("lab", "received", {"id": 10**5_000})
     assert heads(tmp_path / "t.log") == ["lab  ←  a message that cannot be shown"] * 2
 
 
 def test_no_message_can_pass_itself_off_as_two(tmp_path: Path) -> None:
     with Trace(str(tmp_path / "t.log")) as written, written.of(str):
-        trace.passing("lab", "fault", "it broke\n0.001 s  lab  ←  result of nothing")
+        base.passing("lab", "fault", "it broke\n0.001 s  lab  ←  result of nothing")
     assert heads(tmp_path / "t.log") == ["lab  !  it broke"]
 
 
 def test_nobody_listens_when_the_trace_has_ended(ran, config) -> None:
     ran("doctor", "--trace", "t.log", "--config", config({"clock": "clock"}))
-    assert trace.taps == []
+    assert base.taps == []
 
 
 def test_an_older_file_is_replaced_and_closed_to_others(ran, config, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.cli.board import Board, frame, spark, told
-from mooring.cli.layout import width_of
+from mooring.cli.output import width_of
+from mooring.cli.watch_view import WatchBoard, frame, spark, told
 from mooring.core.events import CallFinished, CatalogChanged, StateChanged
 from mooring.core.types import ServerStatus
 
@@ -192,7 +192,7 @@ statuses = st.builds(
 def test_no_frame_is_larger_than_the_screen_nor_holds_a_control_character(
     servers, width, height, pane, chosen, lines
 ) -> None:
-    board = Board(chosen=chosen, pane=pane)
+    board = WatchBoard(chosen=chosen, pane=pane)
     for line in lines:
         board.said(line, "12:00:00")
     tools = {one.name: [f"mcp_{one.name}_{n}" for n in range(50)] for one in servers}
@@ -205,7 +205,7 @@ def test_no_frame_is_larger_than_the_screen_nor_holds_a_control_character(
 def test_the_chosen_server_is_always_in_sight() -> None:
     servers = [status(f"s{number:02}") for number in range(40)]
     for chosen in range(40):
-        shown = frame(Board(chosen=chosen), servers, {}, width=80, height=24, now=0.0)
+        shown = frame(WatchBoard(chosen=chosen), servers, {}, width=80, height=24, now=0.0)
         assert any(text.startswith(f"> ✓ s{chosen:02}") for text, _ in shown)
 
 
@@ -215,7 +215,7 @@ def test_round_trips_are_bars_and_missing_answers_crosses() -> None:
 
 
 def test_calls_are_counted_over_the_last_seconds() -> None:
-    board = Board()
+    board = WatchBoard()
     for moment in (0.0, 95.0, 99.0):
         board.heard(
             CallFinished(server="a", tool="t", session="s", duration=0.1, is_error=False), moment, "t"

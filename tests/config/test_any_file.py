@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.config import load
-from mooring.config.fields import _ALIASES, _SPECIAL  # pyright: ignore[reportPrivateUsage]
-from mooring.core.config import HostConfig, ServerConfig
+from mooring.config.formats import _ALIASES, _SPECIAL
+from mooring.config.models import HostConfig, ServerConfig
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-secret"

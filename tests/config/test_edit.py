@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from mooring.config import load
 from mooring.config.documents import parse_document
-from mooring.config.edit import Drop, Put, edited
-from mooring.config.entries import canonical_entry, find, put_entry, switch
+from mooring.config.edit.text import Drop, Put, canonical_entry, edited, find, put_entry, switch
 from mooring.config.files import backup_folder, save
 from mooring.config.formats import read_shape
-from mooring.core.config import ServerConfig
-from mooring.core.lookalike import look_alikes
+from mooring.config.models import ServerConfig
+from mooring.core.names import look_alikes
 from mooring.errors import ConfigError
 
 JSON = """\

@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from mooring.config.edit import Put, edited
-from mooring.config.hosts.machine import Machine
-from mooring.config.hosts.program import UnfitError
-from mooring.config.hosts.reading import candidates
-from mooring.config.hosts.scrub import Vault
-from mooring.config.hosts.table import program
-from mooring.config.hosts.transfer import identity
-from mooring.config.hosts.writable import WRITABLE
-from mooring.config.hosts.writing import written
-from mooring.core.config import ServerConfig
+from mooring.config.edit.text import Put, edited
+from mooring.config.models import ServerConfig
+from mooring.config.programs.model import Machine, UnfitError
+from mooring.config.programs.read import candidates, identity
+from mooring.config.programs.references import Vault
+from mooring.config.programs.table import WRITABLE, program
+from mooring.config.programs.write import written
 
 RUN = ServerConfig(name="run", command="npx", args=("-y", "srv"), env={"LEVEL": "info", "TOKEN": "${TOKEN}"})
 PLAIN = ServerConfig(name="plain", command="srv", args=("--port", "1"), env={"LEVEL": "info"})

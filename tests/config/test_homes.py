@@ -9,7 +9,7 @@ import platformdirs.macos
 import platformdirs.unix
 import pytest
 
-from mooring.config.homes import cache_home, config_homes, state_home
+from mooring.config.files import cache_home, config_homes, state_home
 
 SYSTEMS = {"linux": platformdirs.unix.Unix, "darwin": platformdirs.macos.MacOS}
 

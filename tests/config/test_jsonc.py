@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.config.documents import BadSyntaxError
 from mooring.config.jsonc import parse
-from mooring.config.syntax import BadSyntaxError
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.config import found_files, load
 from mooring.config.approvals import Approval
-from mooring.core.config import HostConfig
+from mooring.config.models import HostConfig
 from mooring.errors import ConfigError
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mooring.config.hosts.machine import Machine
-from mooring.config.hosts.reading import Candidate, candidates, installed
-from mooring.config.hosts.scrub import Vault
-from mooring.config.hosts.table import ANY, PROGRAMS, program
+from mooring.config.programs.model import Machine
+from mooring.config.programs.read import Candidate, candidates, installed
+from mooring.config.programs.references import Vault
+from mooring.config.programs.table import ANY, PROGRAMS, program
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-very-secret"

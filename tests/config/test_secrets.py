@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from mooring.config import default_lookup, resolve
-from mooring.core.config import Scope, ServerConfig, Source, Target
-from mooring.core.secret import Secret
+from mooring.config.models import ConfigSource, Scope, ServerConfig, Target
+from mooring.core.redact import Secret
 from mooring.errors import ConfigError
 
 SECRET = "hunter2-secret"
 
 
 def server(*, file: Path | None = None, scope: Scope = "python", **fields: Any) -> ServerConfig:
-    source = Source(file=None if file is None else str(file), scope=scope)
+    source = ConfigSource(file=None if file is None else str(file), scope=scope)
     return ServerConfig(**{"name": "db", "command": "db-mcp", **fields}, source=source)
 
 

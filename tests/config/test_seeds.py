@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.config import load
-from mooring.core.config import HostConfig
+from mooring.config.models import HostConfig
 
 
 def loaded(folder: Path, name: str, text: str) -> HostConfig:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mooring.core.catalog import Catalog, Diff, diff
-from mooring.core.merging import Filter, merge
+from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.names import STYLES
 from mooring.core.types import Group, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
 from mooring.errors import UnknownTool

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from mooring.core.catalog import Catalog
-from mooring.core.deferral import deferrable, namespaces
-from mooring.core.merging import merge
+from mooring.core.catalog import Catalog, merge
+from mooring.core.discovery import deferrable, namespaces
 from mooring.core.types import Snapshot, Tool
 
 

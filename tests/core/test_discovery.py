@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.catalog import Catalog
-from mooring.core.discovery import DISCOVERY, Reply, answer, prompt_section
-from mooring.core.exposure import Reveal, plan_exposure
-from mooring.core.merging import merge
+from mooring.core.catalog import Catalog, merge
+from mooring.core.discovery import DISCOVERY, Reply, ShownSchemas, answer, plan_exposure, prompt_section
 from mooring.core.search import Index
 from mooring.core.tokens import estimate, tool_cost
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool
@@ -299,7 +297,7 @@ class Model:
 
     def __init__(self) -> None:
         self.index = Index.build(CATALOG.tools, CATALOG.groups)
-        self.reveal = Reveal().plus(plan_exposure(CATALOG, "always", always=("recall",)).names)
+        self.reveal = ShownSchemas().plus(plan_exposure(CATALOG, "always", always=("recall",)).names)
         self.lists = [self.names()]
 
     def names(self) -> list[str]:

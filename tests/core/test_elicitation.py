@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.elicitation import question
-from mooring.core.forms import choices, problems_of
+from mooring.core.elicitation import choices, problems_of, question
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mooring.core.catalog import Catalog
-from mooring.core.merging import merge
+from mooring.core.catalog import Catalog, merge
 from mooring.core.search import Index
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool
 

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 from mooring import ConfigError, Secret, ServerConfig
-from mooring.core.secret import reveal
+from mooring.core.redact import reveal
 
 VALUE = "hunter2-and-more"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.templates import matches
+from mooring.core.uris import matches
 
 MATCHING = [
     ("memo:///{id}", "memo:///7"),

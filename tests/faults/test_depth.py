@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig
-from mooring.net.message import MAX_DEPTH, TOO_DEEP, decode
+from mooring.transport.message import MAX_DEPTH, TOO_DEEP, decode
 from tests.lab.http import HttpLab
 from tests.lab.stdio import COMMAND, cue, lab_server
 

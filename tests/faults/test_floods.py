@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mooring import Host, ServerConfig, ServerLost
-from mooring.net.flood import MESSAGES, Allowance
+from mooring.transport.limits import MESSAGES, FloodLimit
 from tests.lab.stdio import cue, lab_server
 from tests.lab.wait import until
 
@@ -176,8 +176,8 @@ async def test_a_burst_of_thousands_of_notices_is_no_flood(hosting: Any) -> None
 
 def test_the_allowance_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("mooring.net.flood.monotonic", lambda: now)
-    allowance = Allowance(16 * MIB)
+    monkeypatch.setattr("mooring.transport.limits.monotonic", lambda: now)
+    allowance = FloodLimit(16 * MIB)
     assert all(allowance.take(1, 10) for _ in range(MESSAGES))
     assert not allowance.take(1, 10)
     now += 2

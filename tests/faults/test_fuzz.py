@@ -66,7 +66,7 @@ async def test_damaged_http_answers_and_streams_cost_their_own_call_only(
 ) -> None:
     chance = random.Random(era)
     monkeypatch.setattr("mooring.core.breaker.Breaker.THRESHOLD", 10**9)
-    monkeypatch.setattr("mooring.net.http.RESUME_WAIT", 0.0)
+    monkeypatch.setattr("mooring.transport.http.RESUME_WAIT", 0.0)
 
     async def damage(request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         if message["params"]["arguments"].get("text") == "alive":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring import Host, HostConfig, ServerConfig
-from mooring.net.starts import cpu_usage
+from mooring.servers.start_queue import cpu_usage
 from tests.lab.stdio import lab_server, starts, wire_log
 from tests.lab.wait import until
 

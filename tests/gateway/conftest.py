@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from mooring import Host, HostConfig
-from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.serve import Serving, serve_http
-from mooring.net.passage import Relay
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 
 
@@ -58,7 +58,7 @@ async def _serving(
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(90))
-        host = await stack.enter_async_context(Host(config, lock=False, relay=Relay()))
+        host = await stack.enter_async_context(Host(config, lock=False, relay=ClientBridge()))
         await host.ready(20)
         serving = await stack.enter_async_context(serve_http(host, whole=whole, **(options or {})))
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))

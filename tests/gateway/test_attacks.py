@@ -12,11 +12,10 @@ import aiohttp
 import pytest
 
 from mooring import Host, HostConfig
-from mooring.core.gateway import GatewaySettings
-from mooring.core.problems import InvalidEntryError
+from mooring.config.sections import GatewaySettings
+from mooring.config.validate import InvalidEntryError
 from mooring.errors import ConfigError
-from mooring.gateway.client import ANONYMOUS, Principal
-from mooring.gateway.registry import account
+from mooring.gateway.clients import ANONYMOUS, Principal, account
 from mooring.gateway.serve import serve_http
 from tests.lab.caller import ACCEPT, Caller
 from tests.lab.http import HttpLab

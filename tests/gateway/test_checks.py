@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.gateway.checks import Denied, check_host, check_origin, check_parameters, is_loopback
-from mooring.gateway.limits import Limits, TooMany
+from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
+from mooring.gateway.http_server import Limits, TooMany
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import Refusal
 

@@ -20,8 +20,7 @@ import pytest
 from dirty_equals import IsStr
 
 from mooring import ConfigError
-from mooring.core.gateway import ProfileSettings
-from mooring.core.policy import Policy
+from mooring.config.sections import Policy, ProfileSettings
 from tests.lab.caller import Caller, soon
 from tests.lab.libraries import library_server
 from tests.lab.stdio import COMMAND, lab_server, wire_log

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mooring import Host
-from mooring.net import lineage
+from mooring.transport import process_tree
 from tests.lab.program import processes, program, running
 from tests.lab.stdio import COMMAND, lab_server, wire_log
 from tests.lab.wait import until, until_true
@@ -182,21 +182,21 @@ def test_FA26_it_ends_when_it_belongs_to_a_host_that_is_a_server_of_another_host
 
 
 def test_marks_of_one_host_share_their_first_digits_and_differ() -> None:
-    marks = [lineage.new_mark() for _ in range(20)]
+    marks = [process_tree.new_mark() for _ in range(20)]
     assert len(set(marks)) == 20
-    assert all(mark.startswith(lineage.host_mark()) for mark in marks)
-    assert int(marks[0].ljust(lineage.DIGITS, "0")) < 2**63
+    assert all(mark.startswith(process_tree.host_mark()) for mark in marks)
+    assert int(marks[0].ljust(process_tree.DIGITS, "0")) < 2**63
 
 
 def test_only_processes_with_the_mark_are_killed() -> None:
-    mine, other = lineage.new_mark(), lineage.new_mark()
+    mine, other = process_tree.new_mark(), process_tree.new_mark()
     sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
     try:
-        assert lineage.put_mark(sleepers[0].pid, mine)
-        assert lineage.put_mark(sleepers[1].pid, other)
-        assert lineage.kill_marked(mine)
+        assert process_tree.put_mark(sleepers[0].pid, mine)
+        assert process_tree.put_mark(sleepers[1].pid, other)
+        assert process_tree.kill_marked(mine)
         assert sleepers[0].wait(10) == -signal.SIGKILL
-        assert not lineage.kill_marked(mine)
+        assert not process_tree.kill_marked(mine)
         assert sleepers[1].poll() is None
         assert sleepers[2].poll() is None
     finally:

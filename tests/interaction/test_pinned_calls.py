@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 
 from mooring import Host, ToolChanged
-from mooring.config.lockfile import write
-from mooring.core.lock import build
-from mooring.core.plan import fingerprint
+from mooring.config.plan import fingerprint
 from mooring.gateway.serve import serve_http
-from mooring.net.connection import Connection
-from mooring.net.passage import Relay
+from mooring.lock.cache import save_lock
+from mooring.lock.compare import build
+from mooring.servers.connection import Connection
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import Project, tool
@@ -199,7 +199,7 @@ async def test_the_first_call_through_the_gateway_is_compared(project: Project, 
     await locked(project, start="lazy")
     project.write([CHANGES["description"]], start="lazy")
     async with (
-        project.host(relay=Relay()) as host,
+        project.host(relay=ClientBridge()) as host,
         serve_http(host) as serving,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
     ):
@@ -246,7 +246,7 @@ async def lock_of(lab: HttpLab, file: Path, **settings: Any) -> Host:
     server = lab.config("lab", **settings)
     async with Host([server], lock=False) as host:
         await host.refresh()
-        write(file, build([host.provider("lab").snapshot], {"lab": fingerprint(server)}))
+        save_lock(file, build([host.provider("lab").snapshot], {"lab": fingerprint(server)}))
     lab.seen.clear()
     return Host([server], lock=file)
 
@@ -319,7 +319,7 @@ async def test_a_second_connection_in_another_era_warns_of_nothing_that_was_lock
     if lock:
         await project.write_lock()
     async with (
-        project.host(relay=Relay()) as host,
+        project.host(relay=ClientBridge()) as host,
         serve_http(host) as serving,
         aiohttp.ClientSession() as http,
     ):

@@ -21,7 +21,7 @@ from mooring import (
     ServerConfig,
     StateChanged,
 )
-from mooring.core.plan import Changes
+from mooring.config.plan import Changes
 from tests.lab.stdio import COMMAND, lab_server, starts
 from tests.lab.wait import until
 

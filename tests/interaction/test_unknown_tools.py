@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from mooring import Host, ServerConfig, UnknownTool
-from mooring.core.gateway import ProfileSettings
+from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
-from mooring.net.passage import Relay
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import tool
@@ -109,7 +109,7 @@ async def test_the_error_names_a_server_that_is_disabled() -> None:
 async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mooring.muster.RELISTED_WITHIN", 0.2)
+    monkeypatch.setattr("mooring.servers.waiting.RELISTED_WITHIN", 0.2)
     silent = asyncio.Event()
 
     async def refuse(request: Any, message: dict[str, Any]) -> Any:
@@ -144,7 +144,7 @@ async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern:
     """A server that could own the name is there at once; another one never comes up."""
     servers = [lab_server("lab", hang=True), lab_server("lab_fast", settings={"start": "lazy"})]
     async with (
-        Host(servers, lock=False, relay=Relay()) as host,
+        Host(servers, lock=False, relay=ClientBridge()) as host,
         serve_http(host) as serving,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
     ):
@@ -158,7 +158,7 @@ async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern:
 @pytest.mark.parametrize("modern", [True, False])
 async def test_a_new_tool_can_be_called_at_once_through_the_gateway(modern: bool) -> None:
     async with (
-        Host([lab_server(tools=["grow"], era="legacy")], lock=False, relay=Relay()) as host,
+        Host([lab_server(tools=["grow"], era="legacy")], lock=False, relay=ClientBridge()) as host,
         serve_http(host, whole=ProfileSettings(style="raw")) as serving,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
     ):

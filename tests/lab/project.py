@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mooring import Host
-from mooring.config.lockfile import write
-from mooring.core.lock import build
-from mooring.core.plan import fingerprint
+from mooring.config.plan import fingerprint
+from mooring.lock.cache import save_lock
+from mooring.lock.compare import build
 from tests.lab.stdio import COMMAND, methods
 
 
@@ -21,7 +21,7 @@ class Project:
         self.file, self.lock = folder / "mooring.json", folder / "mooring.lock"
         self.script, self.log = folder / "script.json", folder / "log"
 
-    def write(self, tools: list[dict[str, Any]], *, start: str = "background", **more: Any) -> None:
+    def save_lock(self, tools: list[dict[str, Any]], *, start: str = "background", **more: Any) -> None:
         """Define the server: `script` goes into its script, the rest into its configuration."""
         script = {"tools": ["echo"], "log": str(self.log), **more.pop("script", {}), "definitions": tools}
         self.script.write_text(json.dumps(script))
@@ -35,7 +35,7 @@ class Project:
         async with self.host(lock=False) as host:
             await host.refresh()
             prints = {server.name: fingerprint(server) for server in host.config.servers}
-            write(self.lock, build([host.provider("lab").snapshot], prints))
+            save_lock(self.lock, build([host.provider("lab").snapshot], prints))
 
     @property
     def calls(self) -> int:

@@ -262,8 +262,8 @@ async def test_TH19_no_error_leads_to_another_one_that_holds_a_secret(
 
 
 def test_TH19_a_secret_that_is_no_text_is_in_no_error(tmp_path: Path) -> None:
+    from mooring.config.references import Reference
     from mooring.config.secrets import default_lookup
-    from mooring.core.expand import Reference
     from mooring.errors import ConfigError
 
     (tmp_path / "secret").write_bytes(b"\xff" + PLANTED["file"].encode())

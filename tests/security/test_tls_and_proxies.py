@@ -12,7 +12,7 @@ import pytest
 
 from mooring import ConfigError, Host, HostConfig, ServerConfig
 from mooring.cli import main
-from mooring.core.diagnosis import diagnose
+from mooring.servers.diagnosis import diagnose
 from tests.lab.certificates import Authority, encrypted
 from tests.lab.http import HttpLab
 from tests.lab.oauth import AuthLab, browse
@@ -195,10 +195,10 @@ async def test_files_that_cannot_be_used_are_named_with_what_is_wrong(
 async def test_a_renewed_certificate_is_taken_at_the_next_connection_and_settings_share_a_context(
     authority: Authority, tmp_path: Path
 ) -> None:
-    from mooring.core.config import Target
-    from mooring.net.way import Ways
+    from mooring.config.models import Target
+    from mooring.transport.pool import HttpRoutes
 
-    ways, server = Ways(), ServerConfig(name="web", url="https://127.0.0.1/mcp")
+    ways, server = HttpRoutes(), ServerConfig(name="web", url="https://127.0.0.1/mcp")
     file = tmp_path / "ca.pem"
     file.write_bytes(authority.file.read_bytes())
     target = Target(url=server.url, tls={"ca": str(file)})

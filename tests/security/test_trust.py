@@ -12,10 +12,9 @@ import pytest
 from mooring import ConfigApplied, Host, NotTrusted, ServerConfig, TrustRequest
 from mooring.cli import main
 from mooring.config import approvals, load
-from mooring.config.homes import state_home
-from mooring.core.config import Source
-from mooring.core.scopes import settings_mark
-from mooring.core.trust import forbidden, mark
+from mooring.config.files import state_home
+from mooring.config.models import ConfigSource
+from mooring.config.trust import forbidden, mark, settings_mark
 from tests.lab.stdio import COMMAND, starts
 from tests.lab.wait import until
 
@@ -230,7 +229,9 @@ async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: P
 async def test_TH18_a_server_of_a_found_file_cannot_be_added_or_applied_past_the_gate(
     project: Project,
 ) -> None:
-    found = ServerConfig(name="x", **project.entry(), source=Source(file=str(project.file), scope="project"))
+    found = ServerConfig(
+        name="x", **project.entry(), source=ConfigSource(file=str(project.file), scope="project")
+    )
     async with Host() as host:
         with pytest.raises(NotTrusted):
             await host.add(found)

@@ -14,17 +14,16 @@ import pytest
 from mooring import ServerConfig, ServerStatus, Snapshot, Tool
 from mooring.cli import doctor, groups, main, progress, search
 from mooring.cli import list as listing
-from mooring.cli.layout import by_server
 from mooring.cli.options import Options
-from mooring.cli.output import Output
-from mooring.config.pincache import cache_path
-from mooring.core.diagnosis import unpinned_package
+from mooring.cli.output import Output, by_server
+from mooring.core.catalog import merge
 from mooring.core.discovery import DISCOVERY, answer
-from mooring.core.merging import merge
 from mooring.core.names import RESERVED
 from mooring.core.search import Index
 from mooring.core.text import clean_line
-from mooring.net.headers import request_headers
+from mooring.lock.cache import cache_path
+from mooring.servers.active import request_headers
+from mooring.servers.diagnosis import unpinned_package
 from tests.lab.http import HttpLab
 from tests.lab.stdio import COMMAND, lab_server
 

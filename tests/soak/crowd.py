@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from mooring.gateway.connections import FIRST_WORD
+from mooring.gateway.http_server import FIRST_WORD
 from tests.lab.caller import Caller
 from tests.lab.stdio import COMMAND
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from mooring import Host
-from mooring.net.message import answer_id, decode
+from mooring.transport.message import answer_id, decode
 from tests.lab.mutate import mutated
 from tests.lab.stdio import cue
 from tests.soak.servers import Servers

@@ -19,7 +19,7 @@ import psutil
 
 from mooring import Host
 from mooring.gateway.serve import Serving, serve_http
-from mooring.net.passage import Relay
+from mooring.transport.forwarding import ClientBridge
 
 
 def report(serving: Serving) -> dict[str, Any]:
@@ -40,7 +40,7 @@ async def serve(file: str) -> None:
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    async with Host.from_config(file, lock=False, relay=Relay()) as host:
+    async with Host.from_config(file, lock=False, relay=ClientBridge()) as host:
         await host.ready(30)
         async with serve_http(host) as serving:
             print(json.dumps({"url": serving.url, "port": serving.port}), flush=True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces
 from mooring.core.types import Result
 
 with extra("agent_framework"):
@@ -31,14 +29,14 @@ def live(source: AnySource) -> ContextProvider:
     return _Provider(Bridge(source, "plain"))
 
 
-def _tool(bridge: Bridge, offer: Offer) -> FunctionTool:
+def _tool(bridge: Bridge, offer: CompiledTool) -> FunctionTool:
     async def call(**arguments: Any) -> list[Content]:
         return _contents(await bridge.call(offer.name, arguments, offer.compiled))
 
     return _made(offer, call)
 
 
-def _made(offer: Offer, call: Any) -> FunctionTool:
+def _made(offer: CompiledTool, call: Any) -> FunctionTool:
     return FunctionTool(
         name=offer.name,
         description=offer.description(),
@@ -77,7 +75,7 @@ class _Provider(ContextProvider):
         shown.update(offer.name for offer in offers)
         return [self._tool(offer, shown) for offer in offers]
 
-    def _tool(self, offer: Offer, shown: set[str]) -> FunctionTool:
+    def _tool(self, offer: CompiledTool, shown: set[str]) -> FunctionTool:
         # The framework finds the context by its type; no server calls an argument like this.
         async def call(mooring_context: FunctionInvocationContext, **arguments: Any) -> list[Content]:
             result = await self._bridge.call(offer.name, arguments, offer.compiled)

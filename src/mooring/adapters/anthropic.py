@@ -13,10 +13,19 @@ from collections.abc import Coroutine
 from importlib import import_module
 from typing import Any, overload
 
-from mooring.adapters._answers import Answer, Call, answers, member
-from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces
+from mooring.adapters._common import (
+    Answer,
+    AnySource,
+    Bridge,
+    Call,
+    CompiledTool,
+    SyncToolSource,
+    ToolSource,
+    answers,
+    extra,
+    member,
+    pieces,
+)
 from mooring.core.types import Result
 
 __all__ = ["results", "runner_tools", "tools"]
@@ -39,9 +48,9 @@ def tools(source: AnySource, *, deferred: bool = False) -> list[dict[str, Any]]:
 
 
 @overload
-def results(source: Source, message: Any) -> Coroutine[Any, Any, list[Answer]]: ...
+def results(source: ToolSource, message: Any) -> Coroutine[Any, Any, list[Answer]]: ...
 @overload
-def results(source: SyncSource, message: Any) -> list[Answer]: ...
+def results(source: SyncToolSource, message: Any) -> list[Answer]: ...
 def results(source: AnySource, message: Any) -> Any:
     """The `tool_result` blocks for the calls in `message`: the content of the next user message.
 
@@ -72,7 +81,7 @@ def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
             raise sdk.ToolError(_content(result))
         return _content(result)
 
-    def made(offer: Offer) -> Any:
+    def made(offer: CompiledTool) -> Any:
         async def awaited(**arguments: Any) -> Any:
             return content(await bridge.call(offer.name, arguments, offer.compiled))
 
@@ -93,7 +102,7 @@ def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
     return [dict(_SEARCH), *found] if deferred else found
 
 
-def _definition(offer: Offer) -> dict[str, Any]:
+def _definition(offer: CompiledTool) -> dict[str, Any]:
     later = {"defer_loading": True} if offer.deferred else {}
     return {
         "name": offer.name,

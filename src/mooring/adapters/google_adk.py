@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import fields, pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, fields, pieces
 from mooring.core.types import Result
 
 with extra("google_adk"):
@@ -26,10 +24,10 @@ _IMAGES = frozenset(("image/png", "image/jpeg", "image/webp"))
 
 def tools(source: AnySource) -> BaseToolset:
     """The tools that the model sees, for `LlmAgent(tools=[…])`."""
-    return _Toolset(Bridge(source, "gemini", unlisted=True))
+    return _AdkToolset(Bridge(source, "gemini", unlisted=True))
 
 
-class _Toolset(BaseToolset):
+class _AdkToolset(BaseToolset):
     def __init__(self, bridge: Bridge) -> None:
         super().__init__()
         self._bridge = bridge
@@ -37,7 +35,7 @@ class _Toolset(BaseToolset):
         self._use_invocation_cache = False
 
     async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
-        shown = [_Tool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
+        shown = [_AdkTool(self._bridge, offer) for offer in await self._bridge.fresh_offers()]
         return [*shown, _Unlisted(self._bridge, frozenset(tool.name for tool in shown))]
 
 
@@ -65,8 +63,8 @@ class _Later(BaseTool):
         return _answer(await self._bridge.call(self.name, args))
 
 
-class _Tool(BaseTool):
-    def __init__(self, bridge: Bridge, offer: Offer) -> None:
+class _AdkTool(BaseTool):
+    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
         super().__init__(name=offer.name, description=offer.description())
         self._bridge = bridge
         self._offer = offer

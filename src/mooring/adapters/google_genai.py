@@ -13,9 +13,18 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, overload
 
-from mooring.adapters._answers import Answer, Call, answers, member
-from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource
-from mooring.adapters._render import fields, pieces
+from mooring.adapters._common import (
+    Answer,
+    AnySource,
+    Bridge,
+    Call,
+    SyncToolSource,
+    ToolSource,
+    answers,
+    fields,
+    member,
+    pieces,
+)
 from mooring.core.types import Result
 
 __all__ = ["results", "tools"]
@@ -36,9 +45,9 @@ def tools(source: AnySource) -> list[dict[str, Any]]:
 
 
 @overload
-def results(source: Source, response: Any) -> Coroutine[Any, Any, list[Answer]]: ...
+def results(source: ToolSource, response: Any) -> Coroutine[Any, Any, list[Answer]]: ...
 @overload
-def results(source: SyncSource, response: Any) -> list[Answer]: ...
+def results(source: SyncToolSource, response: Any) -> list[Answer]: ...
 def results(source: AnySource, response: Any) -> Any:
     """The parts that answer the calls in `response`: those of the next content, whose role is `user`.
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
 from mooring.core.types import Result
 
 with extra("langchain"):
@@ -33,11 +31,11 @@ def live(source: AnySource) -> AgentMiddleware:
     return _Middleware(Bridge(source, "plain", unlisted=True))
 
 
-class _Tool(BaseTool):
+class _LangChainTool(BaseTool):
     """Not a `StructuredTool`: its run takes members of its own, which arguments of a server may be called."""
 
     _bridge: Bridge = PrivateAttr()
-    _offer: Offer = PrivateAttr()
+    _offer: CompiledTool = PrivateAttr()
 
     def _run(self, /, *_: Any, **arguments: Any) -> tuple[Any, Any]:
         return _output(self._bridge.call_now(self.name, arguments, self._offer.compiled))
@@ -46,8 +44,8 @@ class _Tool(BaseTool):
         return _output(await self._bridge.call(self.name, arguments, self._offer.compiled))
 
 
-def _tool(bridge: Bridge, offer: Offer) -> _Tool:
-    made = _Tool(
+def _tool(bridge: Bridge, offer: CompiledTool) -> _LangChainTool:
+    made = _LangChainTool(
         name=offer.name,
         description=offer.description(),
         args_schema=offer.schema,
@@ -94,7 +92,7 @@ class _Middleware(AgentMiddleware):
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
         return await handler(self._found(request))
 
-    def _with(self, request: Any, offers: list[Offer]) -> Any:
+    def _with(self, request: Any, offers: list[CompiledTool]) -> Any:
         shown = {offer.name: _tool(self._bridge, offer) for offer in offers}
         self._shown.update(shown)  # other conversations may still call what this one no longer sees
         return request.override(tools=[*request.tools, *shown.values()])

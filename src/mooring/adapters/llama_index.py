@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces
 from mooring.core.types import Result
 
 with extra("llama_index"):
@@ -29,7 +27,7 @@ _DESCRIPTION = 1_024
 def tools(source: AnySource) -> list[AsyncBaseTool]:
     """The tools that the model sees now, for `FunctionAgent(tools=…)` or `AgentWorkflow`."""
     bridge = Bridge(source, "plain")
-    return [_Tool(bridge, offer) for offer in bridge.offers()]
+    return [_LlamaTool(bridge, offer) for offer in bridge.offers()]
 
 
 def live(source: AnySource) -> ObjectRetriever[AsyncBaseTool]:
@@ -40,7 +38,7 @@ def live(source: AnySource) -> ObjectRetriever[AsyncBaseTool]:
 class _Metadata(ToolMetadata):
     """A description of a tool around a schema instead of a pydantic model."""
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: CompiledTool) -> None:
         super().__init__(description=offer.description(_DESCRIPTION), name=offer.name, fn_schema=None)
         self._schema = offer.schema
 
@@ -52,8 +50,8 @@ class _Metadata(ToolMetadata):
         return json.dumps(self._schema, ensure_ascii=False)
 
 
-class _Tool(AsyncBaseTool):
-    def __init__(self, bridge: Bridge, offer: Offer) -> None:
+class _LlamaTool(AsyncBaseTool):
+    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
         self._bridge = bridge
         self._offer = offer
         self._metadata = _Metadata(offer)
@@ -104,9 +102,9 @@ class _Retriever(ObjectRetriever[AsyncBaseTool]):
     async def aretrieve(self, str_or_query_bundle: Any) -> list[AsyncBaseTool]:
         return self._found(await self._bridge.fresh_offers(), str_or_query_bundle)
 
-    def _found(self, offers: list[Offer], query: Any) -> list[AsyncBaseTool]:
+    def _found(self, offers: list[CompiledTool], query: Any) -> list[AsyncBaseTool]:
         # To make a call, agents retrieve with the name of the tool, which may be one that is not listed.
         if isinstance(query, str) and all(offer.name != query for offer in offers):
             hidden = self._bridge.named(query)
             offers = [*offers, hidden] if hidden is not None else offers
-        return [_Tool(self._bridge, offer) for offer in offers]
+        return [_LlamaTool(self._bridge, offer) for offer in offers]

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
 from mooring.core.types import Result
 
 with extra("llm"):
@@ -20,7 +18,7 @@ with extra("llm"):
 __all__ = ["tools"]
 
 
-class ToolError(Exception):
+class LlmToolError(Exception):
     """A tool failed; llm shows the message to the model and goes on."""
 
 
@@ -33,7 +31,7 @@ def tools(source: AnySource) -> list[Tool]:
     return [_tool(bridge, offer) for offer in bridge.offers()]
 
 
-def _tool(bridge: Bridge, offer: Offer) -> Tool:
+def _tool(bridge: Bridge, offer: CompiledTool) -> Tool:
     def call(**arguments: Any) -> ToolOutput:
         return _output(bridge.call_now(offer.name, arguments, offer.compiled))
 
@@ -51,7 +49,7 @@ def _tool(bridge: Bridge, offer: Offer) -> Tool:
 
 def _output(result: Result) -> ToolOutput:
     if result.is_error:
-        raise ToolError(text(result))
+        raise LlmToolError(text(result))
     shown = pieces(result)
     return ToolOutput(
         output="\n".join(piece.text for piece in shown if not piece.mime_type),

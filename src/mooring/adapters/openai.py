@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Literal, overload
 
-from mooring.adapters._answers import Answer, Call, answers, member
-from mooring.adapters._bridge import AnySource, Bridge, Source, SyncSource, parsed
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces, text
+from mooring.adapters._common import (
+    Answer,
+    AnySource,
+    Bridge,
+    Call,
+    CompiledTool,
+    SyncToolSource,
+    ToolSource,
+    answers,
+    member,
+    parsed,
+    pieces,
+    text,
+)
 from mooring.core.schema import Dialect
 from mooring.core.types import Result
 
@@ -59,9 +69,9 @@ def tools(
 
 
 @overload
-def results(source: Source, reply: Any, *, strict: bool = False) -> Coroutine[Any, Any, list[Answer]]: ...
+def results(source: ToolSource, reply: Any, *, strict: bool = False) -> Coroutine[Any, Any, list[Answer]]: ...
 @overload
-def results(source: SyncSource, reply: Any, *, strict: bool = False) -> list[Answer]: ...
+def results(source: SyncToolSource, reply: Any, *, strict: bool = False) -> list[Answer]: ...
 def results(source: AnySource, reply: Any, *, strict: bool = False) -> Any:
     """The answers to the calls in `reply`, to be sent after it: input items, or tool messages for Chat.
 
@@ -84,7 +94,7 @@ def _dialect(strict: bool) -> Dialect:
     return "openai-strict" if strict else "openai"
 
 
-def _function(offer: Offer, strict: bool) -> dict[str, Any]:
+def _function(offer: CompiledTool, strict: bool) -> dict[str, Any]:
     return {
         "name": offer.name,
         "description": offer.description(_DESCRIPTION),
@@ -93,7 +103,7 @@ def _function(offer: Offer, strict: bool) -> dict[str, Any]:
     }
 
 
-def _deferrable(offer: Offer, strict: bool) -> dict[str, Any]:
+def _deferrable(offer: CompiledTool, strict: bool) -> dict[str, Any]:
     later = {"defer_loading": True} if offer.deferred else {}
     return {"type": "function", **_function(offer, strict), **later}
 

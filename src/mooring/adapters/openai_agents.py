@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra, parsed
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import Piece, pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, ContentPart, extra, parsed, pieces
 from mooring.core.types import Result
 
 with extra("openai_agents"):
@@ -49,7 +47,7 @@ def live(source: AnySource) -> MCPServer:
     return _Server(Bridge(source, "openai"))
 
 
-def _tool(bridge: Bridge, offer: Offer) -> FunctionTool:
+def _tool(bridge: Bridge, offer: CompiledTool) -> FunctionTool:
     async def invoke(_: Any, arguments: str) -> Any:
         result = await bridge.call(offer.name, parsed(arguments), offer.compiled)
         return [_output(result, piece) for piece in pieces(result)]
@@ -64,7 +62,7 @@ def _tool(bridge: Bridge, offer: Offer) -> FunctionTool:
     )
 
 
-def _output(result: Result, piece: Piece) -> ToolOutputText | ToolOutputImage:
+def _output(result: Result, piece: ContentPart) -> ToolOutputText | ToolOutputImage:
     """The SDK has no mark for errors that leaves the run going: the text says it."""
     if piece.mime_type:
         return ToolOutputImage(image_url=piece.url)
@@ -111,7 +109,7 @@ class _Server(MCPServer):
         raise LookupError(f"there is no prompt {name!r}: prompts are asked for at the host")
 
 
-def _content(result: Result, piece: Piece) -> TextContent | ImageContent:
+def _content(result: Result, piece: ContentPart) -> TextContent | ImageContent:
     if piece.mime_type:
         return ImageContent(type="image", data=piece.data, mime_type=piece.mime_type)
     return TextContent(type="text", text=f"Error: {piece.text}" if result.is_error else piece.text)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
 from mooring.core.types import Result
 
 with extra("pydantic_ai"):
@@ -35,10 +33,10 @@ def tools(source: AnySource, *, deferred: bool = False) -> AbstractToolset[Any]:
         deferred: All tools of the catalog, where those that the session does not show are found by
             pydantic-ai's own tool search.
     """
-    return _Toolset(Bridge(source, "plain"), deferred)
+    return _PydanticToolset(Bridge(source, "plain"), deferred)
 
 
-class _Toolset(AbstractToolset[Any]):
+class _PydanticToolset(AbstractToolset[Any]):
     def __init__(self, bridge: Bridge, deferred: bool) -> None:
         self._bridge = bridge
         self._deferred = deferred
@@ -50,7 +48,7 @@ class _Toolset(AbstractToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         offers = await self._bridge.fresh_offers(deferred=self._deferred)
         return {
-            offer.name: _Tool(
+            offer.name: _PydanticTool(
                 toolset=self,
                 tool_def=_definition(offer),
                 max_retries=1,
@@ -68,7 +66,7 @@ class _Toolset(AbstractToolset[Any]):
         Raises:
             ToolFailed: the call failed; the model reads why and the run goes on.
         """
-        compiled = tool.offer.compiled if isinstance(tool, _Tool) else None
+        compiled = tool.offer.compiled if isinstance(tool, _PydanticTool) else None
         result = await self._bridge.call(name, tool_args, compiled)
         if result.is_error:
             raise ToolFailed(text(result))
@@ -76,13 +74,13 @@ class _Toolset(AbstractToolset[Any]):
 
 
 @dataclass(kw_only=True)
-class _Tool(ToolsetTool[Any]):
+class _PydanticTool(ToolsetTool[Any]):
     """A tool that remembers what the model was shown."""
 
-    offer: Offer
+    offer: CompiledTool
 
 
-def _definition(offer: Offer) -> ToolDefinition:
+def _definition(offer: CompiledTool) -> ToolDefinition:
     return ToolDefinition(
         name=offer.name,
         description=offer.description(),

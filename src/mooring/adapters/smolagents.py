@@ -10,9 +10,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
 
 with extra("smolagents"):
     from smolagents import Tool
@@ -25,18 +23,18 @@ _TYPES = frozenset(("string", "boolean", "integer", "number", "array", "object",
 def tools(source: AnySource) -> list[Tool]:
     """The tools that the model sees now, for `CodeAgent(tools=…)` and `ToolCallingAgent(tools=…)`."""
     bridge = Bridge(source, "plain")
-    return [_Tool(bridge, offer) for offer in bridge.offers()]
+    return [_SmolTool(bridge, offer) for offer in bridge.offers()]
 
 
-class ToolError(Exception):
+class SmolToolError(Exception):
     """A tool failed; smolagents shows the message to the model and goes on."""
 
 
-class _Tool(Tool):
+class _SmolTool(Tool):
     skip_forward_signature_validation = True
     output_type = "any"
 
-    def __init__(self, bridge: Bridge, offer: Offer) -> None:
+    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
         self.name = offer.name
         self.description = offer.description()
         self.inputs = _inputs(offer.schema)
@@ -55,7 +53,7 @@ class _Tool(Tool):
         kept = {name: value for name, value in given.items() if value is not None or not self._optional(name)}
         result = self._bridge.call_now(self._offer.name, kept, self._offer.compiled)
         if result.is_error:
-            raise ToolError(text(result))
+            raise SmolToolError(text(result))
         shown = pieces(result)
         if len(shown) == 1 and shown[0].mime_type:
             from PIL import Image  # smolagents brings it

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from mooring.adapters._bridge import AnySource, Bridge, extra
-from mooring.adapters._offers import Offer
-from mooring.adapters._render import pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces
 
 with extra("strands"):
     from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
@@ -25,7 +23,7 @@ __all__ = ["live", "tools"]
 def tools(source: AnySource) -> list[AgentTool]:
     """The tools that the model sees now, for `Agent(tools=…)`."""
     bridge = Bridge(source, "plain")
-    return [_Tool(bridge, offer) for offer in bridge.offers()]
+    return [_StrandsTool(bridge, offer) for offer in bridge.offers()]
 
 
 def live(source: AnySource) -> HookProvider:
@@ -33,8 +31,8 @@ def live(source: AnySource) -> HookProvider:
     return _Hook(Bridge(source, "plain", unlisted=True))
 
 
-class _Tool(AgentTool):
-    def __init__(self, bridge: Bridge, offer: Offer) -> None:
+class _StrandsTool(AgentTool):
+    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
         super().__init__()
         self._bridge = bridge
         self._offer = offer
@@ -82,14 +80,14 @@ class _Hook(HookProvider):
     def _find(self, event: BeforeToolCallEvent) -> None:
         """Run a tool of the catalog that is not listed."""
         if event.selected_tool is None and (offer := self._bridge.named(event.tool_use["name"])) is not None:
-            event.selected_tool = _Tool(self._bridge, offer)
+            event.selected_tool = _StrandsTool(self._bridge, offer)
 
     async def _update(self, event: BeforeModelCallEvent) -> None:
         known = event.agent.tool_registry.registry
         offers = {offer.name: offer for offer in await self._bridge.fresh_offers()}
         for name, tool in list(known.items()):
-            if isinstance(tool, _Tool) and tool._bridge is self._bridge and name not in offers:
+            if isinstance(tool, _StrandsTool) and tool._bridge is self._bridge and name not in offers:
                 del known[name]
         for name, offer in offers.items():
-            if name not in known or isinstance(known[name], _Tool):
-                known[name] = _Tool(self._bridge, offer)
+            if name not in known or isinstance(known[name], _StrandsTool):
+                known[name] = _StrandsTool(self._bridge, offer)

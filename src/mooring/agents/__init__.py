@@ -12,7 +12,7 @@ _HOMES = {
     "Engine": "engine",
     "McpToolProvider": "engine",
     "RefreshError": "engine",
-    "EventBus": "bus",
+    "EventBus": "manager",
     "FunctionTool": "extension",
     "McpBridgeExtension": "extension",
     "McpCallResult": "manager",
@@ -20,7 +20,7 @@ _HOMES = {
     "McpToolInfo": "manager",
     "McpRun": "actions",
     "StepResult": "actions",
-    "mcp_tools_section": "prompt",
+    "mcp_tools_section": "manager",
 }
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
@@ -28,7 +28,6 @@ __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] -- the n
 if TYPE_CHECKING:
     from mooring.agents.actions import McpRun as McpRun
     from mooring.agents.actions import StepResult as StepResult
-    from mooring.agents.bus import EventBus as EventBus
     from mooring.agents.deferred import DeferredTool as DeferredTool
     from mooring.agents.deferred import discovered_names as discovered_names
     from mooring.agents.deferred import register_factories as register_factories
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
     from mooring.agents.engine import RefreshError as RefreshError
     from mooring.agents.extension import FunctionTool as FunctionTool
     from mooring.agents.extension import McpBridgeExtension as McpBridgeExtension
+    from mooring.agents.manager import EventBus as EventBus
     from mooring.agents.manager import McpCallResult as McpCallResult
     from mooring.agents.manager import McpManager as McpManager
     from mooring.agents.manager import McpToolInfo as McpToolInfo
-    from mooring.agents.prompt import mcp_tools_section as mcp_tools_section
+    from mooring.agents.manager import mcp_tools_section as mcp_tools_section
 
 
 def __getattr__(name: str) -> Any:

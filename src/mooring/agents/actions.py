@@ -13,9 +13,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from mooring.agents.bus import EventBus
-from mooring.agents.manager import McpCallResult, McpManager, McpToolInfo, Servers, as_config
-from mooring.agents.prompt import mcp_tools_section
+from mooring.agents.manager import (
+    EventBus,
+    McpCallResult,
+    McpManager,
+    McpToolInfo,
+    Servers,
+    as_config,
+    mcp_tools_section,
+)
 from mooring.config.logs import logger
 
 log = logger("mooring.agents")

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.config.logs import logger
-from mooring.core.catalog import Catalog
-from mooring.core.config import HostConfig, ServerConfig
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import DISCOVERY, OWNER, answer
-from mooring.core.merging import merge
 from mooring.core.search import Index
 from mooring.core.types import EMPTY, Block, Result, ServerStatus, Snapshot, Tool
 from mooring.errors import MooringError

@@ -12,12 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from mooring.agents.bus import EventBus
+from mooring.agents.context import ContextProvider
+from mooring.agents.manager import EventBus
 from mooring.config import from_document
 from mooring.config.documents import read_document
 from mooring.config.logs import logger
-from mooring.context import ContextProvider
-from mooring.core.config import HostConfig
+from mooring.config.models import HostConfig
 from mooring.core.types import Result, Tool
 from mooring.errors import MooringError
 from mooring.host import Host

@@ -1,19 +1,48 @@
-"""A synchronous manager of servers, for runtimes that call tools by their plain names."""
+"""A synchronous manager of servers, and tools as a section of a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from mooring.config import GetSecret, from_document
 from mooring.config.logs import logger
-from mooring.core.config import HostConfig, ServerConfig
-from mooring.core.types import Result
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.core.catalog import Catalog
+from mooring.core.discovery import prompt_section
+from mooring.core.types import Result, Tool
 from mooring.errors import ConnectError, UnknownTool
 from mooring.sync import SyncHost
 
 log = logger("mooring.agents")
+
+
+Listener = Callable[[str, Mapping[str, Any]], None]
+
+
+class EventBus:
+    """Passes events on to whoever subscribed, in the thread that emits them. A failing listener is logged
+    and harms nobody."""
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[str, Listener]] = []
+
+    def subscribe(self, name: str, listener: Listener) -> Callable[[], None]:
+        """Have `listener(name, payload)` called for events of this name, or for all with `*`; returns what
+        ends that."""
+        entry = (name, listener)
+        self._listeners.append(entry)
+        return lambda: self._listeners.remove(entry)
+
+    def emit(self, name: str, **payload: Any) -> None:
+        for wanted, listener in list(self._listeners):
+            if wanted in (name, "*"):
+                try:
+                    listener(name, payload)
+                except Exception:
+                    log.exception("a listener for %r failed", name)
+
 
 Servers = HostConfig | Iterable[ServerConfig] | Mapping[str, Any]
 """Configurations, or what stands under `mcp` or `mcp.servers` in a file."""
@@ -183,3 +212,30 @@ def _answer(result: Result) -> McpCallResult:
 def _error(tool: str, text: str) -> McpCallResult:
     content: list[Mapping[str, Any]] = [{"type": "text", "text": text}]
     return McpCallResult(server_name="", tool_name=tool, content=content, is_error=True, raw_text=text)
+
+
+Tools = Catalog | Mapping[str, Tool] | Iterable[McpToolInfo | Tool]
+
+
+def mcp_tools_section(tools: Tools) -> str:
+    """`MCP_TOOLS:` and a JSON array of name, description, server and input schema.
+
+    Args:
+        tools: `manager.tools`, `host.catalog`, `host.catalog.tools`, `host.tools()`, or any of their tools.
+    """
+    listed: Any = tools.tools if isinstance(tools, Catalog) else tools
+    if isinstance(listed, Mapping):
+        listed = cast("Mapping[str, Tool]", listed).values()
+    return prompt_section(map(_tool, cast("Iterable[McpToolInfo | Tool]", listed)))
+
+
+def _tool(tool: McpToolInfo | Tool) -> Tool:
+    if isinstance(tool, Tool):
+        return tool
+    return Tool(
+        name=tool.name,
+        server=tool.server_name,
+        remote_name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+    )

@@ -12,7 +12,7 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import Target
+    from mooring.cli.editing import EditTarget
     from mooring.core.types import ServerStatus
 
 USAGE = "mooring add NAME [--url U | -- CMD ARG …] [options]"
@@ -51,7 +51,7 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import entry_document, open_target, wrote
     from mooring.cli.trust import approve_entries
-    from mooring.config.entries import canonical_entry, find, put_entry
+    from mooring.config.edit.text import canonical_entry, find, put_entry
 
     target = open_target(options, args.scope)
     fields = _fields(args)
@@ -84,7 +84,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _fields(args: Namespace) -> dict[str, Any]:
-    from mooring.core.config import ServerConfig
+    from mooring.config.models import ServerConfig
 
     if bool(args.url) == bool(args.command):
         raise UsageError(
@@ -116,17 +116,17 @@ def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, st
     return name.strip(), value.strip() if separator == ":" else value
 
 
-def _warn_of_look_alike(name: str, target: Target, out: Output) -> None:
+def _warn_of_look_alike(name: str, target: EditTarget, out: Output) -> None:
     from mooring.config.formats import read_shape
-    from mooring.core.lookalike import look_alikes
+    from mooring.core.names import look_alikes
 
     there = [other for other in read_shape(target.data, own=target.found.own).servers if other != name]
     for other, _ in look_alikes([*there, name]):
         out.warning(f"{name!r} looks like {other!r}, which is in {target.path}; consider another name.")
 
 
-def _warn_of_secrets(fields: dict[str, Any], target: Target, out: Output) -> None:
-    from mooring.config.hosts.scrub import Vault
+def _warn_of_secrets(fields: dict[str, Any], target: EditTarget, out: Output) -> None:
+    from mooring.config.programs.references import Vault
 
     _, notes = Vault().scrub("secret", fields)
     for note in notes:
@@ -138,19 +138,19 @@ def _warn_of_secrets(fields: dict[str, Any], target: Target, out: Output) -> Non
 
 
 async def _probe(
-    name: str, fields: dict[str, Any], target: Target, options: Options, out: Output
+    name: str, fields: dict[str, Any], target: EditTarget, options: Options, out: Output
 ) -> tuple[ServerStatus, tuple[str, ...]]:
     """How the server does when it is started or reached now, and the names of its tools."""
     from mooring.cli.hosting import log_to_stderr, watch
-    from mooring.core.config import ServerConfig, Source
+    from mooring.config.models import ConfigSource, ServerConfig
     from mooring.host import Host
-    from mooring.net.passage import Relay
+    from mooring.transport.forwarding import ClientBridge
 
     log_to_stderr(options.verbose)
-    source = Source(file=str(target.path), scope=target.found.scope)
+    source = ConfigSource(file=str(target.path), scope=target.found.scope)
     # Whoever typed the command has approved it.
     server = ServerConfig(name=name, source=source, **fields)
-    async with Host([server], lock=False, trust=True, relay=Relay()) as host:
+    async with Host([server], lock=False, trust=True, relay=ClientBridge()) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
         tools = tuple(tool.remote_name for tool in host.catalog.tools.values())
         return host.status()[0], tools
@@ -164,7 +164,7 @@ def _document(status: ServerStatus | None, tools: tuple[str, ...]) -> dict[str, 
 
 
 def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[str]:
-    from mooring.cli.layout import wrap
+    from mooring.cli.output import wrap
     from mooring.cli.progress import SYMBOLS, plural
 
     symbol, style = SYMBOLS[status.state]

@@ -1,8 +1,9 @@
-"""From `sys.argv` to an exit code: find the command, run it, and turn every failure into one paragraph."""
+"""From `sys.argv` to an exit code: find the command, run it, and report every failure as one paragraph."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,17 +14,70 @@ from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
+    CallError,
     ConfigError,
+    ConnectError,
     MooringError,
     NotTrusted,
     PolicyDenied,
+    ToolChanged,
     UnknownPrompt,
     UnknownResource,
     UnknownServer,
     UnknownTool,
 )
 
-__all__ = ["COMMANDS", "exit_code", "help_text", "main", "parser_of"]
+_NAMED = re.compile(r"`(mooring [^`\n]{1,200})`")
+_FIELDS = ("server", "tool", "file", "place", "suggestions", "url", "outcome")
+
+
+def error_document(message: str, code: int, problem: BaseException | None = None) -> dict[str, Any]:
+    """`{"error": {"kind", "message", "exit_code", "next", ...}}`; what an error knows besides is added.
+
+    Args:
+        message: What standard error says.
+        code: The exit code.
+        problem: The exception; None when the command reported the failure itself.
+    """
+    kind = "Failed" if problem is None else type(problem).__name__
+    if problem is None and code > 128:
+        kind, message = "Interrupted", message or "A signal ended the command."
+    known = {name: value for name in _FIELDS if (value := getattr(problem, name, None)) not in (None, "", ())}
+    return {
+        "error": {
+            "kind": kind,
+            "message": message or "The command failed.",
+            "exit_code": code,
+            "next": _next(message, problem),
+            **known,
+        }
+    }
+
+
+def _next(message: str, problem: BaseException | None) -> str | None:
+    """The command to try next: the one that the message names, or the usual one for this kind of error."""
+    if found := _NAMED.search(message):
+        return found[1]
+    match problem:
+        case AuthNeeded():
+            return f"mooring login {problem.server}"
+        case NotTrusted():
+            return f"mooring trust {problem.file}" if problem.file else "mooring trust"
+        case ToolChanged():
+            return f"mooring approve {problem.server}/{problem.tool}"
+        case UnknownServer():
+            return "mooring list"
+        case UnknownTool():
+            return "mooring tools"
+        case UnknownResource():
+            return "mooring resources"
+        case UnknownPrompt():
+            return "mooring prompts"
+        case ConfigError() | ConnectError() | CallError():
+            return "mooring doctor"
+        case _:
+            return None
+
 
 COMMANDS = {
     "list": "Servers and their states",
@@ -138,7 +192,7 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         raise UsageError(f"There is no {kind} {argv[0]!r}.{near} See `mooring --help`.")
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
-    from mooring.cli.running import run_to_end  # asyncio is not needed for help
+    from mooring.cli.event_loop import run_to_end
 
     return run_to_end(_module(argv[0]).run(args, options, out))
 
@@ -191,7 +245,6 @@ def _document_error(out: Output, code: int, problem: BaseException | None = None
     endless = out.wrote == "lines" and code > 128  # ended by a signal, as such commands are
     if not out.options.json or out.wrote == "document" or endless:
         return
-    from mooring.cli.errordoc import error_document
 
     document = error_document(out.reported, code, problem)
     if out.wrote == "lines":

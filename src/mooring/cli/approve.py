@@ -10,7 +10,7 @@ from mooring.cli.output import Output
 from mooring.errors import ConfigError, MooringError
 
 if TYPE_CHECKING:
-    from mooring.core.changes import Change
+    from mooring.lock.diff import Change
 
 USAGE = "mooring approve SERVER[/TOOL] [--yes] [options]"
 DETAILS = """
@@ -35,17 +35,17 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
-    from mooring.cli.asking import asked
+    from mooring.cli.ask import asked
+    from mooring.cli.hosting import report_doubts
     from mooring.cli.locking import change_document, change_lines, compared, listing, lock_file, own_lock_file
     from mooring.cli.progress import plural
-    from mooring.cli.servers import report_doubts
-    from mooring.config.lockfile import read, write
-    from mooring.core.lock import approve
+    from mooring.lock.cache import load_lock, save_lock
+    from mooring.lock.compare import approve
 
     server, tool, own = _split(args.target, options)
     own_file = own_lock_file(options) if own else None
     file = own_file or lock_file(options)
-    lock = read(file)
+    lock = load_lock(file)
     if lock is None:
         raise ConfigError("there is no lock, so nothing is set aside; see `mooring lock`", file=str(file))
     listed = await listing(options, out, [server], own=own_file is not None)
@@ -64,7 +64,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     question = f"Approve {plural(len(wanted), 'change')}?"
     yes = bool(wanted) and (args.yes or await asked(question, "Nothing was approved.", out))
     if yes:
-        write(file, accepted)
+        save_lock(file, accepted)
     if options.json:
         changes = [change_document(change) for change in wanted]
         out.document({"lock": str(file), "server": server, "tool": tool, "approved": yes, "changes": changes})
@@ -92,7 +92,7 @@ def _split(target: str, options: Options) -> tuple[str, str | None, bool]:
 
 
 def _is_of(change: Change, tool: str) -> bool:
-    from mooring.core.definitions import key_of
+    from mooring.lock.definitions import key_of
 
     before = None if change.before is None else key_of(change.before)
     return change.subject == "tool" and tool in (change.name, before)

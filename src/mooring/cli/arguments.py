@@ -1,16 +1,22 @@
-"""`key=value` words turned into a tool's arguments, typed by its schema. Pure, but for the files that
-words name; schemas are untrusted."""
+"""Arguments of a call from `key=value` words, files and standard input, typed by the tool's schema."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import UsageError, did_you_mean
+from mooring.cli.output import Output
+from mooring.core.text import clean_line
 
-__all__ = ["missing", "names_of", "parse_arguments", "typed_value"]
+if TYPE_CHECKING:
+    from mooring.core.types import Tool
+
 
 _DEPTH = 8
 """How far unions are followed. A reference is followed once, so that no schema can blow this up."""
@@ -181,3 +187,56 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _list(value: Any) -> list[Any]:
     """A keyword's values: JSON Schema allows one value or a list of them for `type`."""
     return value if isinstance(value, list) else [] if value is None else [value]  # pyright: ignore[reportUnknownVariableType]
+
+
+SIZE_LIMIT = 16 * 2**20
+
+
+async def filled(words: Sequence[str], document: str | None, tool: Tool, out: Output) -> dict[str, Any]:
+    """What the tool is given.
+
+    Raises:
+        UsageError: it does not fit the tool, or something is missing and there is nobody to ask.
+    """
+    ask = sys.stdin.isatty() and out.interactive and not out.options.json
+    schema = tool.input_schema
+    arguments = parse_arguments(words, document, schema, read=_read, complete=not ask)
+    for name in missing(arguments, schema):
+        arguments[name] = await _asked(name, schema, out)
+    return arguments
+
+
+def _read(name: str) -> str:
+    """The text of a file; `-` is standard input."""
+    try:
+        if name == "-":
+            return sys.stdin.read()
+        path = Path(name).expanduser()
+        if path.stat().st_size > SIZE_LIMIT:
+            raise UsageError(f"@{name}: it is larger than {SIZE_LIMIT >> 20} MiB.")
+        return path.read_text("utf-8")
+    except OSError as problem:
+        raise UsageError(f"@{name}: {problem.strerror or problem}. Write @@ for an @ itself.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"@{name}: it is no text in UTF-8.") from None
+
+
+async def _asked(name: str, schema: Mapping[str, Any], out: Output) -> Any:
+    """What somebody at the terminal types; asked again while it does not fit."""
+    from anyio import to_thread
+
+    properties = schema.get("properties")
+    about: Any = properties.get(name) if isinstance(properties, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    said = about.get("description") if isinstance(about, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    hint = f" ({clean_line(said)[:60]})" if isinstance(said, str) and said else ""
+    while True:
+        sys.stderr.write(f"{clean_line(name)}{hint}: ")
+        sys.stderr.flush()
+        # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
+        typed = await to_thread.run_sync(os.read, sys.stdin.fileno(), 65536, abandon_on_cancel=True)
+        if not typed:
+            raise UsageError(f"Missing: {name}. The terminal was closed before it was typed.")
+        try:
+            return typed_value(typed.decode("utf-8", "replace").rstrip("\r\n"), name, schema)
+        except UsageError as unfit:
+            out.error(str(unfit))

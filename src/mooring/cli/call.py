@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
-from mooring.core.near import nearest
-from mooring.core.text import clean, clean_line
+from mooring.core.text import clean, clean_line, nearest
 from mooring.errors import UnknownTool
 
 if TYPE_CHECKING:
-    from mooring.approval import ApprovalRequest
     from mooring.core.types import Block, Result, Tool
     from mooring.host import Host
+    from mooring.policy import ApprovalRequest
 
 USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
 DETAILS = """
@@ -56,11 +55,11 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
-    from mooring.cli.answering import asker
     from mooring.cli.app import exit_code
-    from mooring.cli.bar import progress_bar
-    from mooring.cli.filling import filled
+    from mooring.cli.arguments import filled
+    from mooring.cli.ask import asker
     from mooring.cli.hosting import open_host
+    from mooring.cli.progress import progress_bar
 
     document = _read_stdin(options) if args.args == "-" else args.args
 
@@ -93,7 +92,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def _said_yes(request: ApprovalRequest, out: Output) -> bool:
-    from mooring.cli.asking import asked
+    from mooring.cli.ask import asked
 
     title = f" ({request.title})" if request.title else ""
     given = json.dumps(dict(request.arguments), ensure_ascii=False)

@@ -12,7 +12,7 @@ from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mooring.cli.locking import Review
-    from mooring.core.pin import Lock
+    from mooring.lock.model import Lock
 
 USAGE = "mooring check [options]"
 DETAILS = """
@@ -47,7 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         review_lines,
     )
     from mooring.cli.progress import plural
-    from mooring.config.lockfile import read
+    from mooring.lock.cache import load_lock
 
     async def compared(lock: Lock, out: Output, *, own: bool) -> list[Review]:
         # A server that differs is listed a second time, without declaring capabilities: tools that it offers
@@ -61,7 +61,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         return review(listed, lock)
 
     file, own_file = lock_file(options), own_lock_file(options)
-    lock, own_lock = read(file), None if own_file is None else read(own_file)
+    lock, own_lock = load_lock(file), None if own_file is None else load_lock(own_file)
     if lock is None and (own_lock is None or own_file is None):
         raise ConfigError("there is no lock to compare with; write one with `mooring lock`", file=str(file))
     reviews: list[Review] = []

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import GAP, Output, table, wrap
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
-    from mooring.core.config import Style
+    from mooring.config.models import Style
     from mooring.core.types import Tool
     from mooring.host import Host
 
@@ -43,8 +42,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host
-    from mooring.cli.servers import chosen, gather
+    from mooring.cli.hosting import chosen, gather, open_host
 
     async with open_host(options, out, style=args.style, idle=True) as host:
         await gather(host, out, chosen(host), options.timeout)

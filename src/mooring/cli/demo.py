@@ -10,9 +10,8 @@ from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import GAP, table, width_of, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output, Style
+from mooring.cli.output import GAP, Output, Style, table, width_of, wrap
 from mooring.core.events import ServerLost
 from mooring.core.text import clean, clean_line
 from mooring.errors import MooringError

@@ -11,16 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mooring.cli.layout import GAP, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output, Style
+from mooring.cli.output import GAP, Output, Style, wrap
 from mooring.core.text import clean
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.tracing import Trace
-    from mooring.core.lock import Lock
+    from mooring.cli.trace import Trace
     from mooring.host import Host
+    from mooring.lock.compare import Lock
 
 USAGE = "mooring doctor [--trace FILE] [options]"
 DETAILS = """
@@ -62,7 +61,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.tracing import Trace
+    from mooring.cli.trace import Trace
 
     with Trace(args.trace) if args.trace is not None else nullcontext() as trace:
         findings = [*_environment(), *_strays()]
@@ -97,7 +96,7 @@ def _environment() -> Iterator[Finding]:
 
 
 def _strays() -> Iterator[Finding]:
-    from mooring.cli.strays import strays
+    from mooring.cli.trace import strays
 
     for stray in strays():
         left = f"process {stray.pid} was left behind by an earlier run: {stray.command}"
@@ -120,12 +119,12 @@ def _files(options: Options) -> Iterator[Finding]:
 def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     from mooring.cli.locking import lock_file
     from mooring.cli.progress import plural
-    from mooring.config.lockfile import read
-    from mooring.core.pin import LockError, NewerLockError
+    from mooring.lock.cache import load_lock
+    from mooring.lock.model import LockError, NewerLockError
 
     file = lock_file(options)
     try:
-        lock = read(file)
+        lock = load_lock(file)
     except LockError as problem:
         upgrade = isinstance(problem, NewerLockError)
         advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
@@ -139,9 +138,8 @@ async def _servers(
     options: Options, out: Output, lock: Lock | None, trace: Trace | None
 ) -> tuple[list[Finding], list[Finding]]:
     """What is found about each server, and one line on all of them."""
-    from mooring.cli.hosting import open_host, watch
+    from mooring.cli.hosting import chosen, open_host, watch
     from mooring.cli.locking import guests_of
-    from mooring.cli.servers import chosen
 
     silent = Output(replace(options, quiet=True))  # warnings are findings here
     async with open_host(options, silent, idle=True, lock=False) as host:
@@ -195,10 +193,10 @@ def _correct(file: str | None) -> str | None:
 def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.locking import compared
     from mooring.cli.progress import plural
-    from mooring.core.diagnosis import diagnose, unpinned_package
-    from mooring.core.plan import fingerprint
-    from mooring.core.poison import doubts
-    from mooring.core.trust import forbidden
+    from mooring.config.plan import fingerprint
+    from mooring.config.trust import forbidden
+    from mooring.core.injection_scan import doubts
+    from mooring.servers.diagnosis import diagnose, unpinned_package
 
     server = next(one for one in host.config.servers if one.name == name)
     status = next(one for one in host.status() if one.name == name)

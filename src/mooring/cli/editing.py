@@ -1,40 +1,30 @@
-"""A configuration file that a command changes: which one it is, what changes in it, and how that is shown."""
+"""Configuration files that a command changes: which one, the difference, and the confirmation."""
 
 from __future__ import annotations
 
 import difflib
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.cli.options import Options
-from mooring.cli.output import Output, Style
+from mooring.cli.output import Output, Style, wrap
 from mooring.config.documents import parse_document, read_text
-from mooring.config.edit import Drop, Put, edited
-from mooring.config.entries import Place, find
+from mooring.config.edit.text import Drop, Place, Put, edited, find
 from mooring.config.files import save
 from mooring.config.load import FoundFile, file_for, found_files
-from mooring.core.near import nearest
-from mooring.core.suspect import masked, masked_text
-from mooring.core.text import clean, clean_line
+from mooring.config.secret_scan import masked, masked_text
+from mooring.core.text import clean, clean_line, nearest
 from mooring.errors import UnknownServer
 
-__all__ = [
-    "Target",
-    "diff_lines",
-    "entry_document",
-    "holder",
-    "open_file",
-    "open_target",
-    "painted",
-    "short",
-    "wrote",
-]
+if TYPE_CHECKING:
+    from mooring.config.programs.read import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EditTarget:
     """A file as it is now."""
 
     found: FoundFile
@@ -55,7 +45,9 @@ class Target:
         return save(self.path, text, before=self.before, private=self.found.scope == "user")
 
 
-def open_target(options: Options, scope: Literal["project", "user"] | None, *, own: bool = False) -> Target:
+def open_target(
+    options: Options, scope: Literal["project", "user"] | None, *, own: bool = False
+) -> EditTarget:
     """Return the file that new entries go to: the last one named, else the project's, else the user's.
 
     With `own`, a project's file that other programs read too (`.mcp.json`) does not count.
@@ -72,7 +64,7 @@ def open_target(options: Options, scope: Literal["project", "user"] | None, *, o
     return _opened(last if last is not None and last.scope != "user" else file_for("user"))
 
 
-def holder(options: Options, scope: Literal["project", "user"] | None, name: str) -> tuple[Target, Place]:
+def holder(options: Options, scope: Literal["project", "user"] | None, name: str) -> tuple[EditTarget, Place]:
     """The file in which the server `name` is written, and where: of several, the one that counts.
 
     Raises:
@@ -90,7 +82,7 @@ def holder(options: Options, scope: Literal["project", "user"] | None, name: str
     raise UnknownServer(name, nearest(name, known), hint=where)
 
 
-def diff_lines(target: Target, after: str, data: Sequence[Any]) -> list[str]:
+def diff_lines(target: EditTarget, after: str, data: Sequence[Any]) -> list[str]:
     """What changes in a file, with everything masked that looks like a secret.
 
     `data` is what was written there now, besides what is there already.
@@ -111,12 +103,12 @@ def painted(diff: Sequence[str], out: Output) -> list[str]:
     return [*heads, *(out.paint(line, styles.get(line[:1], "plain")) for line in diff[2:])]
 
 
-def entry_document(name: str, entry: Mapping[str, Any], target: Target) -> dict[str, Any]:
+def entry_document(name: str, entry: Mapping[str, Any], target: EditTarget) -> dict[str, Any]:
     """An entry as the JSON form shows it."""
     return {"name": name, **masked(dict(entry)), "file": str(target.path), "scope": target.found.scope}
 
 
-def wrote(what: str, target: Target, backup: Path | None, out: Output) -> None:
+def wrote(what: str, target: EditTarget, backup: Path | None, out: Output) -> None:
     """Say on standard error what was done to which file, and where the text before is."""
     kept = f" The text before: {short(backup)}" if backup else " The file is new."
     out.note(f"{what} {short(target.path)}.{kept}")
@@ -128,20 +120,61 @@ def short(path: Path) -> str:
     return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text
 
 
-def open_file(path: Path) -> Target:
+def open_file(path: Path) -> EditTarget:
     """Any other file, of whoever it is."""
     return _opened(FoundFile(path=path, scope="explicit"))
 
 
-def _opened(found: FoundFile) -> Target:
+def _opened(found: FoundFile) -> EditTarget:
     if not found.path.exists():
-        return Target(found=found, before=None)
+        return EditTarget(found=found, before=None)
     text = read_text(found.path)
     data = parse_document(text, found.path) if text.strip() else {}
-    return Target(found=found, before=text, data=data)
+    return EditTarget(found=found, before=text, data=data)
 
 
 def _names(data: Mapping[str, Any]) -> list[str]:
     from mooring.config.formats import read_shape
 
     return list(read_shape(data, own=False).servers)
+
+
+_SYMBOLS: dict[Action, tuple[str, Style]] = {
+    "add": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "skip": ("·", "dim"),
+}
+
+
+def server_lines(
+    action: Action, name: str, origin: str, reason: str, notes: Sequence[str], out: Output
+) -> list[str]:
+    """One server, what becomes of it, and what it loses on the way."""
+    symbol, style = _SYMBOLS[action]
+    lines = [f"{out.paint(symbol, style)} {clean_line(name)}  {out.paint(origin, 'dim')}"]
+    for text in [*([reason] if reason else []), *(notes if action != "skip" else ())]:
+        lines += wrap(clean(text), out.width, indent="    ")
+    return lines
+
+
+async def finish(
+    target: EditTarget, text: str | None, question: str, args: Namespace, out: Output
+) -> tuple[int, bool]:
+    """Ask, unless told not to, and write. The exit code, and whether it was written.
+
+    `text` is what the file shall hold; None when nothing changes.
+    """
+    from mooring.cli.app import DONE, NEEDS_LOGIN
+    from mooring.cli.ask import asked
+    from mooring.cli.editing import short, wrote
+
+    if text is None:
+        out.note("There is nothing to write.")
+        return DONE, False
+    if args.dry_run:
+        out.note(f"Nothing was written to {short(target.path)}: this was a dry run.")
+        return DONE, False
+    if not args.yes and not await asked(question, "Nothing was written.", out):
+        return NEEDS_LOGIN, False
+    wrote("Wrote", target, target.save(text), out)
+    return DONE, True

@@ -13,11 +13,11 @@ from mooring.cli.output import Output
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import Target
-    from mooring.config.edit import Put
-    from mooring.config.hosts.program import Outbound, Program
-    from mooring.config.hosts.transfer import Action
-    from mooring.core.config import ServerConfig
+    from mooring.cli.editing import EditTarget
+    from mooring.config.edit.text import Put
+    from mooring.config.models import ServerConfig
+    from mooring.config.programs.model import Outbound, Program
+    from mooring.config.programs.read import Action
 
 USAGE = "mooring export PROGRAM [--to FILE] [--gateway [URL]] [options]"
 DETAILS = """
@@ -64,10 +64,9 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, painted, short
-    from mooring.cli.moving import finish, server_lines
-    from mooring.config.hosts.table import program
-    from mooring.core.suspect import masked
+    from mooring.cli.editing import diff_lines, finish, painted, server_lines, short
+    from mooring.config.programs.table import program
+    from mooring.config.secret_scan import masked
 
     one = program(args.program)
     if one.out is None:
@@ -97,9 +96,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return code
 
 
-def _target(args: Namespace, program: Program, out: Outbound) -> Target:
+def _target(args: Namespace, program: Program, out: Outbound) -> EditTarget:
     from mooring.cli.editing import open_file
-    from mooring.config.hosts.machine import Machine
+    from mooring.config.programs.model import Machine
 
     if args.target:
         return open_file(Path(args.target).expanduser().absolute())
@@ -116,8 +115,8 @@ def _target(args: Namespace, program: Program, out: Outbound) -> Target:
 
 def _servers(args: Namespace, options: Options, out: Output) -> list[ServerConfig]:
     from mooring.config import found_files, load
-    from mooring.core.config import ServerConfig
-    from mooring.core.near import nearest
+    from mooring.config.models import ServerConfig
+    from mooring.core.text import nearest
     from mooring.errors import UnknownServer
 
     named = [Path(file) for file in options.config]
@@ -149,10 +148,10 @@ def _myself() -> list[str]:
     return [found] if found else [sys.executable, "-m", "mooring"]
 
 
-def _step(server: ServerConfig, program: Program, out: Outbound, target: Target, args: Namespace) -> Step:
+def _step(server: ServerConfig, program: Program, out: Outbound, target: EditTarget, args: Namespace) -> Step:
     from mooring.config.formats import at
-    from mooring.config.hosts.program import UnfitError
-    from mooring.config.hosts.writing import written
+    from mooring.config.programs.model import UnfitError
+    from mooring.config.programs.write import written
 
     try:
         entry, notes = written(server, program)
@@ -171,6 +170,6 @@ def _step(server: ServerConfig, program: Program, out: Outbound, target: Target,
 
 
 def _put(step: Step, out: Outbound) -> Put:
-    from mooring.config.edit import Put
+    from mooring.config.edit.text import Put
 
     return Put(path=(*out.root, step.name), value=step.entry)

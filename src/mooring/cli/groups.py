@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mooring.cli.layout import GAP, table
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import GAP, Output, table
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host
-    from mooring.cli.servers import chosen, gather
+    from mooring.cli.hosting import chosen, gather, open_host
 
     async with open_host(options, out, idle=True) as host:
         await gather(host, out, chosen(host), options.timeout)

@@ -13,10 +13,9 @@ from mooring.cli.switching import add_scope
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import Target
-    from mooring.config.hosts.program import Program
-    from mooring.config.hosts.reading import Candidate
-    from mooring.config.hosts.transfer import Move
+    from mooring.cli.editing import EditTarget
+    from mooring.config.programs.model import Program
+    from mooring.config.programs.read import Candidate, Move
 
 USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
 DETAILS = """
@@ -44,7 +43,7 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ImportSource:
     """One file that was looked into."""
 
     program: Program
@@ -66,8 +65,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, open_target, painted, short
-    from mooring.cli.moving import finish
+    from mooring.cli.editing import diff_lines, finish, open_target, painted, short
     from mooring.cli.trust import approve_entries
     from mooring.config import found_files
 
@@ -100,11 +98,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return code
 
 
-def _sources(args: Namespace, target: Target) -> list[Source]:
-    from mooring.config.hosts.machine import Machine
-    from mooring.config.hosts.reading import candidates, installed
-    from mooring.config.hosts.scrub import Vault
-    from mooring.config.hosts.table import ANY, PROGRAMS, program
+def _sources(args: Namespace, target: EditTarget) -> list[ImportSource]:
+    from mooring.config.programs.model import Machine
+    from mooring.config.programs.read import candidates, installed
+    from mooring.config.programs.references import Vault
+    from mooring.config.programs.table import ANY, PROGRAMS, program
 
     machine, vault = Machine.this(), Vault()
     wanted = [program(args.program)] if args.program else list(PROGRAMS.values())
@@ -114,23 +112,23 @@ def _sources(args: Namespace, target: Target) -> list[Source]:
         found = tuple(candidates(one, file, machine, vault))
         if not found:
             raise ConfigError(f"holds no servers where {one.title} keeps them", file=str(file))
-        return [Source(program=one, file=file, found=found)]
-    sources: list[Source] = []
+        return [ImportSource(program=one, file=file, found=found)]
+    sources: list[ImportSource] = []
     for there in installed(wanted, machine):
         if there.file.resolve() == target.path.resolve():
             continue
         try:
             found = tuple(candidates(there.program, there.file, machine, vault))
-            sources.append(Source(program=there.program, file=there.file, found=found))
+            sources.append(ImportSource(program=there.program, file=there.file, found=found))
         except ConfigError as error:
-            sources.append(Source(program=there.program, file=there.file, error=str(error)))
+            sources.append(ImportSource(program=there.program, file=there.file, error=str(error)))
     return sources
 
 
-def _moves(args: Namespace, options: Options, target: Target, sources: list[Source]) -> list[Move]:
+def _moves(args: Namespace, options: Options, target: EditTarget, sources: list[ImportSource]) -> list[Move]:
     from mooring.config import load
     from mooring.config.formats import read_shape
-    from mooring.config.hosts.transfer import plan_import
+    from mooring.config.programs.read import plan_import
 
     found = [one for source in sources for one in source.found if not args.server or one.name in args.server]
     files = [Path(file) for file in options.config if Path(file).expanduser().exists()]
@@ -141,10 +139,9 @@ def _moves(args: Namespace, options: Options, target: Target, sources: list[Sour
     return plan_import(found, present, tuple(taken), rename=args.rename, force=args.force)
 
 
-def _text(target: Target, moves: list[Move]) -> str:
+def _text(target: EditTarget, moves: list[Move]) -> str:
     from mooring.config.documents import parse_document
-    from mooring.config.edit import edited
-    from mooring.config.entries import put_entry
+    from mooring.config.edit.text import edited, put_entry
 
     text, data = target.before or "", target.data
     for move in moves:
@@ -155,9 +152,9 @@ def _text(target: Target, moves: list[Move]) -> str:
     return text
 
 
-def _found_lines(sources: list[Source], out: Output) -> list[str]:
+def _found_lines(sources: list[ImportSource], out: Output) -> list[str]:
     from mooring.cli.editing import short
-    from mooring.cli.layout import GAP, table, wrap
+    from mooring.cli.output import GAP, table, wrap
     from mooring.cli.progress import plural
 
     if not sources:
@@ -178,7 +175,7 @@ def _found_lines(sources: list[Source], out: Output) -> list[str]:
 
 
 def _move_lines(moves: list[Move], out: Output) -> list[str]:
-    from mooring.cli.moving import server_lines
+    from mooring.cli.editing import server_lines
 
     lines: list[str] = []
     for move in moves:
@@ -187,7 +184,7 @@ def _move_lines(moves: list[Move], out: Output) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _found_document(source: Source) -> dict[str, Any]:
+def _found_document(source: ImportSource) -> dict[str, Any]:
     return {
         "program": source.program.name,
         "file": str(source.file),
@@ -197,7 +194,7 @@ def _found_document(source: Source) -> dict[str, Any]:
 
 
 def _move_document(move: Move) -> dict[str, Any]:
-    from mooring.core.suspect import masked
+    from mooring.config.secret_scan import masked
 
     entry = move.candidate.entry
     return {

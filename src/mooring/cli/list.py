@@ -6,9 +6,8 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import GAP, Output, table, wrap
 from mooring.core.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import report_warnings, warnings_of
+    from mooring.cli.hosting import open_host, report_warnings, warnings_of, watch
 
     async with open_host(options, out) as host:
         await watch(host, out, host.ready, timeout=options.timeout)

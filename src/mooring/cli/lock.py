@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mooring.cli.locking import Listing, Review
-    from mooring.core.lock import Lock
+    from mooring.lock.compare import Lock
 
 USAGE = "mooring lock [--server S ...] [--check-only] [--force] [options]"
 DETAILS = """
@@ -45,6 +45,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    from mooring.cli.hosting import report_doubts
     from mooring.cli.locking import (
         DRIFT,
         UNREACHABLE,
@@ -54,9 +55,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         review,
         review_lines,
     )
-    from mooring.cli.servers import report_doubts
-    from mooring.config.lockfile import write
-    from mooring.core.lock import Lock
+    from mooring.lock.cache import save_lock
+    from mooring.lock.compare import Lock
 
     file = lock_file(options)
     previous = _previous(file, force=args.force)
@@ -68,7 +68,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     # Out of nothing no empty lock is made: it would set every tool aside.
     stale = fresh != (previous or Lock())
     if stale and not args.check_only:
-        write(file, fresh, force=args.force)
+        save_lock(file, fresh, force=args.force)
     if options.json:
         out.document(report(reviews, file, written=stale and not args.check_only))
     else:
@@ -83,11 +83,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _previous(file: Path, *, force: bool) -> Lock | None:
-    from mooring.config.lockfile import read
-    from mooring.core.pin import LockError
+    from mooring.lock.cache import load_lock
+    from mooring.lock.model import LockError
 
     try:
-        return read(file)
+        return load_lock(file)
     except LockError:
         if force:
             return None
@@ -96,7 +96,7 @@ def _previous(file: Path, *, force: bool) -> Lock | None:
 
 def _fresh(listed: Listing, previous: Lock | None, reviews: list[Review], *, whole: bool) -> Lock:
     """The lock of what was reached now. Of servers that were not asked for, what it said stays."""
-    from mooring.core.lock import build
+    from mooring.lock.compare import build
 
     marks = {name: listed.fingerprint(name) for name in listed.configured}
     if not whole and previous is not None:

@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.cli.hosting import open_host, watch
-from mooring.cli.layout import GAP, table, wrap
+from mooring.cli.hosting import chosen, open_host, watch
 from mooring.cli.options import Options
-from mooring.cli.output import Output, Style
+from mooring.cli.output import GAP, Output, Style, table, wrap
 from mooring.cli.progress import plural
-from mooring.cli.servers import chosen
 from mooring.config import found_files
-from mooring.config.lockfile import lock_path, own_lock_path, speaks_of
-from mooring.core.changes import Change
-from mooring.core.changetext import describe
-from mooring.core.config import ServerConfig
-from mooring.core.lock import Lock, Pin, compare, united, volatile_between
-from mooring.core.pin import Marks
-from mooring.core.plan import fingerprint
+from mooring.config.models import ServerConfig
+from mooring.config.plan import fingerprint
 from mooring.core.text import clean, clean_line
 from mooring.core.types import ServerStatus, Snapshot
 from mooring.errors import ConfigError
+from mooring.lock.cache import lock_path, own_lock_path, speaks_of
+from mooring.lock.compare import Lock, Pin, compare, united, volatile_between
+from mooring.lock.diff import Change, describe
+from mooring.lock.model import Marks
 
 if TYPE_CHECKING:
     from mooring.host import Host

@@ -9,11 +9,30 @@ from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
+from mooring.core.addresses import check_url
 from mooring.core.text import clean
 from mooring.errors import AuthNeeded, MooringError
 
 if TYPE_CHECKING:
-    from mooring.net.login import Login
+    from mooring.auth.login import Login
+
+
+def open_in_browser(url: str) -> bool:
+    """Whether the page could be opened. It blocks as long as some browsers run: call it from a thread.
+
+    Raises:
+        RefusedError: it is no https page (http only on this machine), or holds what does not belong there.
+    """
+    import webbrowser
+
+    # The standard library starts the browser with the address as one argument; by what was checked, it
+    # begins with a scheme and so is never taken for an option.
+    check_url(url, "the page", allowed=("loopback", "private"))
+    try:
+        return webbrowser.open(url)
+    except (webbrowser.Error, OSError):
+        return False
+
 
 USAGE = "mooring login SERVER [--no-browser] [options]"
 DETAILS = """
@@ -75,8 +94,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 async def _opened(url: str) -> bool:
     from anyio import to_thread
-
-    from mooring.cli.browser import open_in_browser
 
     return await to_thread.run_sync(open_in_browser, url, abandon_on_cancel=True)
 

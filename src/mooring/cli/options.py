@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from mooring.core.near import nearest
+from mooring.core.text import nearest
 from mooring.errors import MooringError
 
 __all__ = [

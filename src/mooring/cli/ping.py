@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import GAP, table, wrap
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import GAP, Output, table, wrap
 from mooring.core.text import clean, clean_line
 from mooring.errors import CallTimeout, MooringError
 
@@ -34,8 +33,7 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import anyio
 
-    from mooring.cli.hosting import open_host, watch
-    from mooring.cli.servers import chosen, settle
+    from mooring.cli.hosting import chosen, open_host, settle, watch
 
     async with open_host(options, out, servers=args.servers, idle=bool(args.servers)) as host:
         names = chosen(host, args.servers)

@@ -1,23 +1,23 @@
-"""Servers coming up, seen live: one line each on standard error, gone when they have settled."""
+"""Progress on standard error: servers that connect, and calls under way."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 
-from mooring.cli.layout import GAP, crop, table
-from mooring.cli.output import Output, Style
+from mooring.cli.output import GAP, Output, Style, crop, table
 from mooring.core.text import clean_line
 from mooring.core.types import ServerStatus, State
 
 if TYPE_CHECKING:
     from mooring.host import Host
 
-__all__ = ["SYMBOLS", "one_line", "plural", "show_progress", "summary"]
 
 SYMBOLS: dict[State, tuple[str, Style]] = {
     "connected": ("✓", "green"),
@@ -95,3 +95,50 @@ def _lines(active: list[ServerStatus], settled: dict[str, float], elapsed: float
 
 def _up(lines: int) -> str:
     return f"\r\x1b[{lines}A" if lines else ""
+
+
+_WIDTH = 20
+_LINE_TICK = 0.05
+"""Seconds between two drawings: a server may report as often as it likes."""
+
+
+class ProgressLine:
+    """Takes the reports of a call; draws where somebody watches."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._drawn = -_LINE_TICK
+
+    async def __call__(self, done: float, total: float | None, message: str | None) -> None:
+        now = time.monotonic()
+        if not self._out.interactive or (self._drawn >= 0 and now - self._drawn < _LINE_TICK):
+            return
+        self._drawn = now
+        columns = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r{crop(_line(done, total, message), columns - 1)}\x1b[K")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave the line as it was."""
+        if self._drawn >= 0:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def progress_bar(out: Output) -> Generator[ProgressLine]:
+    """A bar for the time of one call."""
+    bar = ProgressLine(out)
+    try:
+        yield bar
+    finally:
+        bar.clear()
+
+
+def _line(done: float, total: float | None, message: str | None) -> str:
+    said = clean_line((message or "")[:400])
+    if not total or total < 0:
+        return f"{done:g} {said}".rstrip()
+    share = min(max(done / total, 0.0), 1.0)
+    filled = round(share * _WIDTH)
+    return f"{'█' * filled}{'░' * (_WIDTH - filled)} {share:4.0%} {said}".rstrip()

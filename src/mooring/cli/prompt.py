@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import Output
-from mooring.core.near import nearest
-from mooring.core.text import clean
+from mooring.core.text import clean, nearest
 from mooring.errors import UnknownPrompt
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.answering import asker
+    from mooring.cli.ask import asker
     from mooring.cli.hosting import open_host
-    from mooring.core.prompts import fitting
+    from mooring.core.builtin_tools import fitting
 
     given = _arguments(args.arguments)
     async with open_host(options, out, servers=[args.server], idle=True, on_elicit=asker(out)) as host:

@@ -34,7 +34,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.answering import asker
+    from mooring.cli.ask import asker
     from mooring.cli.hosting import open_host
 
     named = [args.server] if args.server else []

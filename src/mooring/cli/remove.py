@@ -25,7 +25,7 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.editing import entry_document, holder, wrote
-    from mooring.config.edit import Drop
+    from mooring.config.edit.text import Drop
     from mooring.errors import UnknownServer
 
     target, place = holder(options, args.scope, args.name)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.layout import by_server
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, by_server
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host
-    from mooring.cli.servers import listed, report_failed
+    from mooring.cli.hosting import listed, open_host, report_failed
 
     named = [args.server] if args.server else []
     async with open_host(options, out, servers=named, idle=bool(named)) as host:

@@ -47,11 +47,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.hosting import open_host
-    from mooring.core.gateway import ProfileSettings
-    from mooring.gateway.life import follow_hangups, until_told
-    from mooring.gateway.serve import serve_http, serve_stdio
+    from mooring.config.sections import ProfileSettings
+    from mooring.gateway.serve import follow_hangups, serve_http, serve_stdio, until_told
     from mooring.gateway.workers import is_worker, run_workers
-    from mooring.net.passage import Relay
+    from mooring.transport.forwarding import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
     if args.workers > 1:
@@ -66,7 +65,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         return await run_workers(args.workers)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: the protocol has standard output. See `mooring serve --help`.")
-    relay = Relay(asks=not is_worker())
+    relay = ClientBridge(asks=not is_worker())
     async with open_host(options, out, style=args.style, relay=relay) as host, _telling_hidden(host, out):
         if args.http is None:
             hangups = asyncio.create_task(follow_hangups(host, out.warning))
@@ -93,7 +92,7 @@ async def _telling_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
     """Say on standard error what the catalog does not show, when all servers have connected or failed."""
     import asyncio
 
-    from mooring.core.hidden import hidden_lines
+    from mooring.core.types import hidden_lines
 
     async def tell() -> None:
         await host.ready()

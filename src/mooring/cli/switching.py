@@ -23,8 +23,8 @@ def configure(parser: Parser) -> None:
 
 async def switch_server(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
     from mooring.cli.editing import entry_document, holder, short, wrote
-    from mooring.config.entries import switch
-    from mooring.config.fields import server_fields
+    from mooring.config.edit.text import switch
+    from mooring.config.formats import server_fields
 
     target, place = holder(options, args.scope, args.name)
     word = "enabled" if on else "disabled"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mooring.cli.layout import by_server
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, by_server
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -40,8 +39,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import open_host
-    from mooring.cli.servers import chosen, gather
+    from mooring.cli.hosting import chosen, gather, open_host
 
     named = [args.server] if args.server else []
     async with open_host(options, out, style=args.style, servers=named, idle=True) as host:

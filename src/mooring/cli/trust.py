@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mooring.config.approvals import Approval
-    from mooring.core.config import ConfigWarning, ServerConfig
+    from mooring.config.models import ConfigWarning, ServerConfig
 
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
@@ -78,13 +78,13 @@ class Content:
 
     @property
     def marks(self) -> dict[str, str]:
-        from mooring.core.trust import mark
+        from mooring.config.trust import mark
 
         return {server.name: mark(server) for server in self.servers}
 
     @property
     def settings_mark(self) -> str | None:
-        from mooring.core.scopes import settings_mark
+        from mooring.config.trust import settings_mark
 
         return settings_mark(self.settings) if self.settings else None
 
@@ -114,7 +114,7 @@ def approve_entries(path: Path, names: Collection[str]) -> None:
 
 async def _trust(path: Path, content: Content, args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
-    from mooring.cli.asking import asked
+    from mooring.cli.ask import asked
     from mooring.config import approvals
 
     known = approvals.approval_of(str(path))
@@ -147,8 +147,8 @@ def _status(known: str | None, mark: str | None) -> str:
 
 def _shown(path: Path, content: Content, known: Approval) -> list[str]:
     """Return everything in the file, whole: an attacker would hide in what is cut or wrapped away."""
+    from mooring.config.trust import describe, describe_settings, forbidden
     from mooring.core.text import clean
-    from mooring.core.trust import describe, describe_settings, forbidden
 
     lines, marks = [clean(str(path))], content.marks
     for server in content.servers:
@@ -165,7 +165,7 @@ def _shown(path: Path, content: Content, known: Approval) -> list[str]:
 
 
 def _documents(content: Content, known: Approval) -> dict[str, Any]:
-    from mooring.core.suspect import masked
+    from mooring.config.secret_scan import masked
 
     marks = content.marks
     servers = [
@@ -176,7 +176,7 @@ def _documents(content: Content, known: Approval) -> dict[str, Any]:
 
 
 def _document(server: ServerConfig, status: str) -> dict[str, Any]:
-    from mooring.core.trust import describe, forbidden, literal_secrets
+    from mooring.config.trust import describe, forbidden, literal_secrets
 
     hide = literal_secrets(server)
     return {

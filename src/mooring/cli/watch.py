@@ -13,7 +13,7 @@ from mooring.cli.output import Output
 if TYPE_CHECKING:
     import logging
 
-    from mooring.cli.board import Board
+    from mooring.cli.watch_view import WatchBoard
     from mooring.core.events import Event
     from mooring.host import Host
 
@@ -48,7 +48,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import anyio
 
     from mooring.cli.hosting import open_host
-    from mooring.cli.screen import is_terminal
+    from mooring.cli.watch_view import is_terminal
 
     live = is_terminal() and not options.json
     async with open_host(replace(options, verbose=options.verbose and not live), out) as host:
@@ -59,7 +59,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 async def _plainly(host: Host, options: Options, out: Output) -> None:
     """One line for each event, for as long as somebody reads them."""
-    from mooring.cli.board import told
+    from mooring.cli.watch_view import told
 
     async for event in host.events():
         if options.json:
@@ -81,17 +81,17 @@ class _Live:
     def __init__(self, host: Host, out: Output, every: float) -> None:
         import asyncio
 
-        from mooring.cli.board import Board
+        from mooring.cli.watch_view import WatchBoard
 
         self._host, self._out, self._every = host, out, every
-        self._board: Board = Board()
+        self._board: WatchBoard = WatchBoard()
         self._keys = asyncio.Queue[str]()
         self._stirred = asyncio.Event()
 
     async def run(self) -> None:
         import anyio
 
-        from mooring.cli.screen import screen
+        from mooring.cli.watch_view import screen
 
         with screen(self._out, self._keys.put_nowait) as shown, _logged_to(self._board):
             async with anyio.create_task_group() as tasks:
@@ -131,8 +131,7 @@ class _Live:
     async def _draw(self, shown: object) -> None:
         import asyncio
 
-        from mooring.cli.board import frame
-        from mooring.cli.screen import Screen
+        from mooring.cli.watch_view import Screen, frame
 
         assert isinstance(shown, Screen)
         while True:
@@ -186,7 +185,7 @@ def _clock() -> str:
 class _logged_to:  # noqa: N801 -- used like a function
     """Shows in the view's log what the servers print, and what the host warns of."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: WatchBoard) -> None:
         self._board = board
         self._handler: logging.Handler | None = None
 
@@ -195,11 +194,11 @@ class _logged_to:  # noqa: N801 -- used like a function
 
         board = self._board
 
-        class Shown(logging.Handler):
+        class WatchState(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 board.said(record.getMessage(), _clock())
 
-        self._handler = Shown(logging.INFO)
+        self._handler = WatchState(logging.INFO)
         logging.getLogger("mooring.server").setLevel(logging.INFO)
         logging.getLogger("mooring").addHandler(self._handler)
 

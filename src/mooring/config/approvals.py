@@ -1,8 +1,4 @@
-"""Which project files were approved on this machine: one small file for each, outside of any project.
-
-A file here counts only if it is a regular file that belongs to this user and that nobody else may
-write. Anything else in its place approves nothing.
-"""
+"""Project files approved on this machine, and what an unapproved one may say."""
 
 from __future__ import annotations
 
@@ -12,15 +8,18 @@ import stat
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mooring.config.files import replace_file
-from mooring.config.homes import state_home
+from mooring.config.files import replace_file, state_home
+from mooring.config.formats import DEFAULTS
+from mooring.config.models import ConfigSource, ConfigWarning, ServerConfig, Withheld
 from mooring.core.types import EMPTY
-from mooring.core.values import Value
+from mooring.core.value import Value
 from mooring.errors import ConfigError
 
-__all__ = ["Approval", "approval_of", "approve", "approved", "approved_files", "revoke"]
+if TYPE_CHECKING:
+    from mooring.config.formats import Entry
+
 
 _SIZE_LIMIT = 2**20
 
@@ -130,3 +129,80 @@ def _checked(data: object) -> dict[str, Approval]:
     known = {name: value for name, value in marks.items() if isinstance(value, str)}
     settings = fields.get("settings")
     return {file: Approval(servers=known, settings=settings if isinstance(settings, str) else None)}
+
+
+WAYS = frozenset(("tls", "proxy"))
+
+
+class ProjectFile:
+    """The content of a project file that was found.
+
+    It may define servers, which do not start before they are approved. Its other settings are in force
+    only while they are what was approved, except those that fill in its own entries: these are a part of
+    each entry.
+    """
+
+    def __init__(self, source: ConfigSource, approval: Approval) -> None:
+        self.source, self.approval = source, approval
+        self.entries: dict[str, Entry] = {}
+        self.settings: dict[str, Any] = {}
+        """Host-wide settings, as they are written."""
+        self.fill: dict[str, Any] = {}
+        """Settings for its own servers, where an entry leaves them out."""
+        self.doubtful: frozenset[str] = frozenset()
+        self.replacing: list[ServerConfig] = []
+        """Servers that are not approved and have the name of a server of the user's own."""
+
+    def set(self, name: str, value: object) -> None:
+        """Take in one setting."""
+        (self.fill if name in WAYS | DEFAULTS else self.settings)[name] = value
+
+    def complete(self, entry: Entry) -> None:
+        """Fill in how the servers of this file are reached."""
+        if "url" in entry.fields:
+            entry.fields.update(
+                {name: self.fill[name] for name in WAYS & self.fill.keys() - entry.fields.keys()}
+            )
+
+    def approves(self, server: ServerConfig) -> bool:
+        """Return whether the entry may start, so that it may replace the user's own."""
+        from mooring.config.trust import forbidden, mark
+
+        if forbidden(server):
+            return False
+        return self.approval.everything or self.approval.servers.get(server.name) == mark(server)
+
+    @property
+    def in_force(self) -> bool:
+        """Whether its host-wide settings are approved."""
+        if not self.settings or self.approval.everything:
+            return True
+        from mooring.config.trust import settings_mark
+
+        return self.approval.settings == settings_mark(self.settings)
+
+    def warnings(self) -> list[ConfigWarning]:
+        """Return what is not in force, one warning for the settings and one for each server."""
+        file, found = self.source.file, list[ConfigWarning]()
+        if not self.in_force:
+            names = sorted([*self.settings, *(() if self.approval else self.fill)])
+            why = "changed after their approval" if self.approval.settings else "are not approved"
+            message = (
+                f"host-wide settings are ignored ({', '.join(map(repr, names))}): they {why} on this "
+                "machine; read them and approve them with `mooring trust`"
+            )
+            found.append(ConfigWarning(file=file, message=message))
+        for server in self.replacing:
+            message = (
+                "does not replace your own server of that name: it is not approved on this machine; "
+                "read what it would run and approve it with `mooring trust`"
+            )
+            found.append(ConfigWarning(file=file, server=server.name, message=message))
+        return found
+
+    def withheld(self) -> Withheld | None:
+        """Return what an approval would add; None when everything is in force."""
+        settings = {} if self.in_force else dict(self.settings)
+        if not settings and not self.replacing:
+            return None
+        return Withheld(file=self.source.file or "", settings=settings, servers=tuple(self.replacing))

@@ -1,7 +1,4 @@
-"""A file as plain data: decoded, parsed by its suffix, bounded, without a key that stands twice.
-
-Every failure is a `ConfigError` that names file, line and remedy, and repeats nothing of the content.
-"""
+"""Configuration files as plain data: decoded, parsed by their suffix, bounded."""
 
 from __future__ import annotations
 
@@ -11,10 +8,43 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from mooring.config.syntax import BadSyntaxError, too_deep
+from mooring.config.validate import shown
 from mooring.errors import ConfigError
 
-__all__ = ["SIZE_LIMIT", "parse_document", "read_document", "read_text"]
+DEPTH_LIMIT = 64
+
+
+class BadSyntaxError(ValueError):
+    """A text cannot be parsed; becomes a `ConfigError` once the file is known."""
+
+    def __init__(self, problem: str, *, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.place = None
+        if line is not None:
+            self.place = f"line {line}" if column is None else f"line {line}, column {column}"
+
+    @classmethod
+    def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
+        """The same key stands twice in one mapping."""
+        return cls(f"{shown(key)} stands twice, on line {first} and on line {again}; keep one", line=again)
+
+
+def too_deep(data: object) -> bool:
+    """Whether it nests deeper than a configuration may."""
+    level = [data]
+    for _ in range(DEPTH_LIMIT):
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += cast("dict[str, object]", value).values()
+            elif isinstance(value, list):
+                deeper += cast("list[object]", value)
+        if not deeper:
+            return False
+        level = deeper
+    return True
+
 
 SIZE_LIMIT = 4 * 2**20
 
@@ -106,9 +136,9 @@ def _refuse(constant: str) -> object:
 
 
 def _yaml(text: str) -> object:
-    from mooring.config import yamldoc  # its library is slow to import, and few files need it
+    from mooring.config import yaml
 
-    return yamldoc.parse(text)
+    return yaml.parse(text)
 
 
 def _toml(text: str) -> object:

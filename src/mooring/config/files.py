@@ -1,17 +1,53 @@
-"""Files written whole or not at all, with a copy of what they held before."""
+"""Where mooring keeps its files, and how they are written: whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from mooring.config.homes import state_home
 from mooring.errors import ConfigError
 
-__all__ = ["SIZE_LIMIT", "backup_folder", "read_bytes", "replace_file", "save"]
+_MAC = "~/Library/Application Support"
+_WINDOWS = r"~\AppData\Local"
+
+
+def state_home() -> Path:
+    """Return the directory for approvals, logins, stored results, backups and the user's own lock."""
+    return _own_home() or _usual("XDG_STATE_HOME", unix="~/.local/state", mac=_MAC)
+
+
+def cache_home() -> Path:
+    """Return the directory for files that can be made again."""
+    if (home := _own_home()) is not None:
+        return home / "cache"
+    usual = _usual("XDG_CACHE_HOME", unix="~/.cache", mac="~/Library/Caches")
+    return usual / "Cache" if sys.platform == "win32" else usual
+
+
+def config_homes() -> tuple[Path, ...]:
+    """Return the directories in which the user's configuration is looked for; the last one is written to."""
+    usual = _usual("XDG_CONFIG_HOME", unix="~/.config", mac=_MAC)
+    return (usual,) if (home := _own_home()) is None else (usual, home)
+
+
+def _usual(variable: str, *, unix: str, mac: str) -> Path:
+    """The directory that programs of this system use."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser(_WINDOWS), "mooring")
+    given = os.environ.get(variable, "").strip()
+    if not os.path.isabs(given):  # as the XDG specification wants it
+        given = os.path.expanduser(mac if sys.platform == "darwin" else unix)
+    return Path(given, "mooring")
+
+
+def _own_home() -> Path | None:
+    given = os.environ.get("MOORING_HOME")
+    return Path(given).expanduser() if given else None
+
 
 SIZE_LIMIT = 64 * 2**20
 _BOM = b"\xef\xbb\xbf"
@@ -101,3 +137,40 @@ def _keep(path: Path, content: bytes) -> Path:
     for old in sorted(folder.iterdir())[:-_KEPT]:
         old.unlink(missing_ok=True)
     return kept
+
+
+def keep(path: Path, body: bytes, *, most: int) -> None:
+    """Write a file for the next time. Of its folder the `most` stay that were used last.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    replace_file(path, _seal(body) + b"\n" + body, mode=0o600)
+    files = list(path.parent.glob(f"*{path.suffix}"))
+    if len(files) > most:
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[:-most]:
+            file.unlink(missing_ok=True)
+
+
+def kept(path: Path) -> bytes | None:
+    """Return what was kept, and count it as used; None when it is not there, or not whole.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
+    try:
+        seal, _, body = read_bytes(path).partition(b"\n")
+    except FileNotFoundError:
+        return None
+    if seal != _seal(body):
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    return body
+
+
+def _seal(body: bytes) -> bytes:
+    return sha256(body).hexdigest().encode()

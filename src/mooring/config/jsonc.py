@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from mooring.config.syntax import DEPTH_LIMIT, BadSyntaxError
+from mooring.config.documents import DEPTH_LIMIT, BadSyntaxError
 
-__all__ = ["BLANK", "Reader", "parse"]
+__all__ = ["BLANK", "JsoncParser", "parse"]
 
 BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
@@ -22,10 +22,10 @@ def parse(text: str) -> object:
     Raises:
         BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
     """
-    return Reader(text).document()
+    return JsoncParser(text).document()
 
 
-class Reader:
+class JsoncParser:
     """Reads one text. `member` is where a reader that wants more than the values steps in."""
 
     def __init__(self, text: str) -> None:

@@ -11,25 +11,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mooring.config.approvals import Approval, approval_of
+from mooring.config.approvals import WAYS, Approval, ProjectFile, approval_of
 from mooring.config.documents import read_document
-from mooring.config.fields import Entry, server_fields
-from mooring.config.formats import DEFAULTS, read_shape
-from mooring.config.homes import config_homes
-from mooring.config.project import WAYS, ProjectFile
-from mooring.core.checks import shown
-from mooring.core.config import (
+from mooring.config.files import config_homes
+from mooring.config.formats import DEFAULTS, Entry, read_shape, server_fields
+from mooring.config.models import (
+    ConfigSource,
     ConfigWarning,
     HostConfig,
     Scope,
     ServerConfig,
-    Source,
     look_alike_warnings,
 )
-from mooring.core.expand import unknown
+from mooring.config.references import unknown
+from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
-from mooring.core.problems import InvalidEntryError, Problem
-from mooring.core.values import Value, replace
+from mooring.core.value import Value, replace
 from mooring.errors import ConfigError
 
 __all__ = ["FoundFile", "file_for", "folders_up", "found_files", "from_document", "load", "read_files"]
@@ -115,7 +112,7 @@ def from_document(
         ConfigError: with `strict`, for any wrong entry.
     """
     merge = _Merge(approval_of)
-    merge.take(data, Source(file=file, scope=scope), own=False)
+    merge.take(data, ConfigSource(file=file, scope=scope), own=False)
     return merge.result(strict=strict, known=())
 
 
@@ -182,13 +179,13 @@ def folders_up(here: Path) -> Iterator[Path]:
 
 _Setting = tuple[Any, str | None, bool]
 """A value, its file, and whether the name may mean something else there."""
-_OWN = Source(scope="user")
+_OWN = ConfigSource(scope="user")
 
 
 class _Merge:
     def __init__(self, approval: Callable[[str], Approval]) -> None:
         self.approval = approval
-        self.entries: dict[str, tuple[Entry, Source]] = {}
+        self.entries: dict[str, tuple[Entry, ConfigSource]] = {}
         self.settings: dict[str, _Setting] = {}
         self.project: ProjectFile | None = None
         self.problems: list[ConfigWarning] = []
@@ -196,10 +193,10 @@ class _Merge:
 
     def add(self, found: FoundFile) -> None:
         """Reads one file over what came before it."""
-        source = Source(file=str(found.path), scope=found.scope)
+        source = ConfigSource(file=str(found.path), scope=found.scope)
         self.take(read_document(found.path), source, own=found.own)
 
-    def take(self, data: Mapping[str, Any], source: Source, *, own: bool) -> None:
+    def take(self, data: Mapping[str, Any], source: ConfigSource, *, own: bool) -> None:
         """Reads one document over what came before it."""
         file = source.file
         shape = read_shape(data, own=own)
@@ -227,7 +224,7 @@ class _Merge:
             else:
                 self.entries[name] = (entry, source)
 
-    def wrong(self, source: Source, warning: ConfigWarning) -> None:
+    def wrong(self, source: ConfigSource, warning: ConfigWarning) -> None:
         """Note a problem; one in a project file of which nothing is approved never makes `strict` refuse."""
         unapproved = source.scope == "project" and not (self.project and self.project.approval)
         if unapproved:
@@ -284,7 +281,7 @@ class _Merge:
         project = self.project
         if project is None or not project.settings or not project.in_force:
             return mine
-        from mooring.core.scopes import NEVER, combined  # few project files have such settings
+        from mooring.config.trust import NEVER, combined
 
         file = project.source.file
         for name, why in NEVER.items():
@@ -318,7 +315,7 @@ class _Merge:
                         entry.problems.append(Problem(field=None, message=wrong))
 
     def server(
-        self, name: str, entry: Entry, source: Source, defaults: Mapping[str, Any]
+        self, name: str, entry: Entry, source: ConfigSource, defaults: Mapping[str, Any]
     ) -> ServerConfig | None:
         """The validated entry; None, with the reasons noted, when it is wrong."""
         self.notes += (_warning(source.file, name, note) for note in entry.notes)
@@ -341,7 +338,7 @@ class _Merge:
             self.notes += _misfits(server, entry)
         return server
 
-    def defaults(self, settings: dict[str, _Setting], source: Source = _OWN) -> dict[str, Any]:
+    def defaults(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> dict[str, Any]:
         """What the settings say for servers that leave it out, each value checked on its own."""
         good: dict[str, Any] = {}
         for name in sorted(DEFAULTS & settings.keys()):
@@ -355,7 +352,7 @@ class _Merge:
                 good[name] = value[0]
         return good
 
-    def host(self, settings: dict[str, _Setting], source: Source = _OWN) -> tuple[HostConfig, set[str]]:
+    def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
         """The host-wide settings, and the names of those that are wrong and left at their default."""
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
@@ -365,7 +362,9 @@ class _Merge:
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             return HostConfig(**{name: value for name, value in values.items() if name not in wrong}), wrong
 
-    def refuse(self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: Source) -> None:
+    def refuse(
+        self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: ConfigSource
+    ) -> None:
         for problem in problems:
             _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
             if doubtful:
@@ -380,13 +379,13 @@ def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWa
     )
 
 
-def _placed(name: str, value: object, source: Source) -> object:
+def _placed(name: str, value: object, source: ConfigSource) -> object:
     """A setting with the files that it names relative to the file that it stands in."""
     if name == "audit" and isinstance(value, str):
         value = {"path": value}
     if name not in ("tls", "audit", "gateway") or source.file is None or not isinstance(value, Mapping):
         return value
-    from mooring.core.tls import PATHS  # few files have such settings
+    from mooring.config.network import PATHS
 
     given = dict(cast("Mapping[str, Any]", value))
     if name == "gateway" and given.get("audit") is not None:

@@ -1,28 +1,24 @@
-"""From references to values, at the moment of connecting.
-
-Everything here may block (files, keyring, programs): call it from a worker thread. No error repeats
-a value: it names server, field and reference.
-"""
+"""Secret references resolved to values, when a server is connected."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mooring.config.models import ConfigSource, ServerConfig, Target
+from mooring.config.references import Lookup, Reference, expand, references
+from mooring.config.validate import check_header, check_url, shown
 from mooring.core.chain import raise_alone
-from mooring.core.checks import check_header, check_url, shown
-from mooring.core.config import ServerConfig, Source, Target
-from mooring.core.expand import Lookup, Reference, expand
-from mooring.core.redact import secrets_in
-from mooring.core.secret import Secret
-from mooring.errors import ConfigError
-
-__all__ = ["GetSecret", "default_lookup", "resolve"]
+from mooring.core.redact import Secret, secrets_in
+from mooring.errors import ConfigError, ConnectError
 
 GetSecret = Callable[[str], str | None]
 """The application's own store of secrets; None when it has none of that name."""
@@ -85,7 +81,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
 
 
 def default_lookup(
-    env: Mapping[str, str], get_secret: GetSecret | None = None, *, source: Source | None = None
+    env: Mapping[str, str], get_secret: GetSecret | None = None, *, source: ConfigSource | None = None
 ) -> Lookup:
     """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
 
@@ -93,7 +89,7 @@ def default_lookup(
     for files that the user wrote or named. One that was merely found comes with a repository, and an
     entry made in Python may come from anywhere: its author can run programs himself.
     """
-    written = source or Source()
+    written = source or ConfigSource()
 
     def lookup(reference: Reference) -> str | None:
         match reference.kind:
@@ -117,7 +113,7 @@ def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
 def _tls(server: ServerConfig, values: Mapping[str, str]) -> Mapping[str, str]:
     tls = {name: values[f"tls.{name}"] for name in server.tls or ()}
     if tls:
-        from mooring.core.tls import PATHS  # few servers have such settings
+        from mooring.config.network import PATHS
 
         tls |= {name: _from_file(server.source, tls[name]) or "" for name in PATHS if name in tls}
     return MappingProxyType(tls)
@@ -132,19 +128,19 @@ def _check(place: str, value: str) -> None:
     elif place.startswith("headers."):
         check_header(place.removeprefix("headers."), value)
     elif place == "proxy":
-        from mooring.core.tls import read_proxy  # few servers have one
+        from mooring.config.network import read_proxy
 
         read_proxy(value)
 
 
-def _from_file(source: Source, cwd: str | None) -> str | None:
+def _from_file(source: ConfigSource, cwd: str | None) -> str | None:
     """A relative working directory is relative to the file that names it."""
     if cwd is None or source.file is None:
         return cwd
     return str(Path(source.file).parent / os.path.expanduser(cwd))
 
 
-def _file(reference: Reference, source: Source) -> str | None:
+def _file(reference: Reference, source: ConfigSource) -> str | None:
     base = Path(source.file).parent if source.file else Path.cwd()
     path = base / os.path.expanduser(reference.name)
     if not os.path.isfile(path):
@@ -170,7 +166,7 @@ def _keyring(reference: Reference) -> str | None:
         raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
 
 
-def _command(reference: Reference, source: Source, env: Mapping[str, str]) -> str | None:
+def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str]) -> str | None:
     name = str(Reference(kind="cmd", name=reference.name.split()[0] + " …"))
     if source.scope not in ("user", "explicit"):
         raise ConfigError(
@@ -205,3 +201,50 @@ def _line(raw: bytes, name: str) -> str:
     except UnicodeDecodeError:
         raise_alone(ConfigError(f"{name} is not UTF-8 text"))
     return text.removesuffix("\n").removesuffix("\r")
+
+
+async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, slow: bool) -> Target:
+    """What `resolve` gives. `slow`: the lookup itself may block, not only its files, keyring and programs.
+
+    Raises:
+        ConfigError: see `resolve`.
+        ConnectError: it took longer than `limit` seconds.
+    """
+    blocking = [reference for reference in _references(server) if reference.kind != "env"]
+    if not (blocking or slow):
+        return resolve(server, lookup)
+    try:
+        async with asyncio.timeout(limit):
+            return await _in_thread(lambda: resolve(server, lookup))
+    except TimeoutError:
+        names = ", ".join(sorted({f"${{{reference.kind}:…}}" for reference in blocking})) or "get_secret"
+        raise ConnectError(
+            f"its secrets did not arrive within {limit:g} s; look at {names}, or raise `connect_timeout`",
+            server=server.name,
+        ) from None
+
+
+def _references(server: ServerConfig) -> list[Reference]:
+    return [reference for _, text in server.texts() for reference in references(text)]
+
+
+async def _in_thread(work: Callable[[], Target]) -> Target:
+    """The outcome of `work`, done in a thread of its own. Not one of a pool: a keyring that never answers
+    would keep the interpreter from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Target] = loop.create_future()
+
+    def tell(how: Callable[[Any], None], what: object) -> None:
+        if not done.done():
+            how(what)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Callable[[Any], None], object] = (done.set_result, work())
+        except Exception as problem:
+            outcome = (done.set_exception, problem)
+        with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
+            loop.call_soon_threadsafe(tell, *outcome)
+
+    threading.Thread(target=run, name="mooring-secrets", daemon=True).start()
+    return await done

@@ -1,23 +1,21 @@
-"""Everything that is on offer at one instant, and in what two such instants differ."""
+"""The catalog: snapshots of all servers merged into one immutable value, and its changes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from mooring.core.names import Style
-from mooring.core.near import nearest
-from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Tool
-from mooring.core.values import Value, field
+from mooring.core.builtin_tools import prompt_tools
+from mooring.core.names import Claim, Style, claim, imitators, prefix, settle
+from mooring.core.text import nearest, without_hidden
+from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.value import Value, field
 from mooring.errors import UnknownTool
-
-if TYPE_CHECKING:
-    from mooring.core.merging import Part
-
-__all__ = ["Catalog", "Diff", "diff", "same"]
 
 
 class Catalog(Value):
@@ -129,3 +127,283 @@ def same(one: Tool, other: Tool) -> bool:
 
 def _cut(name: str) -> str:
     return name if len(name) <= 80 else name[:79] + "…"
+
+
+LONGEST = 4_096
+"""Characters of a server's description that a model is shown."""
+_SHOWN = 5
+"""Names that one warning lists; the rest it counts, so that no server can flood the warnings."""
+
+
+class Filter(Value):
+    """Which tools of a server are offered: globs on the server's own names, `deny` over `allow`."""
+
+    allow: tuple[str, ...] = ()
+    """Empty: all of them."""
+    deny: tuple[str, ...] = ()
+
+    @property
+    def choosy(self) -> bool:
+        """Whether any tool may fail to pass."""
+        return bool(self.deny) or self.allow not in ((), ("*",))
+
+    def passes(self, remote_name: str) -> bool:
+        """Return whether a tool of this remote name is offered."""
+        if any(fnmatchcase(remote_name, glob) for glob in self.deny):
+            return False
+        return not self.allow or any(fnmatchcase(remote_name, glob) for glob in self.allow)
+
+
+_ALL = Filter()
+_Routes = dict[str, str]
+"""Of one provider: its own name of a tool -> the local name, for each tool that can be seen."""
+
+
+class Part(NamedTuple):
+    """What one server brings to a catalog."""
+
+    snapshot: Snapshot
+    settings: tuple[Filter, Style, str]
+    """What it was made with: the filter, the style of names, and what descriptions start with."""
+    offer: dict[str, Tool]
+    """As the server has them, by its own names."""
+    claim: Claim
+    warnings: tuple[str, ...]
+    routes: _Routes
+    tools: dict[str, Tool]
+    """Under their local names."""
+
+
+def merge(
+    snapshots: Iterable[Snapshot],
+    *,
+    style: Style = "mcp",
+    filters: Mapping[str, Filter] = EMPTY,
+    static: Iterable[Snapshot] = (),
+    description_prefix: bool = False,
+    configured: frozenset[str] = frozenset(),
+    previous: Catalog | None = None,
+) -> Catalog:
+    """Return the catalog of all snapshots.
+
+    Args:
+        snapshots: One per server; of two for the same server the last counts. Their order matters
+            in style `raw` only, where the last server wins a name.
+        style: How local names are made.
+        filters: By server; a tool that does not pass leaves no trace.
+        static: The application's own tools: names verbatim, and a server's tool that comes to the
+            same name is hidden.
+        description_prefix: Start the description of each server's tool with `[MCP: <server>]`.
+        configured: Names of all servers there may be, connected or not: no tool gets a name that another
+            one of them could own.
+        previous: An older catalog, of which everything is used again that is still the same.
+    """
+    own = tuple(static)
+    latest = {snapshot.server: snapshot for snapshot in snapshots}
+    old = previous if previous is not None else Catalog()
+    warnings: list[str] = []
+    tools, visible = _static_tools(own, filters, warnings)
+    taken = frozenset(tools)
+    offers: dict[str, Part] = {}
+    for server, snapshot in latest.items():
+        lead = f"[MCP: {server}] " if description_prefix else ""
+        offers[server] = _part(snapshot, (filters.get(server, _ALL), style, lead), old.parts.get(server))
+    names = settle({server: part.claim for server, part in offers.items()}, style, configured)
+    parts = {server: offers[server] for server in sorted(offers)}
+    for part in parts.values():
+        warnings += part.warnings
+    for server, part in parts.items():
+        routes = _routes(server, part, names[server], taken, warnings)
+        parts[server] = part = _localised(part, routes, old)
+        visible.append(routes)
+        tools.update(part.tools)
+    warnings += _lookalikes({server: part.routes for server, part in parts.items()}, style)
+    servers = tuple(part.snapshot for part in parts.values())
+    everyone = own + servers
+    return Catalog(
+        tools=MappingProxyType({name: tools[name] for name in sorted(tools)}),
+        groups=_groups(own, servers, visible),
+        resources=tuple(sorted((r for s in everyone for r in s.resources), key=lambda r: (r.server, r.uri))),
+        templates=tuple(
+            sorted((t for s in everyone for t in s.templates), key=lambda t: (t.server, t.uri_template))
+        ),
+        prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
+        servers=tuple(parts),
+        configured=configured,
+        style=style,
+        warnings=tuple(warnings),
+        parts=parts,
+    )
+
+
+# --- one server
+
+
+def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part | None) -> Part:
+    """Return what the server offers and would call it: the known part if that still holds."""
+    if (
+        known is not None
+        and known.snapshot.tools is snapshot.tools
+        and known.snapshot.prompts == snapshot.prompts
+        and known.settings == settings
+    ):
+        return known._replace(snapshot=snapshot)
+    passing, style, _ = settings
+    server, warnings = snapshot.server, list[str]()
+    offer = _offer(snapshot, passing, warnings)
+    false = imitators(server, offer, style)
+    _warn(warnings, server, "has the name of a tool of mooring and is set aside", false)
+    for remote in false:
+        del offer[remote]
+    return Part(snapshot, settings, offer, claim(server, offer, style), tuple(warnings), {}, {})
+
+
+def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str, Tool]:
+    """Return the tools of one provider that pass its filter, by its own names; the first of a name counts."""
+    choosy = passing.choosy
+    offer: dict[str, Tool] = {}
+    repeated: dict[str, None] = {}
+    for tool in snapshot.tools:
+        if choosy and not passing.passes(tool.remote_name):
+            continue
+        if offer.setdefault(tool.remote_name, tool) is not tool:
+            repeated[tool.remote_name] = None
+    _warn(warnings, snapshot.server, "is offered more than once; the first counts", repeated)
+    hidden = [
+        name
+        for name, tool in prompt_tools(snapshot.prompts).items()
+        if passing.passes(name) and offer.setdefault(name, tool) is not tool
+    ]
+    _warn(warnings, snapshot.server, "hides a prompt that would have the same name", hidden)
+    return offer
+
+
+def _routes(server: str, part: Part, names: _Routes, taken: frozenset[str], warnings: list[str]) -> _Routes:
+    """Return the routes of one server: without the tools that lost their name to somebody else."""
+    if len(names) == len(part.offer) and taken.isdisjoint(names.values()):
+        return names
+    routes = {remote: name for remote, name in names.items() if name not in taken}
+    _warn(
+        warnings, server, "is hidden by a later server's tool of that name", part.offer.keys() - names.keys()
+    )
+    _warn(warnings, server, "is hidden by a tool of the application", names.keys() - routes.keys())
+    return routes
+
+
+def _localised(part: Part, routes: _Routes, old: Catalog) -> Part:
+    """Return the part with its tools under their local names: old objects where they serve."""
+    if part.tools and part.routes == routes:
+        return part
+    server, lead = part.snapshot.server, part.settings[2]
+    tools = {
+        name: _local(part.offer[remote], name, server, lead, old.tools.get(name))
+        for remote, name in routes.items()
+    }
+    return part._replace(routes=routes, tools=tools)
+
+
+def _local(tool: Tool, name: str, server: str, lead: str, known: Tool | None) -> Tool:
+    described = lead + _presentable(tool.description)
+    local = Tool.holding({**vars(tool), "name": name, "server": server, "description": described})
+    return known if known is not None and same(known, local) else local
+
+
+def _presentable(description: str) -> str:
+    """Return a description as a model may read it: nothing hidden, and no longer than it needs to be."""
+    shown = without_hidden(description[: 2 * LONGEST])
+    if len(description) <= LONGEST:
+        return shown
+    return f"{shown[:LONGEST].rstrip()} […cut: {len(description):,} characters]"
+
+
+# --- all of them
+
+
+def _static_tools(
+    own: tuple[Snapshot, ...], filters: Mapping[str, Filter], warnings: list[str]
+) -> tuple[dict[str, Tool], list[_Routes]]:
+    """Return the application's tools by name, and the routes of each of its providers."""
+    tools: dict[str, Tool] = {}
+    visible: list[_Routes] = []
+    for snapshot in own:
+        offer = _offer(snapshot, filters.get(snapshot.server, _ALL), warnings)
+        routes = {remote: tool.name for remote, tool in offer.items() if tool.name not in tools}
+        hidden = offer.keys() - routes.keys()
+        _warn(warnings, snapshot.server, "is hidden by an earlier tool of the application", hidden)
+        tools.update((offer[remote].name, offer[remote]) for remote in routes)
+        visible.append(routes)
+    return tools, visible
+
+
+def _lookalikes(routes: Mapping[str, _Routes], style: Style) -> list[str]:
+    """Return a warning for each server whose tools read as if they belonged to another server."""
+    warnings: list[str] = []
+    if style == "raw":
+        return warnings
+    starts = {server: prefix(server, style) for server in routes}
+    ranked = sorted(starts.items(), key=lambda entry: entry[1])
+    for position, (server, start) in enumerate(ranked):
+        # In this order, the prefixes that begin with this one are the next ones.
+        for other, longer in ranked[position + 1 :]:
+            if not longer.startswith(start):
+                break
+            if longer == start:
+                continue
+            doubtful = [remote for remote, name in routes[server].items() if name.startswith(longer)]
+            _warn(warnings, server, f"reads like a tool of server {_cut(other)!r}", doubtful)
+    return warnings
+
+
+def _groups(
+    own: tuple[Snapshot, ...], servers: tuple[Snapshot, ...], visible: list[_Routes]
+) -> tuple[Group, ...]:
+    """Return the groups that have a visible tool, in order of id; those of one id become one."""
+    drafts: list[Group] = []
+    for snapshot, routes in zip(own + servers, visible, strict=True):
+        drafts += [_visible(group, routes) for group in snapshot.groups]
+    drafts += [
+        _group_of(snapshot, routes) for snapshot, routes in zip(servers, visible[len(own) :], strict=True)
+    ]
+    groups: dict[str, Group] = {}
+    for draft in drafts:
+        if draft.members:
+            known = groups.get(draft.id)
+            groups[draft.id] = draft if known is None else _joined(known, draft)
+    return tuple(groups[group_id] for group_id in sorted(groups))
+
+
+def _group_of(snapshot: Snapshot, routes: _Routes) -> Group:
+    """Return the group that every server has."""
+    server = snapshot.server
+    return Group(
+        id=f"mcp:{server}",
+        title=snapshot.info.title or f"MCP server `{server}`",
+        description=snapshot.info.description or f"The tools of MCP server `{server}`.",
+        instructions=snapshot.instructions or None,
+        members=tuple(sorted(routes.values())),
+    )
+
+
+def _visible(group: Group, routes: _Routes) -> Group:
+    """Return a declared group with local names, without the members that cannot be seen."""
+    members = {routes[member] for member in group.members if member in routes}
+    return Group.holding({**vars(group), "members": tuple(sorted(members))})
+
+
+def _joined(first: Group, second: Group) -> Group:
+    """Return one group for two of the same id: what the first leaves open, the second says."""
+    return Group(
+        id=first.id,
+        title=first.title or second.title,
+        description=first.description or second.description,
+        instructions=first.instructions or second.instructions,
+        members=tuple(sorted({*first.members, *second.members})),
+    )
+
+
+def _warn(warnings: list[str], server: str, what: str, tools: Collection[str]) -> None:
+    """Add one warning that names the first few tools it is about."""
+    if tools:
+        shown = ", ".join(repr(_cut(tool)) for tool in sorted(tools)[:_SHOWN])
+        more = f" and {len(tools) - _SHOWN} more" if len(tools) > _SHOWN else ""
+        warnings.append(f"Server {_cut(server)!r}, tool {shown}{more}: {what}.")

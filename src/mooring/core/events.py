@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from mooring.core.types import State
-from mooring.core.values import Value
+from mooring.core.value import Value
 
 __all__ = [
     "ApprovalAsked",
-    "AuthNeeded",
     "CallDenied",
     "CallFinished",
     "CallStarted",
@@ -18,6 +17,7 @@ __all__ = [
     "ConfigRejected",
     "Event",
     "EventsDropped",
+    "LoginNeeded",
     "LoopLagged",
     "ResourceUpdated",
     "ServerConnected",
@@ -57,7 +57,7 @@ class ServerLost(Event):
     reason: str
 
 
-class AuthNeeded(Event):
+class LoginNeeded(Event):
     """A server wants a login, or more rights than the login has. Not the error of the same name."""
 
     server: str

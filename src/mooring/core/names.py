@@ -1,46 +1,61 @@
-"""Local tool names: (server, remote name) -> a name that every model provider accepts.
-
-A name depends on its own server and tool and on which servers are configured, not on which of them are
-connected or in what order. It is `<prefix of the server><tool>` with foreign characters replaced by
-`_`. A suffix hashed from (server, remote name) is added when that plain name is too long, empty of
-meaning, reserved, or taken by another tool as well; then every holder of the plain name gets one. It is
-also added when another configured server could own the plain name: that is the server with the longest
-prefix that the name starts with. So a name never passes to another server when its owner is down.
-"""
+"""Local tool names: (server, remote name) -> a name that every model provider accepts."""
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, get_args
 
-from mooring.core.lookalike import skeleton
-from mooring.core.values import Value
+from mooring.core.value import Value
 
-__all__ = [
-    "AUTHENTICATE",
-    "LIMIT",
-    "LOGIN",
-    "OWNER",
-    "RESERVED",
-    "STYLES",
-    "Claim",
-    "Style",
-    "assign",
-    "build_tool_name",
-    "claim",
-    "imitators",
-    "may_belong",
-    "normalize_name",
-    "parse",
-    "parse_tool_name",
-    "prefix",
-    "settle",
-    "tool_name_prefix",
-]
+# Letters of other scripts, and digits, that look like Latin ones in common typefaces.
+_ALIKE = str.maketrans(
+    "аьсԁеһіјӏкԛмопрѕԝхугвтнзαβεηικνορτυχωγμζ01|ıɑɡß",
+    "abcdehijlkqmonpswxyrbth3abenikvoptuxwyuzolliagb",
+)
+_JOINT = r"[\W_]+"
+
+
+@lru_cache(1024)
+def skeleton(name: str) -> str:
+    """A form that is the same for names which look the same: without case, accents, width and punctuation."""
+    bare = name.lower() if name.isascii() else _bare(name)
+    return (
+        re.sub(_JOINT, "_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
+    )
+
+
+def latin(text: str) -> str:
+    """The text in Latin letters as far as others look like them: without case and accents."""
+    return _bare(text).translate(_ALIKE)
+
+
+def _bare(name: str) -> str:
+    from unicodedata import combining, normalize
+
+    plain = normalize("NFKD", normalize("NFKC", name).casefold())
+    return "".join(letter for letter in plain if not combining(letter))
+
+
+def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that looks like an earlier one, after that one.
+
+    Names that differ in case or punctuation alone, such as `a-b` and `A_b`, are no look-alikes: the
+    difference can be seen.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(skeleton(name), name)
+        if _letters(other) != _letters(name):
+            yield other, name
+
+
+def _letters(name: str) -> str:
+    return re.sub(_JOINT, "_", name.lower())
+
 
 Style = Literal["mcp", "double", "server", "raw"]
 """`mcp_<server>_<tool>`, `mcp__<server>__<tool>`, `<server>_<tool>`, `<tool>`."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mooring.core.text import line
 from mooring.core.tokens import dumps, estimate
 from mooring.core.types import Block, Result
-from mooring.core.untrusted import line
 
 __all__ = [
     "MEDIA",

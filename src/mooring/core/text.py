@@ -1,15 +1,10 @@
-"""Untrusted text made safe to show: nothing hidden, nothing that moves the cursor or turns the line around.
-
-What a server says reaches people's terminals. A control sequence can repaint the screen, a bidirectional
-override can make `rm` look like something else, and invisible characters carry text that only a model
-reads. `clean` writes each of them out, so that a reader sees what is there.
-"""
+"""Untrusted text made safe to show, and the names nearest to one that does not exist."""
 
 from __future__ import annotations
 
 import re
-
-__all__ = ["clean", "clean_json", "clean_line", "hides", "without_controls", "without_hidden"]
+from collections.abc import Iterable
+from heapq import nlargest
 
 # Everything that is not seen, or that acts instead of being seen. Newline and tab are left to the callers.
 _HIDDEN = (
@@ -80,3 +75,95 @@ def _json_escape(code: int) -> str:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
+# Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
+_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_BREAKS = dict.fromkeys(map(ord, "\r\u2028\u2029\x0b\x0c\x85"), "\n")
+_SPACE = r"[^\S\n]+"
+_GAP = r"\n\s*\n\s*"
+_MARK = r"(?i)<\s*/?\s*untrusted"
+
+
+def clean_for_model(text: str, limit: int) -> str:
+    """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
+    text = text[: 4 * limit]
+    if not (text.isascii() and text.isprintable()):
+        text = _visible(re.sub(_BLANK, "", text))
+    text = re.sub(_GAP, "\n\n", re.sub(_SPACE, " ", text)).strip()
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def line(text: str, limit: int) -> str:
+    """Return the first paragraph of a text as one clean line."""
+    text = clean_for_model(text, 4 * limit).partition("\n\n")[0].replace("\n", " ")
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def fence(text: str, server: str, limit: int) -> str:
+    """Return a text of a server between marks that say whose it is."""
+    # No angle bracket of theirs is left that could open or close a mark.
+    body = clean_for_model(text, limit).replace("<", "‹").replace(">", "›")
+    owner = clean_for_model(server, 80).replace("<", "‹").replace(">", "›").replace('"', "'")
+    return f'<untrusted from="{owner}">\n{body}\n</untrusted>'
+
+
+def quote(text: str, server: str, **about: str) -> str:
+    """Return a whole text of a server between marks that say whose it is; its layout stays as it is.
+
+    For what was asked for and is to be read as it is written, such as a file. `about` goes into the mark.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = _visible(text.replace("\r\n", "\n"), tab="\t")
+    given = {"from": server, **about}
+    marks = "".join(f' {word}="{_attribute(value)}"' for word, value in given.items())
+    return f"<untrusted{marks}>\n{re.sub(_MARK, _defused, text)}\n</untrusted>"
+
+
+def _attribute(value: str) -> str:
+    return (
+        clean_for_model(value, 200).replace("<", "‹").replace(">", "›").replace('"', "'").replace("\n", " ")
+    )
+
+
+def _defused(mark: re.Match[str]) -> str:
+    return mark[0].replace("<", "‹")
+
+
+def _visible(text: str, tab: str = " ") -> str:
+    from unicodedata import category  # most texts are plain
+
+    lines = text.translate(_BREAKS)
+    kept = (letter for letter in lines if letter in "\n\t" or category(letter) not in _UNSEEN)
+    return "".join(kept).replace("\t", tab)
+
+
+_LONGEST = 96
+"""Characters of a name that are looked at: both sides may come from a stranger."""
+_SHORTLIST = 24
+_SIMILAR = 0.5
+
+
+def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Return up to `limit` names that resemble `name`, the best first, ties in order of name.
+
+    Comparing whole strings with ten thousand names takes half a second, so that counting shared
+    pairs of letters makes a short list first.
+    """
+    from difflib import SequenceMatcher  # only when a name was wrong
+
+    wanted = name[:_LONGEST].casefold()
+    grams = {wanted[i : i + 2] for i in range(len(wanted) - 1)}
+    folded = ((candidate, candidate[:_LONGEST].casefold()) for candidate in names)
+    shared = ((sum(gram in text for gram in grams), candidate, text) for candidate, text in folded)
+    # Of those that share the same number of pairs the shorter ones are the more alike.
+    short = nlargest(_SHORTLIST, shared, key=lambda entry: (entry[0], -len(entry[2]), entry[1]))
+    matcher = SequenceMatcher(b=wanted, autojunk=False)
+    scored: list[tuple[float, str]] = []
+    for _, candidate, text in short:
+        matcher.set_seq1(text)
+        ratio = 1.0 if wanted and text.endswith(wanted) else matcher.ratio()
+        if ratio >= _SIMILAR:
+            scored.append((-ratio, candidate))
+    return tuple(candidate for _, candidate in sorted(scored)[:limit])

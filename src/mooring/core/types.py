@@ -1,40 +1,19 @@
-"""The data of the house: frozen, keyword-only values.
-
-Everything a server says (names, titles, descriptions, instructions, schemas, annotations) is kept as
-it was said and is untrusted: show it as data, never obey it.
-"""
+"""Values of the catalog: tools, resources, prompts, snapshots, results, server status."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.core.values import Value, field
+from mooring.core.text import line
+from mooring.core.value import Value, field
 
 if TYPE_CHECKING:
     from mooring.errors import MooringError
 
-__all__ = [
-    "EMPTY",
-    "Absence",
-    "Block",
-    "Contents",
-    "Group",
-    "Json",
-    "Message",
-    "Prompt",
-    "Resource",
-    "ResourceTemplate",
-    "Result",
-    "ServerInfo",
-    "ServerStatus",
-    "Snapshot",
-    "State",
-    "Tool",
-    "Verb",
-]
 
 Json = Any
 """A JSON value. Spelled `Any` because a recursive alias helps nobody who indexes into it."""
@@ -49,6 +28,9 @@ def _text(value: object) -> str | None:
 State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
 Verb = Literal["call", "prompt"]
 """What calling a tool does: most are called on their server; some stand for another thing that it offers."""
+
+Era = Literal["modern", "legacy"]
+"""Protocol era of a connection: stateless (2026-07-28) or with a handshake (all versions before)."""
 
 
 class Tool(Value):
@@ -288,3 +270,94 @@ class ServerStatus(Value):
     """Seconds within which a change of its lists is known, while it is connected; None while a listing is
     overdue. It is the time between two listings, or less where changes were announced on this connection."""
     warnings: tuple[str, ...] = ()
+
+
+class CachedSnapshot:
+    """A snapshot of an earlier time, made when somebody wants it: of a thousand tools that takes a while,
+    and most servers have spoken for themselves before anybody looks."""
+
+    def __init__(
+        self, make: Callable[[], Snapshot], *, protocol: str | None, tools: int, templates: int, prompts: int
+    ) -> None:
+        self._make = make
+        self.protocol = protocol
+        self.tools, self.templates, self.prompts = tools, templates, prompts
+        """How many."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> CachedSnapshot:
+        """Return a snapshot that is there already."""
+        return cls(
+            lambda: snapshot,
+            protocol=snapshot.info.protocol,
+            tools=len(snapshot.tools),
+            templates=len(snapshot.templates),
+            prompts=len(snapshot.prompts),
+        )
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """Made on first use."""
+        return self._make()
+
+
+HiddenBy = Literal["lock", "policy", "filter", "trust"]
+"""`lock`: not what was approved. `policy`: a rule denies it. `filter`: `allow` or `deny` of its server.
+`trust`: the file that names the server was not approved, so that it is not started."""
+
+MOST_LISTED = 100
+_MOST_NAMES = 8
+_LONGEST = 80
+_REMEDY: dict[HiddenBy, str] = {
+    "lock": "review with `mooring check`, accept with `mooring approve {server}`",
+    "trust": "review and accept with `mooring trust`",
+}
+
+
+class Hidden(Value):
+    """One tool, or a whole server, that is not shown."""
+
+    server: str
+    tool: str | None
+    """The server's own name of it; None: all tools of the server."""
+    by: HiddenBy
+    reason: str
+
+
+def hidden_document(
+    hidden: Sequence[Hidden], redact: Callable[[str], str], *, details: bool
+) -> dict[str, Any]:
+    """What `/ready` says of it: how many by what; with `details` also which, at most 100 of them."""
+    counts: dict[str, int] = {}
+    for one in hidden:
+        counts[one.by] = counts.get(one.by, 0) + 1
+    document: dict[str, Any] = {"count": len(hidden), "by": dict(sorted(counts.items()))}
+    if details:
+        document["tools"] = [
+            {
+                "server": one.server,
+                "tool": None if one.tool is None else line(redact(one.tool), _LONGEST),
+                "by": one.by,
+                "reason": line(redact(one.reason), 2 * _LONGEST),
+            }
+            for one in hidden[:MOST_LISTED]
+        ]
+    return document
+
+
+def hidden_lines(hidden: Iterable[Hidden]) -> list[tuple[HiddenBy, str]]:
+    """A sentence for each server and cause, with the first few names and what to do."""
+    groups: dict[tuple[str, HiddenBy], list[Hidden]] = {}
+    for one in hidden:
+        groups.setdefault((one.server, one.by), []).append(one)
+    return [(by, _sentence(server, by, found)) for (server, by), found in groups.items()]
+
+
+def _sentence(server: str, by: HiddenBy, found: Sequence[Hidden]) -> str:
+    remedy = f"; {_REMEDY[by].format(server=server)}" if by in _REMEDY else ""
+    if found[0].tool is None:
+        return f"Server {server!r} is not started ({by}): {found[0].reason}{remedy}"
+    named = ", ".join(f"{line(one.tool or '', _LONGEST)} ({one.reason})" for one in found[:_MOST_NAMES])
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    what = "1 tool" if len(found) == 1 else f"{len(found)} tools"
+    return f"{what} of server {server!r} hidden by the {by}: {named}{more}{remedy}"

@@ -14,17 +14,16 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 
-from mooring.callbacks import InOrder
+from mooring.concurrency import OrderedCallback
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.events import CatalogChanged, ResourceUpdated
 from mooring.core.names import LOGIN, build_tool_name
-from mooring.core.near import nearest
-from mooring.core.types import Tool
+from mooring.core.text import nearest
+from mooring.core.types import Era, Tool
 from mooring.core.uris import malformed
 from mooring.errors import CallError, MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
-from mooring.gateway.hub import KINDS, UPDATED
-from mooring.gateway.listing import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
+from mooring.gateway.handlers import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_PARAMS,
@@ -34,14 +33,15 @@ from mooring.gateway.protocol import (
     Refusal,
     fields,
     forwarded_meta,
+    shaped,
 )
-from mooring.gateway.shapes import shaped
+from mooring.gateway.subscriptions import KINDS, UPDATED
 from mooring.host import Host
-from mooring.net.connection import Connection
-from mooring.net.message import CONNECTION_CLOSED, number
-from mooring.net.negotiate import HANDSHAKE_VERSIONS, Era, Peer
-from mooring.net.passage import Passage, Relay
+from mooring.servers.connection import Connection
+from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
 from mooring.session import Session
+from mooring.transport.forwarding import ClientBridge, ForwardedRequest
+from mooring.transport.message import CONNECTION_CLOSED, number
 
 __all__ = ["Context", "Dispatcher"]
 
@@ -81,7 +81,7 @@ class Dispatcher:
 
     def __init__(self, host: Host, server: str, session: Session | None) -> None:
         self._host, self._server, self._session = host, server, session
-        self._relay = host.relay or Relay()
+        self._relay = host.relay or ClientBridge()
         self._peer: Peer | None = None
         self.era: Era = "legacy"
         self._known: tuple[Catalog, dict[str, Tool]] | None = None
@@ -248,7 +248,7 @@ class Dispatcher:
         timeout, told = opts.get("timeout"), opts.get("on_progress")
         name = str(params.get("name", ""))
         tool = self._tools().get(name) or await self._arrived(name, timeout)
-        reports = None if told is None else InOrder(told, "progress_callback")
+        reports = None if told is None else OrderedCallback(told, "progress_callback")
         with self._relay.under_way(self._passage(params, ("name", "arguments"), reports)):
             result = await (self._session or self._host).call(
                 tool.name, params.get("arguments"), timeout=timeout, on_progress=reports, budget=0
@@ -365,7 +365,9 @@ class Dispatcher:
 
     # --- what the server says -------------------------------------------------------------------
 
-    def _passage(self, params: Mapping[str, Any], ours: tuple[str, ...], reports: InOrder | None) -> Passage:
+    def _passage(
+        self, params: Mapping[str, Any], ours: tuple[str, ...], reports: OrderedCallback | None
+    ) -> ForwardedRequest:
         """What goes to the server beside a request, and where its notifications and questions go."""
         meta = fields(params.get("_meta"))
         stamp: dict[str, Any] = {}
@@ -380,7 +382,7 @@ class Dispatcher:
                 step = (number(said.get("progress")), number(said.get("total")))
                 self._tasks.start_soon(reports, *step, text if isinstance(text, str) else None)
 
-        return Passage(
+        return ForwardedRequest(
             client=self,
             era=None if self._host.relay is None else self.era,
             meta=forwarded_meta(meta),

@@ -1,22 +1,24 @@
-"""Streamable HTTP, both eras on one port: from a request's bytes to the desk and back."""
+"""Streamable HTTP of the gateway, both eras on one port."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mooring.gateway import batch
-from mooring.gateway.checks import Denied, check_agreement
-from mooring.gateway.client import Client, Exchange, Principal
-from mooring.gateway.desk import Answer
-from mooring.gateway.outbox import Outbox
+from mooring.gateway import stdio
+from mooring.gateway.auth import Denied, check_agreement
+from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions
+from mooring.gateway.handlers import Answer
+from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_REQUEST,
@@ -25,53 +27,152 @@ from mooring.gateway.protocol import (
     era_of_message,
     error_body,
     fields,
+    handshake_version,
     is_id,
     modern_stamp,
     result_body,
 )
-from mooring.gateway.registry import Full
-from mooring.gateway.shapes import handshake_version
-from mooring.gateway.streams import (
-    PULSE,
-    HttpExchange,
-    abort,
-    json_response,
-    numbered,
-    pour,
-    stream_response,
-)
-from mooring.gateway.views import View
-from mooring.net.message import RequestId, decode
+from mooring.transport.message import RequestId, decode
 
 if TYPE_CHECKING:
-    from mooring.gateway.server import Gateway
+    from mooring.gateway.app import Gateway
 
-__all__ = ["Endpoint"]
+
+PULSE = 25.0
+"""Seconds of silence after which an open stream is written to, so that one that is gone is noticed."""
+WRITE_WITHIN = 30.0
+BEAT = b":\n\n"
+
+
+class HttpExchange:
+    """One POST. Its answer is plain JSON, unless something must be said before it: then it is a stream."""
+
+    __slots__ = ("_box", "_more", "_request", "_stream", "_writer", "headers", "streams")
+
+    def __init__(self, request: web.BaseRequest, more: Mapping[str, str]) -> None:
+        self.headers: Mapping[str, str] = request.headers
+        accepted = request.headers.get("Accept", "")
+        self.streams = "text/event-stream" in accepted or "*/*" in accepted
+        self._request = request
+        self._more = more
+        self._box: Outbox | None = None
+        self._stream: web.StreamResponse | None = None
+        self._writer: asyncio.Task[None] | None = None
+
+    def send(self, body: bytes) -> None:
+        if not self.streams:
+            return
+        if self._box is None:
+            self._box = Outbox(on_lost=lambda: abort(self._request))
+            self._writer = asyncio.create_task(self._write())
+        self._box.put(body)
+
+    async def finish(self, body: bytes, status: int) -> web.StreamResponse:
+        """Send the answer."""
+        if self._box is None:
+            return json_response(body, status, self._more)
+        self._box.put(body)
+        return await self.end()
+
+    async def end(self) -> web.StreamResponse:
+        """End a stream that has begun."""
+        assert self._box is not None
+        assert self._writer is not None
+        self._box.close()
+        await self._writer
+        assert self._stream is not None
+        return self._stream
+
+    @property
+    def begun(self) -> bool:
+        return self._box is not None
+
+    def drop(self) -> None:
+        """The client is gone."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    async def _write(self) -> None:
+        assert self._box is not None
+        self._stream = stream_response(self._more)
+        await pour(self._request, self._stream, self._box)
+
+
+def sse(body: bytes) -> bytes:
+    return b"event: message\ndata: " + body + b"\n\n"
+
+
+def json_response(body: bytes, status: int, more: Mapping[str, str]) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json", headers=more or None)
+
+
+def stream_response(more: Mapping[str, str]) -> web.StreamResponse:
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform", **more}
+    return web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
+
+
+def numbered(first: int) -> Callable[[bytes], bytes]:
+    """Frames events with ids from `first` on, so that a client can say which was its last."""
+    numbers = itertools.count(first)
+    return lambda body: b"id: %d\n" % next(numbers) + sse(body)
+
+
+async def pour(
+    request: web.BaseRequest,
+    stream: web.StreamResponse,
+    box: Outbox,
+    *,
+    pulse: float | None = None,
+    frame: Callable[[bytes], bytes] = sse,
+    prime: bytes = b"",
+) -> None:
+    """Write what comes into the box until it is closed, or the client is gone or too slow."""
+
+    async def write(data: bytes) -> None:
+        async with asyncio.timeout(WRITE_WITHIN):
+            await stream.write(data)
+
+    try:
+        await stream.prepare(request)
+        if prime:
+            await write(prime)
+        await box.pour(write, frame=frame, pulse=pulse, beat=BEAT)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WRITE_WITHIN):
+                await stream.write_eof()
+    except (ConnectionError, TimeoutError):
+        box.lose()
+
+
+def abort(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
 
 SESSION = "Mcp-Session-Id"
 PRIMED = "2025-11-25"
 
 
-class Errand(NamedTuple):
+class RequestContext(NamedTuple):
     """A request, who sent it, and what of the catalog it concerns."""
 
     request: web.BaseRequest
-    view: View
+    view: Profile
     principal: Principal
     more: Mapping[str, str]
     """Headers that go with every answer."""
 
 
-class Endpoint:
+class HttpHandler:
     """The methods of `/mcp` and of each `/mcp/<profile>`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def serve(
-        self, request: web.BaseRequest, view: View, principal: Principal, more: Mapping[str, str]
+        self, request: web.BaseRequest, view: Profile, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
-        errand = Errand(request, view, principal, more)
+        errand = RequestContext(request, view, principal, more)
         if request.method == "POST":
             return await self._post(errand)
         if request.method == "GET":
@@ -82,7 +183,7 @@ class Endpoint:
 
     # --- requests -------------------------------------------------------------------------------
 
-    async def _post(self, errand: Errand) -> web.StreamResponse:
+    async def _post(self, errand: RequestContext) -> web.StreamResponse:
         request_id: object = None
         try:
             decoded = _decoded(await self.body(errand.request))
@@ -135,7 +236,7 @@ class Endpoint:
             raise Denied(400, "the body is not encoded as its headers say", {"Connection": "close"}) from None
         return b"".join(parts)
 
-    async def _modern(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
+    async def _modern(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         if "id" not in message:
             return web.Response(status=202)  # the 2026 era has no notices from clients over HTTP
         if not is_id(message["id"]):
@@ -148,7 +249,7 @@ class Endpoint:
             return await self._listen(errand, client, message)
         return await self._answered(errand, client, message)
 
-    async def _legacy(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
+    async def _legacy(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         if message.get("method") == "initialize":
             return await self._initialize(errand, message)
         client = self._session(errand)
@@ -163,17 +264,17 @@ class Endpoint:
             raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
         return await self._answered(errand, client, message)
 
-    async def _batch(self, errand: Errand, messages: list[object]) -> web.StreamResponse:
+    async def _batch(self, errand: RequestContext, messages: list[object]) -> web.StreamResponse:
         client = self._session(errand)
 
         async def answer(message: dict[str, Any]) -> bytes | None:
-            body, _ = await self._result(client, message, batch.Plain())
+            body, _ = await self._result(client, message, stdio.Plain())
             return body
 
-        body = await batch.answered(client, messages, answer)
+        body = await stdio.answered(client, messages, answer)
         return web.Response(status=202) if body is None else json_response(body, 200, errand.more)
 
-    async def _initialize(self, errand: Errand, message: dict[str, Any]) -> web.StreamResponse:
+    async def _initialize(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         params = fields(message.get("params"))
         if not is_id(message.get("id")) or "protocolVersion" not in params:
             raise Refusal(INVALID_REQUEST, "a handshake has an id and a 'protocolVersion'")
@@ -187,12 +288,12 @@ class Endpoint:
             client = gateway.registry.open(
                 errand.view, errand.principal, version, abilities, errand.request.remote
             )
-        except Full as full:
+        except TooManySessions as full:
             raise Denied(503, str(full), {"Retry-After": "30"}) from None
         known = errand._replace(more={**errand.more, SESSION: client.id})
         return await self._answered(known, client, message)
 
-    def _session(self, errand: Errand) -> Client:
+    def _session(self, errand: RequestContext) -> Client:
         gateway, (request, view, principal, _) = self._gateway, errand
         key = request.headers.get(SESSION)
         if gateway.stateless:
@@ -204,14 +305,16 @@ class Endpoint:
             raise Refusal(-32001, "Session not found", status=404)
         return client
 
-    def _known(self, errand: Errand) -> Client:
+    def _known(self, errand: RequestContext) -> Client:
         """The same, where there is no message to answer."""
         try:
             return self._session(errand)
         except Refusal as refusal:
             raise Denied(refusal.status, str(refusal)) from None
 
-    async def _answered(self, errand: Errand, client: Client, message: dict[str, Any]) -> web.StreamResponse:
+    async def _answered(
+        self, errand: RequestContext, client: Client, message: dict[str, Any]
+    ) -> web.StreamResponse:
         """Have the desk answer; going away cancels what is done for the request."""
         exchange = HttpExchange(errand.request, errand.more)
         try:
@@ -224,7 +327,7 @@ class Endpoint:
         return await exchange.end() if exchange.begun else web.Response(status=202)
 
     async def _result(
-        self, client: Client, message: dict[str, Any], exchange: Exchange
+        self, client: Client, message: dict[str, Any], exchange: ClientExchange
     ) -> tuple[bytes | None, int]:
         """The answer to one request and its status; None where the client said that it does not wait any
         longer."""
@@ -245,7 +348,9 @@ class Endpoint:
 
     # --- streams --------------------------------------------------------------------------------
 
-    async def _listen(self, errand: Errand, client: Client, message: dict[str, Any]) -> web.StreamResponse:
+    async def _listen(
+        self, errand: RequestContext, client: Client, message: dict[str, Any]
+    ) -> web.StreamResponse:
         """A subscription: the answer is a stream that lasts until either side ends it."""
         request = errand.request
         box = Outbox(on_lost=lambda: abort(request))
@@ -254,7 +359,7 @@ class Endpoint:
             await pour(request, stream, box, pulse=PULSE)
         return stream
 
-    async def _get(self, errand: Errand) -> web.StreamResponse:
+    async def _get(self, errand: RequestContext) -> web.StreamResponse:
         """The standing stream of a session; a new one takes the place of the old."""
         request = errand.request
         if self._gateway.stateless or SESSION not in request.headers:
@@ -278,7 +383,7 @@ class Endpoint:
             client.used = time.monotonic()
         return stream
 
-    async def _delete(self, errand: Errand) -> web.StreamResponse:
+    async def _delete(self, errand: RequestContext) -> web.StreamResponse:
         if SESSION not in errand.request.headers:
             raise Denied(405, "there is nothing to delete without a session", {"Allow": "POST"})
         await self._gateway.registry.end(self._known(errand))

@@ -1,33 +1,35 @@
-"""From a running host to open doors, and back to none: the whole life of a gateway."""
+"""Start a gateway for a running host, reload its settings, and stop it: transports, signals, drain."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from mooring.config import default_lookup
+from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
 from mooring.config.logs import logger
-from mooring.core.audit import AuditSettings
-from mooring.core.config import HostConfig, ServerConfig, Source
-from mooring.core.expand import expand
-from mooring.core.gateway import GatewaySettings, ProfileSettings
-from mooring.core.plan import reached
+from mooring.config.models import ConfigSource, HostConfig, ServerConfig
+from mooring.config.plan import reached
+from mooring.config.references import expand
+from mooring.config.sections import GatewaySettings, ProfileSettings
+from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
-from mooring.gateway.checks import is_loopback
-from mooring.gateway.door import Door
-from mooring.gateway.server import Gateway
-from mooring.gateway.web import WebServer
+from mooring.gateway.app import Gateway
+from mooring.gateway.auth import Authenticator, is_loopback
+from mooring.gateway.http_server import WebServer
 from mooring.gateway.workers import check_workers, shared_key
 from mooring.host import Host
 
-__all__ = ["Serving", "serve_http", "serve_stdio"]
-
 log = logger("mooring.gateway")
+
 
 MOST_KEYS = 2**20
 
@@ -104,7 +106,7 @@ async def serve_http(
         await gateway.close()
 
 
-def _door(host: Host, config: HostConfig, bind: str, url: str) -> Door:
+def _door(host: Host, config: HostConfig, bind: str, url: str) -> Authenticator:
     """The checks that this configuration asks for.
 
     Raises:
@@ -119,7 +121,7 @@ def _door(host: Host, config: HostConfig, bind: str, url: str) -> Door:
             f"{bind!r} can be reached by others, and nobody would be asked for a token; "
             "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
         )
-    return Door(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
+    return Authenticator(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
 
 
 def _refuse_doubtful(config: HostConfig) -> None:
@@ -177,7 +179,7 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     Raises:
         ConfigError: a reference has no value, or one that is too easy to guess.
     """
-    lookup = default_lookup(os.environ, source=Source(scope="explicit"))
+    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
     found: list[tuple[str, str, Sequence[str]]] = []
     for token in settings.tokens:
         value = expand(token.token, lookup)
@@ -191,13 +193,13 @@ async def _fetch(host: Host, url: str) -> bytes:
     """The body of a document of keys, fetched the way that the host's own `tls` and `proxy` say."""
     import aiohttp
 
-    from mooring.config.resolving import resolve_within
-    from mooring.net.way import Ways
+    from mooring.config.secrets import resolve_within
+    from mooring.transport.pool import HttpRoutes
 
-    issuer = ServerConfig(name="issuer", url=url, source=Source(scope="explicit"))
+    issuer = ServerConfig(name="issuer", url=url, source=ConfigSource(scope="explicit"))
     lookup = default_lookup(os.environ, source=issuer.source)
     target = await resolve_within(10, reached(issuer, host.config), lookup, slow=False)
-    way = await Ways().to(issuer, target)
+    way = await HttpRoutes().to(issuer, target)
     timeout = aiohttp.ClientTimeout(total=10)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
@@ -205,3 +207,56 @@ async def _fetch(host: Host, url: str) -> bytes:
     ):
         response.raise_for_status()
         return await response.content.read(MOST_KEYS)
+
+
+GARBAGE = 50_000
+"""New objects between two collections; a call makes some hundreds, and nearly all end with it."""
+
+
+async def until_told(host: Host, warn: Callable[[str], None]) -> None:
+    """Wait for SIGTERM or SIGINT; SIGHUP reloads the configuration, and clients notice only what changed.
+
+    A configuration that is not taken, by a signal or by its files being followed, is told to `warn`.
+    """
+    loop = asyncio.get_running_loop()
+    # What is there by now stays: the collector need not look at it between calls.
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
+    told = asyncio.Event()
+    if sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGTERM, told.set)
+        loop.add_signal_handler(signal.SIGINT, told.set)
+    reloading = asyncio.create_task(follow_hangups(host, warn))
+    try:
+        await told.wait()
+    finally:
+        reloading.cancel()
+
+
+async def follow_hangups(host: Host, warn: Callable[[str], None]) -> None:
+    """Read the configuration again at each SIGHUP, until cancelled; `warn` gets each one that is refused."""
+    reload = asyncio.Event()
+    if sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
+    refused = asyncio.create_task(_tell_refused(host, warn))
+    try:
+        while True:
+            await reload.wait()
+            reload.clear()
+            try:
+                await host.reload()
+            except (ConfigError, OSError) as problem:
+                _refused(str(problem), warn)
+    finally:
+        refused.cancel()
+
+
+async def _tell_refused(host: Host, warn: Callable[[str], None]) -> None:
+    async for event in host.events(ConfigRejected):
+        if isinstance(event, ConfigRejected):
+            _refused(event.problem, warn)
+
+
+def _refused(problem: str, warn: Callable[[str], None]) -> None:
+    log.error("the configuration stays as it was: %s", problem)
+    warn(f"The configuration stays as it was: {problem}")

@@ -1,4 +1,4 @@
-"""The gateway on standard input and output: one client, one message a line, both eras."""
+"""The gateway on standard input and output; batches of 2025-03-26."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any, cast
 import anyio
 
 from mooring.core.types import EMPTY
-from mooring.gateway import batch
-from mooring.gateway.client import ANONYMOUS, Client, Principal
-from mooring.gateway.outbox import Outbox
+from mooring.gateway.app import Gateway
+from mooring.gateway.clients import ANONYMOUS, Client, Outbox, Principal, TooManySessions
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_REQUEST,
@@ -26,16 +25,64 @@ from mooring.gateway.protocol import (
     era_of_message,
     error_body,
     fields,
+    handshake_version,
     is_id,
     modern_stamp,
     result_body,
 )
-from mooring.gateway.registry import Full
-from mooring.gateway.server import Gateway
-from mooring.gateway.shapes import handshake_version
-from mooring.net.message import RequestId, decode
+from mooring.transport.message import RequestId, decode
 
-__all__ = ["serve_stdio"]
+BATCH_VERSION = "2025-03-26"
+MOST = 32
+"""Messages of one batch: it counts as one request among those that a client may have under way."""
+
+Answer = Callable[[dict[str, Any]], Awaitable[bytes | None]]
+"""Takes one message that is a request; its answer, or None where the client no longer wants one."""
+
+
+class Plain:
+    """An exchange in which nothing can be said before the answer."""
+
+    streams = False
+    headers: Mapping[str, str] = EMPTY
+
+    def send(self, body: bytes) -> None:
+        """Lost: there is nowhere to say it."""
+
+
+async def answered(client: Client, messages: list[object], answer: Answer) -> bytes | None:
+    """The answers to all requests of a batch as one body; None where there is no request in it.
+
+    Raises:
+        Refusal: this is no batch that this client may send.
+    """
+    if client.protocol != BATCH_VERSION:
+        raise Refusal(INVALID_REQUEST, f"only clients of {BATCH_VERSION} send several messages at once")
+    if not 0 < len(messages) <= MOST:
+        raise Refusal(INVALID_REQUEST, f"a batch holds 1 to {MOST} messages")
+    parts = await asyncio.gather(*(_one(client, message, answer) for message in messages))
+    bodies = [part for part in parts if part is not None]
+    return b"[" + b",".join(bodies) + b"]" if bodies else None
+
+
+async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
+    said = fields(message)
+    key: Any = said.get("id")
+    method: object = said.get("method")
+    if said.get("jsonrpc") != "2.0" or (method is not None and not isinstance(method, str)):
+        return error_body(None, Refusal(INVALID_REQUEST, "this is no JSON-RPC message"))
+    if method is None:
+        client.answered(said)
+        return None
+    if "id" not in said:
+        if method == "notifications/cancelled":
+            client.cancelled(fields(said.get("params")).get("requestId"))
+        return None
+    if not is_id(key) or method == "initialize":
+        problem = "the id of a request is a text or a whole number, and a handshake stands alone"
+        return error_body(key if is_id(key) else None, Refusal(INVALID_REQUEST, problem))
+    return await answer(said)
+
 
 MOST_UNDER_WAY = 1024
 FAREWELL = 2.0
@@ -57,7 +104,7 @@ class _Line:
         self._box.put(body)
 
 
-class Pipe:
+class StdioServer:
     """The conversation with the one client at the other end."""
 
     def __init__(
@@ -122,7 +169,7 @@ class Pipe:
         try:
             if self._client is None:
                 raise Refusal(INVALID_REQUEST, "begin with initialize")
-            body = await batch.answered(self._client, messages, answer)
+            body = await answered(self._client, messages, answer)
         except Refusal as refusal:
             body = error_body(None, refusal)
         if body is not None:
@@ -169,7 +216,7 @@ class Pipe:
                     self._client = registry.open(
                         self._view, self._principal, version, abilities, self._address
                     )
-                except Full as full:
+                except TooManySessions as full:
                     raise Refusal(INVALID_REQUEST, str(full)) from None
                 self._client.standing = self._box
         elif self._client is None:
@@ -209,7 +256,7 @@ async def serve_stdio(gateway: Gateway) -> None:
     reader = await _reader(gateway.settings.max_body)
     write, close = await _writer(out)
     box = Outbox()
-    pipe = Pipe(gateway, box)
+    pipe = StdioServer(gateway, box)
     pouring = asyncio.create_task(box.pour(write, frame=lambda body: body + b"\n"))
     try:
         if _is_stream(0):
@@ -280,7 +327,7 @@ def _is_stream(file: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
 
 
-async def _read(reader: asyncio.StreamReader, pipe: Pipe, most: int | None = None) -> None:
+async def _read(reader: asyncio.StreamReader, pipe: StdioServer, most: int | None = None) -> None:
     """Take line after line; while `most` requests are under way, take none."""
     while True:
         try:

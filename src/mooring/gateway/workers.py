@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 
-from mooring.core.config import HostConfig
-from mooring.core.gateway import GatewaySettings, ProfileSettings
+from mooring.config.models import HostConfig
+from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.errors import ConfigError
 
 __all__ = ["check_workers", "is_worker", "run_workers", "shared_key"]

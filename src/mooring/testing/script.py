@@ -1,4 +1,4 @@
-"""What a fake server offers and how it answers: no wire, no clock."""
+"""What a fake server offers, how it answers, and the faults it can show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,37 @@ from typing import Any, Literal, cast
 from mooring.core.types import EMPTY, Result
 from mooring.errors import MooringError
 from mooring.local import LocalTools
-from mooring.testing.faults import Fault
+
+FaultKind = Literal["hang", "crash", "garbage", "slow", "unauthorized", "rate-limited"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong when a request arrives."""
+
+    kind: FaultKind
+    seconds: float = 0.0
+
+
+hang = Fault(kind="hang")
+"""No answer ever comes."""
+crash = Fault(kind="crash")
+"""The child dies with code 3; over HTTP, the connection breaks off."""
+garbage = Fault(kind="garbage")
+"""The answer is no JSON."""
+unauthorized = Fault(kind="unauthorized")
+"""HTTP 401; over stdio, an error of the protocol."""
+
+
+def slow(seconds: float) -> Fault:
+    """The answer comes, after so many seconds."""
+    return Fault(kind="slow", seconds=seconds)
+
+
+def rate_limited(retry_after: int = 1) -> Fault:
+    """HTTP 429 with `Retry-After`; over stdio, an error of the protocol."""
+    return Fault(kind="rate-limited", seconds=retry_after)
+
 
 Era = Literal["both", "handshake", "modern"]
 Answer = str | Mapping[str, Any] | Callable[[Mapping[str, Any]], Any]
@@ -20,7 +50,7 @@ HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 
-class RefusedError(Exception):
+class FakeError(Exception):
     """The request is answered with an error of the protocol."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -100,7 +130,7 @@ class Script:
         envelope = {"jsonrpc": "2.0", "id": message["id"]}
         try:
             result = await self.result(message["method"], params)
-        except RefusedError as refused:
+        except FakeError as refused:
             return {**envelope, "error": {"code": refused.code, "message": str(refused)}}
         if VERSION_KEY in meta_of(params):
             hints = {"ttlMs": 0, "cacheScope": "private"} if message["method"].endswith("/list") else {}
@@ -135,7 +165,7 @@ class Script:
             case "prompts/get":
                 return self._prompt(params.get("name", ""), params.get("arguments") or EMPTY)
             case _:
-                raise RefusedError(-32601, f"Method not found: {method}")
+                raise FakeError(-32601, f"Method not found: {method}")
 
     def hello(self) -> dict[str, Any]:
         """How the server introduces itself."""
@@ -155,7 +185,7 @@ class Script:
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self.tools:
-            raise RefusedError(-32602, f"Unknown tool: {name}")
+            raise FakeError(-32602, f"Unknown tool: {name}")
         if name in self._answers:
             answer = self._answers[name]
             return _content(answer(arguments) if callable(answer) else answer)
@@ -166,13 +196,13 @@ class Script:
 
     def _read(self, uri: str) -> dict[str, Any]:
         if uri not in self.resources:
-            raise RefusedError(-32002, f"Resource not found: {uri}")
+            raise FakeError(-32002, f"Resource not found: {uri}")
         found = self.resources[uri]
         return {"contents": [{"uri": uri, "mimeType": found["mimeType"], "text": found["text"]}]}
 
     def _prompt(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self.prompts:
-            raise RefusedError(-32602, f"Unknown prompt: {name}")
+            raise FakeError(-32602, f"Unknown prompt: {name}")
         text = self.prompts[name][1](**arguments)
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 

@@ -42,11 +42,9 @@ from typing import cast
 
 from mooring.core.schema.algebra import merge
 from mooring.core.schema.back import Plan, undo
-from mooring.core.schema.dialects import SUBSETS, Dialect, Subset
-from mooring.core.schema.limits import SetAside, check
-from mooring.core.schema.notes import Notes
-from mooring.core.schema.read import Reader
-from mooring.core.schema.shapes import OPEN, Alt, Shape
+from mooring.core.schema.dialects import SUBSETS, Dialect, Notes, Subset
+from mooring.core.schema.read import SchemaReader
+from mooring.core.schema.shapes import OPEN, Alt, SetAside, Shape, check
 from mooring.core.schema.write import Writer
 from mooring.core.types import Json, Tool
 
@@ -106,7 +104,7 @@ def compile_tools(tools: Iterable[Tool], dialect: Dialect) -> tuple[dict[str, Co
 
 def _compile(raw: dict[str, Json], subset: Subset, reach: int) -> Compiled:
     notes = Notes()
-    shape = Reader(raw, notes, reach).read(raw)
+    shape = SchemaReader(raw, notes, reach).read(raw)
     root, wrapped = _root(shape, subset, notes)
     text = {name: value for name, value in shape.text.items() if name in ("title", "description")}
     written = Writer(subset, notes).root(root, text, raw)

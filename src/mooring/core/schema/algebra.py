@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mooring.core.schema.limits import Budget
-from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape, fits, value_key
+from mooring.core.schema.shapes import OPEN, Alt, Budget, Kind, Shape, fits, value_key
 from mooring.core.types import Json
 
 __all__ = ["blend", "join", "meet", "merge"]

@@ -11,19 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from mooring.core.schema.limits import finite
-from mooring.core.schema.shapes import Alt, Kind, fits, kind_of
+from mooring.core.schema.shapes import Alt, Kind, finite, fits, kind_of
 from mooring.core.types import EMPTY, Json
 
-__all__ = ["Branches", "Field", "Items", "Labels", "Members", "Plan", "Text", "undo"]
+__all__ = ["Branches", "FieldPlan", "Items", "Labels", "Members", "Plan", "Text", "undo"]
 
 
-def _no_fields() -> Mapping[str, Field]:
+def _no_fields() -> Mapping[str, FieldPlan]:
     return EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FieldPlan:
     name: str
     """What the server calls it."""
     plan: Plan | None = None
@@ -35,7 +34,7 @@ class Field:
 class Members:
     """An object: members renamed, undone one by one, and those that stand for nothing left out."""
 
-    fields: Mapping[str, Field] = field(default_factory=_no_fields)
+    fields: Mapping[str, FieldPlan] = field(default_factory=_no_fields)
     """By the name that the model uses; other members follow `extra`."""
     extra: Plan | None = None
     options: tuple[Alt, ...] = ()

@@ -1,15 +1,75 @@
-"""What each dialect takes, as data."""
+"""What each dialect of JSON Schema takes, as data, and notes on what was changed."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mooring.core.schema.limits import DEPTH
+from mooring.core.schema.shapes import DEPTH
+from mooring.core.types import Json
 
-__all__ = ["SUBSETS", "Dialect", "Subset"]
+Path = tuple[str, ...]
+"""Names of members from the root; `*` for the items of an array or the undeclared members of an object."""
+
+_MOST = 50
+
+
+class Notes:
+    """Collects notes, at most fifty."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, None] = {}
+
+    def add(self, at: Path, words: str) -> None:
+        if len(self._notes) < _MOST:
+            place = ".".join(name[:40] for name in at)
+            self._notes[f"{place[:200]!r} {words}" if at else f"the schema {words}"] = None
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+
+_DESCRIPTION = 4_096
+"""Characters of a description."""
+_HINT = 400
+"""Characters of one thing that is told in the description only."""
+
+
+def described(
+    schema: dict[str, Json], text: Mapping[str, Json], hints: tuple[str, ...], annotations: Collection[str]
+) -> dict[str, Json]:
+    """The schema with its texts. A default or examples that may not be annotations become hints."""
+    every = list(hints)
+    outcome = dict(schema)
+    if "title" in text:
+        outcome["title"] = text["title"]
+    for name in ("default", "examples"):
+        if name in text and name in annotations:
+            outcome[name] = text[name]
+        elif text.get(name) is not None:
+            every.append(f"{name}: {json.dumps(text[name], ensure_ascii=False)}")
+    hint = "; ".join(one if len(one) <= _HINT else f"{one[: _HINT - 1]}…" for one in every)
+    if words := told(text.get("description"), f"({hint})" if hint else None):
+        outcome["description"] = words
+    return outcome
+
+
+def told(text: str | None, hint: str | None) -> str:
+    """A description that ends in the hint, however long it was."""
+    hint = hint or ""
+    room = max(_DESCRIPTION - len(hint) - 1, 0)
+    if text and len(text) > room:
+        text = f"{text[: room - 1]}…" if room else None
+    return f"{text} {hint}" if text and hint else text or hint
+
+
+def shared(schema: dict[str, Json], raw: Mapping[str, Json] | None) -> dict[str, Json]:
+    """The server's own schema where nothing was changed: no copy is kept then."""
+    return raw if isinstance(raw, dict) and raw == schema else schema
+
 
 Dialect = Literal["openai", "openai-strict", "anthropic", "gemini", "plain"]
 

@@ -1,34 +1,138 @@
-"""A server's JSON Schema read into a `Shape`: references followed, unions and intersections resolved.
-
-What a shape cannot say is loosened, never tightened, and noted: the server checks its arguments itself.
-The one exception is a schema without `type` whose keywords belong to one type: it is taken to mean that type.
-"""
+"""A server's JSON Schema read into a `Shape`: references followed, unions and intersections resolved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from mooring.core.schema.algebra import join, meet
-from mooring.core.schema.facets import GROUPS, facets_of
-from mooring.core.schema.limits import Budget, finite
-from mooring.core.schema.notes import Notes, Path
-from mooring.core.schema.refs import References
+from mooring.core.schema.dialects import Notes, Path
 from mooring.core.schema.shapes import (
     NEVER,
     OPEN,
     Alt,
+    Budget,
     Kind,
     Shape,
     as_list,
     as_object,
+    finite,
     is_kind,
     kind_of,
     value_key,
 )
 from mooring.core.types import Json
 
-__all__ = ["Reader"]
+
+class References:
+    """Finds the targets of `#`, `#/any/json/pointer`, `#anchor`, and these behind the schema's `$id`."""
+
+    def __init__(self, root: Mapping[str, Json]) -> None:
+        self._root = root
+        self._anchors: dict[str, Json] | None = None
+
+    def find(self, ref: str) -> Json:
+        """The schema that a reference means, or None."""
+        base = self._root.get("$id")
+        if isinstance(base, str) and base and ref.startswith(base):
+            ref = ref[len(base) :] or "#"
+        if ref == "#":
+            return self._root
+        if ref.startswith("#/"):
+            target = self._follow(ref[2:])
+        elif ref.startswith("#"):
+            if self._anchors is None:
+                self._anchors = _anchors(self._root)
+            target = self._anchors.get(ref[1:])
+        else:
+            target = None
+        return target if isinstance(target, bool) else as_object(target)
+
+    def _follow(self, pointer: str) -> Json:
+        place: Json = self._root
+        for part in pointer.split("/"):
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            if (members := as_object(place)) is not None:
+                place = members.get(name)
+            else:
+                items = as_list(place)
+                place = items[int(name)] if name.isdecimal() and int(name[:6]) < len(items) else None
+        return place
+
+
+def _anchors(root: Json) -> dict[str, Json]:
+    """Every subschema that has a plain name."""
+    found: dict[str, Json] = {}
+    waiting: list[Json] = [root]
+    while waiting:
+        place = waiting.pop()
+        if isinstance(place, list):
+            waiting.extend(as_list(place))
+        elif schema := as_object(place):
+            waiting.extend(schema.values())
+            for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
+                if isinstance(name := schema.get(keyword), str):
+                    found.setdefault(name.removeprefix("#"), schema)
+    return found
+
+
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_WORDS = ("format", "pattern")
+_LARGEST_COUNT = 2**53
+"""Beyond this, not every JSON parser keeps a whole number whole."""
+
+_FACETS: Mapping[str, tuple[str, ...]] = {
+    "string": ("minLength", "maxLength", *_WORDS),
+    "integer": (*_NUMBERS, "format"),
+    "number": (*_NUMBERS, "format"),
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+
+GROUPS: Mapping[Kind, frozenset[str]] = {
+    "string": frozenset(("minLength", "maxLength", *_WORDS)),
+    "number": frozenset(_NUMBERS),
+    "array": frozenset(("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains")),
+    "object": frozenset(
+        (
+            "properties",
+            "required",
+            "additionalProperties",
+            "patternProperties",
+            "minProperties",
+            "maxProperties",
+        )
+    ),
+}
+"""The type that a schema without `type` must mean when it holds one of these."""
+
+
+def facets_of(kind: Kind, schema: Mapping[str, Json]) -> dict[str, Json]:
+    """The restricting keywords of one type, with draft 4's `exclusiveMinimum: true` in today's form."""
+    facets = {
+        name: schema[name]
+        for name in _FACETS.get(kind, ())
+        if name in schema and _sensible(name, schema[name])
+    }
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(exclusive) is True and bound in facets:
+            facets[exclusive] = facets.pop(bound)
+    return facets
+
+
+def _sensible(name: str, value: Json) -> bool:
+    if name == "uniqueItems":
+        return value is True
+    if name in _WORDS:
+        return isinstance(value, str) and value != ""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not finite(value):
+        return False
+    if name in _COUNTS:
+        return isinstance(value, int) and 0 <= value <= _LARGEST_COUNT
+    return name != "multipleOf" or value > 0
+
 
 _UNROLL = 2
 """How often a reference may be open inside itself."""
@@ -51,7 +155,7 @@ class _Place:
         return _Place(self.at, self.depth + 1, (*self.opened, ref))
 
 
-class Reader:
+class SchemaReader:
     """Reads one schema. `reach` is how many references may be followed inside one another."""
 
     def __init__(self, root: Mapping[str, Json], notes: Notes, reach: int) -> None:

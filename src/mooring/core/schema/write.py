@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mooring.core.schema.algebra import blend, merge
-from mooring.core.schema.back import Branches, Field, Items, Labels, Members, Plan, Text
-from mooring.core.schema.describe import described, shared, told
-from mooring.core.schema.dialects import Subset
-from mooring.core.schema.limits import SUBSCHEMAS, Budget, SetAside
-from mooring.core.schema.notes import Notes, Path
-from mooring.core.schema.shapes import OPEN, Alt, Kind, Shape
+from mooring.core.schema.back import Branches, FieldPlan, Items, Labels, Members, Plan, Text
+from mooring.core.schema.dialects import Notes, Path, Subset, described, shared, told
+from mooring.core.schema.shapes import OPEN, SUBSCHEMAS, Alt, Budget, Kind, SetAside, Shape
 from mooring.core.types import Json
 
 __all__ = ["Writer", "Written"]
@@ -206,7 +203,7 @@ class Writer:
     def _object(self, alt: Alt, at: Path, level: int) -> _Branch:
         subset = self._subset
         properties: dict[str, Json] = {}
-        fields: dict[str, Field] = {}
+        fields: dict[str, FieldPlan] = {}
         names = subset.rename(alt.fields)
         for name, shape in alt.fields.items():
             sent = names[name]
@@ -216,7 +213,7 @@ class Writer:
             properties[sent] = member.schema
             drop_null = absent and not member.null
             if sent != name or member.plan or drop_null:
-                fields[sent] = Field(name=name, plan=member.plan, drop_null=drop_null)
+                fields[sent] = FieldPlan(name=name, plan=member.plan, drop_null=drop_null)
         schema: dict[str, Json] = {"type": "object", "properties": properties}
         required = [sent for name, sent in names.items() if subset.strict or name in alt.required]
         if required or subset.strict:

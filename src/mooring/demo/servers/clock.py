@@ -6,7 +6,7 @@ import os
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from protocol import Server, Tool, serve_stdio
+from protocol import DemoTool, Server, serve_stdio
 
 
 def now(offset_hours: int = 0) -> tuple[str, Any]:
@@ -32,12 +32,12 @@ if __name__ == "__main__":
             era="modern",
             instructions="Times are ISO 8601. Zones are given as hours east of UTC.",
             tools={
-                "now": Tool(
+                "now": DemoTool(
                     description="The current time, and which process tells it.",
                     properties={"offset_hours": OFFSET},
                     handler=now,
                 ),
-                "convert": Tool(
+                "convert": DemoTool(
                     description="The same moment in another zone.",
                     properties={"time": {"type": "string", "format": "date-time"}, "offset_hours": OFFSET},
                     required=("time", "offset_hours"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol import Server, Tool, serve_stdio
+from protocol import DemoTool, Server, serve_stdio
 
 NOTES: dict[str, str] = {"welcome": "A mooring holds many boats."}
 
@@ -33,20 +33,22 @@ if __name__ == "__main__":
             era="handshake",
             instructions="A notebook. Call list_notes before you guess a title.",
             tools={
-                "read_note": Tool(
+                "read_note": DemoTool(
                     description="Read one note.",
                     properties={"title": TITLE},
                     required=("title",),
                     handler=read_note,
                 ),
-                "write_note": Tool(
+                "write_note": DemoTool(
                     description="Write a note, or replace it.",
                     properties={"title": TITLE, "text": {"type": "string", "description": "What it says"}},
                     required=("title", "text"),
                     handler=write_note,
                     read_only=False,
                 ),
-                "list_notes": Tool(description="The titles of all notes.", properties={}, handler=list_notes),
+                "list_notes": DemoTool(
+                    description="The titles of all notes.", properties={}, handler=list_notes
+                ),
             },
         )
     )

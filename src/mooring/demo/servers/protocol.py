@@ -19,7 +19,7 @@ MODERN = "2026-07-28"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class DemoTool:
     description: str
     properties: Mapping[str, Any]
     handler: Handler
@@ -37,7 +37,7 @@ class Server:
     name: str
     era: Literal["handshake", "modern"]
     instructions: str
-    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    tools: Mapping[str, DemoTool] = field(default_factory=dict[str, DemoTool])
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """The reply to a message; None when it wants none (a notification, or a stray answer)."""

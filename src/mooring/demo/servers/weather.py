@@ -12,7 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from protocol import Server, Tool
+from protocol import DemoTool, Server
 
 STATIONS = {"Hamburg": (11, "rain"), "Lisbon": (19, "sun"), "Oslo": (-3, "snow")}
 
@@ -29,7 +29,7 @@ SERVER = Server(
     era="modern",
     instructions="Invented weather for three cities: Hamburg, Lisbon, Oslo.",
     tools={
-        "forecast": Tool(
+        "forecast": DemoTool(
             description="The weather in a city.",
             properties={"city": {"type": "string", "enum": list(STATIONS)}},
             required=("city",),
@@ -39,7 +39,7 @@ SERVER = Server(
 )
 
 
-class Endpoint(BaseHTTPRequestHandler):
+class WeatherHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -58,7 +58,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    endpoint = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    endpoint = ThreadingHTTPServer(("127.0.0.1", 0), WeatherHandler)
     threading.Thread(target=endpoint.serve_forever, daemon=True).start()
     sys.stdout.write(f"http://127.0.0.1:{endpoint.server_address[1]}/mcp\n")
     sys.stdout.flush()

@@ -1,0 +1,423 @@
+"""What all adapters share: tools with compiled schemas, calls from any loop or thread, results as parts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import inspect
+import json
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any, Protocol, TypeVar, cast
+
+from mooring.config.logs import logger
+from mooring.core import schema as schemas
+from mooring.core.catalog import Catalog
+from mooring.core.discovery import CALL, DISCOVERY, Namespace, deferrable, namespaces
+from mooring.core.schema import Compiled, Dialect, SetAside
+from mooring.core.text import clean_for_model
+from mooring.core.types import Block, Result, Tool
+
+log = logger("mooring.adapters")
+
+
+KEPT = 20_000
+"""Compiled schemas that are kept. One schema can take hundreds of milliseconds to compile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTool:
+    """One tool as a framework gets it."""
+
+    tool: Tool
+    compiled: Compiled
+    deferred: bool = False
+    """Whether the provider should load it only when its own search finds it."""
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The arguments in the dialect: a copy, since frameworks write into what they are given."""
+        return deepcopy(dict(self.compiled.schema))
+
+    def description(self, limit: int = 4_000) -> str:
+        """What the server says of the tool, fit to be shown. Never empty: some providers refuse that."""
+        return clean_for_model(self.tool.description or self.tool.title or self.name, limit) or self.name
+
+
+_kept: dict[tuple[int, Dialect], tuple[Mapping[str, Any], Compiled | None]] = {}
+"""By the identity of a schema, which the entry keeps alive: catalogs use tools again that did not change."""
+
+_writing = Lock()
+"""Agents list their tools from many threads."""
+
+
+def compiled_for(tool: Tool, dialect: Dialect) -> Compiled | None:
+    """The tool's schema in the dialect; None, and a warning the first time, when it cannot be offered."""
+    schema = tool.input_schema
+    key = (id(schema), dialect)
+    known = _kept.get(key)
+    if known is not None:
+        return known[1]
+    compiled: Compiled | None = None
+    try:
+        compiled = schemas.compile(schema, dialect)
+    except SetAside as problem:
+        log.warning("tool %r is not offered to the model: %s", tool.name, problem.reason)
+    with _writing:
+        while len(_kept) >= KEPT:
+            del _kept[next(iter(_kept))]
+        _kept[key] = (schema, compiled)
+    return compiled
+
+
+def is_kept(tool: Tool, dialect: Dialect) -> bool:
+    """Whether `compiled_for` has its answer already."""
+    return (id(tool.input_schema), dialect) in _kept
+
+
+IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+"""What every provider that takes images takes. One that it cannot read fails the whole request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentPart:
+    """Text, or an image."""
+
+    text: str = ""
+    mime_type: str | None = None
+    """None for text."""
+    data: str = ""
+    """Base64 of the image."""
+
+    @property
+    def raw(self) -> bytes:
+        return base64.b64decode(self.data)
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.mime_type};base64,{self.data}"
+
+
+def pieces(result: Result, images: Collection[str] = IMAGES) -> list[ContentPart]:
+    """What to show the model: never nothing. Images of other types than `images` are told in words."""
+    found = [piece for block in result.blocks if (piece := _piece(block, images)) is not None]
+    if found:
+        return found
+    if result.structured is not None:
+        return [ContentPart(text=json.dumps(result.structured, ensure_ascii=False))]
+    return [
+        ContentPart(
+            text="The tool failed and gave no reason." if result.is_error else "Done; there is no output."
+        )
+    ]
+
+
+def text(result: Result) -> str:
+    """What to show a model that reads nothing but text."""
+    return "\n".join(piece.text for piece in pieces(result, ()))
+
+
+def fields(result: Result) -> dict[str, Any]:
+    """What to show a model that reads objects: the structured value, and the text unless it says the same."""
+    if result.is_error:
+        return {"error": text(result)}
+    shown = "\n".join(piece.text for piece in pieces(result) if piece.mime_type is None)
+    if result.structured is None:
+        return {"output": shown}
+    if not shown or _same(shown, result.structured):
+        return {"output": result.structured}
+    return {"output": shown, "structured": result.structured}
+
+
+def _piece(block: Block, images: Collection[str]) -> ContentPart | None:
+    if block.text is not None:
+        return ContentPart(text=block.text) if block.text else None
+    if block.data is not None:
+        kind = block.mime_type or "data"
+        if kind in images and (data := _base64(block.data)) is not None:
+            return ContentPart(mime_type=kind, data=data)
+        where = f" from {block.uri}" if block.uri else ""
+        return ContentPart(text=f"[{kind}{where}, {len(block.data) * 3 // 4} bytes, not shown]")
+    if block.type == "resource_link":
+        about = ", ".join(part for part in (block.raw.get("name"), block.mime_type) if isinstance(part, str))
+        return ContentPart(text=f"[resource {block.uri}{f' ({about})' if about else ''}]")
+    return ContentPart(text=json.dumps(dict(block.raw), ensure_ascii=False, default=str))
+
+
+def _base64(data: str) -> str | None:
+    """The same in the one spelling that providers take; None when it is no base64."""
+    try:
+        return base64.b64encode(base64.b64decode(data)).decode() if data else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _same(shown: str, structured: Any) -> bool:
+    try:
+        return json.loads(shown) == structured
+    except (ValueError, RecursionError):
+        return False
+
+
+T = TypeVar("T")
+
+_OWN = {tool.name: tool for tool in (*DISCOVERY, CALL)}
+
+
+class ToolSource(Protocol):
+    """A `Host` or a `Session`."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]: ...
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, /
+    ) -> Coroutine[Any, Any, Result]: ...
+
+
+class SyncToolSource(Protocol):
+    """A `SyncHost` or a `SyncSession`."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]: ...
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None, /) -> Result: ...
+
+
+AnySource = ToolSource | SyncToolSource
+
+
+@contextmanager
+def extra(name: str) -> Generator[None]:
+    """Runs imports of a framework; one that is missing is told together with what to install."""
+    try:
+        yield
+    except ImportError as problem:
+        raise ImportError(
+            f"mooring.adapters.{name} needs a package that is not installed ({problem}): "
+            f'pip install "mooring[{name.replace("_", "-")}]"'
+        ) from problem
+
+
+class Bridge:
+    """The tools of one source in one dialect, to be listed and called from any loop or thread."""
+
+    def __init__(self, source: AnySource, dialect: Dialect, *, unlisted: bool = False) -> None:
+        """
+        Args:
+            source: A host or a session.
+            dialect: The form of JSON Schema that the provider reads.
+            unlisted: Whether calls of tools that were not listed reach the adapter. If not, the source lists
+                the whole catalog in mode `auto`, and `tools_call` in mode `always`.
+        """
+        self._source = source
+        self._dialect: Dialect = dialect
+        self._unlisted = unlisted
+        self.blocking = not inspect.iscoroutinefunction(source.call)
+        """Whether the source is for threads: its verbs wait instead of being awaited."""
+        self._home = None if self.blocking else _running()
+
+    def offers(self, *, deferred: bool = False) -> list[CompiledTool]:
+        """The tools that the model sees now, without those whose schema cannot be offered.
+
+        Args:
+            deferred: All tools of the catalog instead; those that the session does not show are marked.
+        """
+        if self.blocking or self._at_home():
+            return self._compiled(self._listed(deferred))
+        return self._compiled(self._wait(self._look, deferred))
+
+    def namespaces(self) -> tuple[list[tuple[Namespace, list[CompiledTool]]], list[CompiledTool]]:
+        """All tools of the catalog by namespace, and those that belong to none."""
+        left = {offer.name: offer for offer in self.offers(deferred=True)}
+        loaded = {name for name, offer in left.items() if not offer.deferred}
+        found: list[tuple[Namespace, list[CompiledTool]]] = []
+        for space in namespaces(self._source.catalog, loaded):
+            members = [left.pop(entry.tool.name) for entry in space.tools if entry.tool.name in left]
+            if members:
+                found.append((space, members))
+        return found, list(left.values())
+
+    async def fresh_offers(self, *, deferred: bool = False) -> list[CompiledTool]:
+        """The same, compiled off the loop: for frameworks that ask again before each turn."""
+        listed = await self._reach(self._look(deferred), partial(self._listed, deferred))
+        if all(is_kept(tool, self._dialect) for tool, _ in listed):
+            return self._compiled(listed)
+        return await asyncio.to_thread(self._compiled, listed)
+
+    def named(self, name: str) -> CompiledTool | None:
+        """The tool of the catalog with this name, listed or not; None if it does not exist or cannot be
+        offered."""
+        tool = self._source.catalog.tools.get(name)
+        compiled = compiled_for(tool, self._dialect) if tool is not None else None
+        return (
+            CompiledTool(tool=tool, compiled=compiled) if tool is not None and compiled is not None else None
+        )
+
+    def names(self) -> list[str]:
+        """The names of all tools of the catalog."""
+        return list(self._source.catalog.tools)
+
+    async def call(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
+        """The outcome of one call with the arguments that the model gave for `compiled`."""
+        return await self._reach(
+            self._call(name, arguments, compiled), partial(self._call_blocking, name, arguments, compiled)
+        )
+
+    def call_now(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
+        """The same from a thread that cannot await.
+
+        Raises:
+            RuntimeError: this thread runs the loop of the host, which would wait for itself.
+        """
+        if self.blocking:
+            return self._call_blocking(name, arguments, compiled)
+        if self._at_home():
+            raise RuntimeError(
+                "a tool of a Host was called without await on the thread of its event loop: run the agent "
+                "in a thread (`await asyncio.to_thread(agent.run, …)`), or use SyncHost"
+            )
+        return self._wait(self._call, name, arguments, compiled)
+
+    def _at_home(self) -> bool:
+        """Whether this thread runs the loop of the host, as far as that is known."""
+        return self._home is None or self._home is _running()
+
+    def _wait(self, work: Callable[..., Coroutine[Any, Any, T]], *given: Any) -> T:
+        """Let the loop of the host do some work, from a thread that can wait for it."""
+        home = self._alive()
+        future = asyncio.run_coroutine_threadsafe(work(*given), home)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _reach(self, work: Coroutine[Any, Any, T], blocking: Callable[[], T]) -> T:
+        """Do `work` on the loop of the host, whichever loop this is; for a blocking source, in a thread."""
+        if self.blocking:
+            work.close()
+            return await asyncio.to_thread(blocking)
+        if self._at_home():
+            return await work
+        try:
+            home = self._alive()
+        except RuntimeError:
+            work.close()
+            raise
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+
+    def _alive(self) -> asyncio.AbstractEventLoop:
+        assert self._home is not None
+        if not self._home.is_running():
+            raise RuntimeError("the event loop of the host has ended; make the tools where the host runs")
+        return self._home
+
+    async def _look(self, deferred: bool) -> list[tuple[Tool, bool]]:
+        return self._listed(deferred)
+
+    def _listed(self, deferred: bool) -> list[tuple[Tool, bool]]:
+        shown = self._source.tools(complete=not (deferred or self._unlisted))
+        if not deferred:
+            return [(tool, False) for tool in shown]
+        loaded = {tool.name for tool in shown}
+        return [(entry.tool, entry.defer_loading) for entry in deferrable(self._source.catalog, loaded)]
+
+    def _compiled(self, listed: Sequence[tuple[Tool, bool]]) -> list[CompiledTool]:
+        offers: list[CompiledTool] = []
+        for tool, later in listed:
+            if (compiled := compiled_for(tool, self._dialect)) is not None:
+                offers.append(CompiledTool(tool=tool, compiled=compiled, deferred=later))
+        return offers
+
+    async def _call(self, name: str, arguments: Any, compiled: Compiled | None) -> Result:
+        return await cast("ToolSource", self._source).call(name, self._back(name, arguments, compiled))
+
+    def _call_blocking(self, name: str, arguments: Any, compiled: Compiled | None) -> Result:
+        return cast("SyncToolSource", self._source).call(name, self._back(name, arguments, compiled))
+
+    def _back(self, name: str, arguments: Any, compiled: Compiled | None) -> Any:
+        """What the server wants for what the model gave. What is no object is refused by the session."""
+        if not isinstance(arguments, Mapping):
+            return arguments
+        given = cast("Mapping[str, Any]", arguments)
+        if compiled is None:
+            tool = _OWN.get(name) or self._source.catalog.tools.get(name)
+            compiled = compiled_for(tool, self._dialect) if tool is not None else None
+        return compiled.back(given) if compiled is not None else given
+
+
+def parsed(text: str) -> Any:
+    """Arguments that a model wrote as text. What is no JSON stays text, which the session refuses."""
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+SIDE_BY_SIDE = 16
+"""Calls of one reply that a source for threads makes at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call that the model asks for."""
+
+    id: str | None
+    """Gemini gives its calls none."""
+    name: str
+    arguments: Any
+
+
+Answer = dict[str, Any]
+Render = Callable[[Call, Result], Answer]
+
+
+def member(thing: Any, name: str) -> Any:
+    """A member of an SDK's object, or of the same as a dict; None when it has none."""
+    return cast("Any", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def answers(
+    bridge: Bridge, calls: Sequence[Call], render: Render
+) -> list[Answer] | Coroutine[Any, Any, list[Answer]]:
+    """One answer per call: at once for a source for threads, to be awaited for others."""
+    return _made(bridge, calls, render) if bridge.blocking else _awaited(bridge, calls, render)
+
+
+async def _awaited(bridge: Bridge, calls: Sequence[Call], render: Render) -> list[Answer]:
+    results = await asyncio.gather(*(bridge.call(call.name, call.arguments) for call in calls))
+    return [render(call, result) for call, result in zip(calls, results, strict=True)]
+
+
+def _made(bridge: Bridge, calls: Sequence[Call], render: Render) -> list[Answer]:
+    if not calls:
+        return []
+
+    def make(call: Call) -> Result:
+        return bridge.call_now(call.name, call.arguments)
+
+    with ThreadPoolExecutor(min(len(calls), SIDE_BY_SIDE), "mooring-calls") as pool:
+        results = pool.map(make, calls)
+        return [render(call, result) for call, result in zip(calls, results, strict=True)]

@@ -1,0 +1,1 @@
+"""OAuth for HTTP servers: metadata, login, tokens."""

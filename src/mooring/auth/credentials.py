@@ -1,0 +1,356 @@
+"""How one HTTP server is let know who asks: its token, renewed in time, and the way to a new login."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from mooring.auth.metadata import Challenge, read_challenge
+from mooring.auth.token_store import Grant, TokenStore, UnsafeStoreError
+from mooring.config.models import ServerConfig, Target
+from mooring.config.network import AuthConfig
+from mooring.core.addresses import RefusedAddressError
+from mooring.errors import AuthNeeded
+from mooring.transport.message import WireError
+from mooring.transport.pool import HttpRoute
+
+if TYPE_CHECKING:
+    from mooring.auth.flow import Found
+    from mooring.auth.guarded_http import GuardedHttp
+    from mooring.auth.login import Login
+
+PROBE = 2.0
+"""Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
+
+LAST_WORDS = 3.0
+"""Seconds that a renewal which is under way has to end, when the host is closed."""
+
+
+class Credentials:
+    """The credentials for one server. Requests that hold a good token never wait for each other here."""
+
+    def __init__(
+        self,
+        server: str,
+        url: str,
+        auth: AuthConfig,
+        way: HttpRoute,
+        *,
+        on_wanted: Callable[[str], None],
+        principal: str | None = None,
+    ) -> None:
+        self.server = server
+        self.url = url
+        self.auth = auth
+        self.way = way
+        self.principal = principal
+        """Whose login it is; None: that of whoever runs the host."""
+        self.hopeless = False
+        """Whether the server refuses access and a login in a browser would not help."""
+        self.wanted: str | None = None
+        """Why a login would help now; None when it would not."""
+        self.challenge: Challenge | None = None
+        self.store = TokenStore(url, auth.client_id, principal)
+        self.grant: Grant | None = None
+        self._on_wanted = on_wanted
+        self._loaded = False
+        self._renewal: asyncio.Task[bool] | None = None
+        self._beginning = asyncio.Lock()
+        self._pending: Login | None = None
+
+    def look_again(self) -> None:
+        """Somebody may have logged in in another process since."""
+        self._loaded = self._loaded and not self.news()
+
+    def news(self) -> bool:
+        """Whether a login was kept by somebody else since we looked."""
+        return self._loaded and self.store.changed()
+
+    def visit(self) -> GuardedHttp:
+        from mooring.auth.guarded_http import GuardedHttp
+
+        return GuardedHttp(self.url, self.way)
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown, longest first."""
+        known = {self.auth.client_secret}
+        if self.grant is not None:
+            tokens = self.grant.tokens
+            known |= {tokens.access, tokens.refresh, self.grant.client.client_secret}
+        return tuple(sorted((text for text in known if text), key=len, reverse=True))
+
+    # --- for requests ---------------------------------------------------------------------------
+
+    async def bearer(self) -> str | None:
+        """The token to send now, renewed if it is about to run out; None when there is none.
+
+        Raises:
+            WireError: it has run out and cannot be renewed at the moment.
+        """
+        if not self._loaded:
+            await self._load()
+        if self.grant is None:
+            return None
+        tokens, now = self.grant.tokens, time.time()
+        if now < tokens.renew_at or (now < tokens.expires_at and self._renewal is not None):
+            return tokens.access
+        if not self._renewable():
+            return tokens.access  # the server's 401 decides
+        try:
+            await self._renew(tokens.access)
+        except WireError:
+            if now >= tokens.expires_at:
+                raise
+        return self._token()
+
+    def _token(self) -> str | None:
+        return self.grant.tokens.access if self.grant is not None else None
+
+    async def another(self, status: int, header: str | None, sent: str | None) -> bool:
+        """Whether a request that was answered so is worth sending once more, because there is another token.
+
+        Raises:
+            WireError: a new one cannot be had at the moment.
+        """
+        if status not in (401, 403):
+            return False
+        challenge = read_challenge(header)
+        if status == 403:
+            if challenge is None or not challenge.wants_more:
+                return False
+            return await self._more(challenge)
+        self.challenge = challenge or self.challenge
+        return await self._renew(sent)
+
+    async def _more(self, challenge: Challenge) -> bool:
+        """The login is good and its rights are too few: a person, or a new grant, can widen them."""
+        held = set(self.grant.tokens.scopes if self.grant else ())
+        if not set(challenge.scopes) - held:
+            return False  # it has what is asked for: asking again would never end
+        self.challenge = challenge
+        if self.auth.type == "client_credentials":
+            return await self._renew(self._token())
+        scopes = ", ".join(map(repr, challenge.scopes))
+        self.wanted = f"it wants more rights than the login has: {scopes} (HTTP 403)"
+        self._on_wanted(self.wanted)
+        return False
+
+    # --- renewal --------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        try:
+            self.grant = await to_thread.run_sync(self.store.load)
+        except UnsafeStoreError as problem:
+            text = f"its kept login is not safe: {problem}"
+            raise WireError(text, kind="status", outcome="not sent") from None
+        if self.grant is not None and self.auth.issuer not in (None, self.grant.issuer):
+            self.grant = None
+        self._loaded = True
+
+    def _renewable(self) -> bool:
+        refresh = self.grant.tokens.refresh if self.grant else None
+        return refresh is not None or self.auth.type == "client_credentials"
+
+    async def _renew(self, stale: str | None) -> bool:
+        """Whether there is a token other than `stale` now. However many ask, one request is made; whoever
+        asks may go away, but a refresh token that was used up must be followed by the next one."""
+        if self._renewal is None:
+            if self.grant is not None and self.grant.tokens.access != stale:
+                return True
+            if not self._renewable():
+                return False
+            self._renewal = asyncio.create_task(self._renew_once(stale))
+            self._renewal.add_done_callback(self._renewed)
+        return await asyncio.shield(self._renewal)
+
+    def _renewed(self, task: asyncio.Task[bool]) -> None:
+        self._renewal = None
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits any more
+
+    async def _renew_once(self, stale: str | None) -> bool:
+        from mooring.auth.guarded_http import UnreachableError
+
+        try:
+            async with self.store.locked():
+                if self.store.place != "memory":
+                    await self._load()
+                grant = self.grant
+                if grant is not None and grant.tokens.access != stale and time.time() < grant.tokens.renew_at:
+                    return True  # another process was quicker
+                new = await self._new_grant(grant)
+                if new is not None:
+                    self.keep(new)
+                    await to_thread.run_sync(self.store.save, new)
+                return new is not None
+        except UnreachableError as problem:
+            text = f"its login cannot be renewed now: {problem}"
+            raise WireError(text, kind="refused", outcome="not sent") from None
+        except RefusedAddressError as problem:
+            self.wanted = str(problem)
+            return False
+
+    async def _new_grant(self, grant: Grant | None) -> Grant | None:
+        from mooring.auth.flow import DeniedError, by_credentials, refreshed
+
+        async with self.visit() as visit:
+            if self.auth.type == "client_credentials":
+                found = await self.found(visit)
+                new = await by_credentials(visit, self.auth, found, self.scopes(found))
+                self.satisfied()
+                return new
+            if grant is None or grant.tokens.refresh is None:
+                return None
+            try:
+                return await refreshed(visit, grant)
+            except DeniedError as denied:
+                if denied.error in ("invalid_grant", "invalid_client"):
+                    await self.forget()  # it will never be good again
+                raise
+
+    async def found(self, visit: GuardedHttp) -> Found:
+        """Where one logs in, checked against where one logged in before.
+
+        Raises:
+            NoOAuthError, RefusedError, UnreachableError: nowhere, and why.
+        """
+        from mooring.auth.flow import discover
+
+        if not self._loaded:
+            await self._load()
+        hint = self.grant.resource_metadata if self.grant is not None else None
+        found = await discover(visit, self.auth, self.challenge, hint)
+        bound = self.auth.client_secret is not None and self.auth.issuer is None and self.grant is not None
+        if bound and self.grant is not None and self.grant.issuer != found.server.issuer:
+            raise RefusedAddressError(
+                f"its client was used with {self.grant.issuer!r} and it now names {found.server.issuer!r}; "
+                "if that is right, say so with `issuer` in `auth`"
+            )
+        return found
+
+    def scopes(self, found: Found) -> tuple[str, ...]:
+        """What to ask for: what was configured or is offered, and whatever was asked of us since."""
+        asked = self.challenge.scopes if self.challenge else ()
+        more = self.challenge is not None and self.challenge.wants_more
+        held = self.grant.tokens.scopes if self.grant is not None and more else ()
+        base = self.auth.scopes or (() if asked else found.protected.scopes)
+        return tuple(dict.fromkeys((*base, *held, *asked)))
+
+    # --- logins ---------------------------------------------------------------------------------
+
+    def keep(self, grant: Grant) -> None:
+        """This is the login from now on."""
+        self.grant, self._loaded = grant, True
+
+    def satisfied(self) -> None:
+        """Whatever was wanted was given."""
+        self.wanted = self.challenge = None
+        self.hopeless = False
+
+    def accepted(self) -> None:
+        """The server has let us in; what more it wants stays wanted."""
+        self.hopeless = False
+        if self.challenge is None or not self.challenge.wants_more:
+            self.wanted = None
+
+    async def forget(self) -> None:
+        self.grant = None
+        await to_thread.run_sync(self.store.delete)
+
+    async def explain(self, problem: str) -> AuthNeeded:
+        """Why the server does not let us in, and what to do; `wanted` tells whether a login would help."""
+        from mooring.auth.flow import NoOAuthError
+        from mooring.auth.guarded_http import UnreachableError
+
+        said, self.wanted = self.wanted, None
+        whose = "" if self.principal is None else f" --principal {shlex.quote(self.principal)}"
+        how = f"log in: `mooring login {self.server}{whose}`"
+        try:
+            async with asyncio.timeout(PROBE), self.visit() as visit:
+                await self.found(visit)
+        except NoOAuthError:
+            how = "it offers no OAuth login: give it a token in `headers`"
+            said = None
+        except RefusedAddressError as refused:
+            how = f"its OAuth login cannot be used: {refused}"
+        except (UnreachableError, TimeoutError, WireError) as fault:
+            how = f"{how} (where to is not known yet: {fault or 'no answer in time'})"
+            self.wanted = problem
+        else:
+            self.wanted = problem
+        if self.auth.type == "client_credentials":
+            how, said, self.wanted = said or "its client credentials are refused", None, None
+        self.hopeless = self.wanted is None
+        middle = f" ({said})" if said and said != problem and self.wanted else ""
+        return AuthNeeded(f"{self.server!r}: {problem}{middle}; {how}", server=self.server)
+
+    async def begin(self) -> Login:
+        """The login under way, or a new one.
+
+        Raises:
+            AuthNeeded: none can be had, and why.
+        """
+        from mooring.auth.login import begin
+
+        async with self._beginning:
+            old, wanted = self._pending, self.challenge.scopes if self.challenge else ()
+            if old is not None and not old.over and set(wanted) <= set(old.scopes):
+                return old
+            if old is not None:
+                await old.close()
+            self._pending = await begin(self)
+            return self._pending
+
+    async def logout(self) -> bool | None:
+        """Forget the login, here and at the authorization server: whether that one did; None where it cannot
+        or where there was none."""
+        from mooring.auth.flow import revoke
+        from mooring.auth.guarded_http import UnreachableError
+
+        async with self.store.locked():
+            try:
+                await self._load()
+            except WireError:
+                self.grant = None
+            grant = self.grant
+            await self.forget()
+        if grant is None:
+            return None
+        try:
+            async with self.visit() as visit:
+                return await revoke(visit, grant)
+        except (RefusedAddressError, UnreachableError):
+            return False
+
+    async def close(self) -> None:
+        if self._renewal is not None:
+            await asyncio.wait({self._renewal}, timeout=LAST_WORDS)
+        if self._pending is not None:
+            await self._pending.close()
+
+
+def access_for(
+    config: ServerConfig,
+    target: Target,
+    way: HttpRoute,
+    old: Credentials | None,
+    on_wanted: Callable[[str], None],
+    principal: str | None = None,
+) -> Credentials | None:
+    """The access of a server that may want a login: one over HTTP, without credentials in its headers.
+    `on_wanted` is told when it wants more rights than the login has. Client credentials are the
+    configuration's own, whoever is served: a principal has none of those."""
+    auth = AuthConfig(**target.auth)
+    if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
+        return None
+    if old is not None and (old.url, old.auth) == (target.url, auth):
+        old.way = way
+        old.look_again()
+        return old
+    whose = None if auth.type == "client_credentials" else principal
+    return Credentials(config.name, target.url, auth, way, on_wanted=on_wanted, principal=whose)

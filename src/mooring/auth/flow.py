@@ -1,0 +1,309 @@
+"""Steps of OAuth: discovery, registration, the authorization URL, and requests for tokens."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from mooring.auth.guarded_http import GuardedHttp, UnreachableError
+from mooring.auth.metadata import (
+    AuthServer,
+    Challenge,
+    Protected,
+    default_server,
+    issuer_urls,
+    metadata_urls,
+    origin_of,
+    read_auth_server,
+    read_resource,
+)
+from mooring.auth.token_store import (
+    Grant,
+    OAuthClient,
+    Tokens,
+    client_form,
+    known_client,
+    read_client,
+    read_tokens,
+    refusal_in,
+    registration,
+    word,
+)
+from mooring.config.network import AuthConfig
+from mooring.core.addresses import RefusedAddressError, check_url, host_realm
+from mooring.core.value import Value
+
+
+class OtherLoginError(RefusedAddressError):
+    """An answer that belongs to no login under way: the one under way goes on waiting."""
+
+
+def s256(verifier: str) -> str:
+    """The challenge for a verifier (RFC 7636)."""
+    digest = hashlib.sha256(verifier.encode("ascii")).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def check_fit(server: AuthServer) -> str:
+    """The page at which one logs in.
+
+    Raises:
+        RefusedError: the authorization server has none, or none that is safe.
+    """
+    if server.authorization_endpoint is None:
+        raise RefusedAddressError("the authorization server has no page to log in at")
+    if not server.s256:
+        raise RefusedAddressError(
+            "the authorization server does not say that it checks PKCE with S256; without it, a stolen code "
+            "is a stolen login"
+        )
+    return server.authorization_endpoint
+
+
+def authorization_url(
+    server: AuthServer,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    resource: str,
+    scopes: Sequence[str],
+    state: str,
+    verifier: str,
+) -> str:
+    """The address that a person opens to log in.
+
+    Raises:
+        RefusedError: the authorization server cannot do it safely, or at all.
+    """
+    page = check_fit(server)
+    query = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": s256(verifier),
+        "code_challenge_method": "S256",
+        "resource": resource,
+    }
+    if scopes:
+        query["scope"] = " ".join(scopes)
+    return f"{page}{'&' if '?' in page else '?'}{urlencode(query, quote_via=quote, safe='')}"
+
+
+def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer) -> str:
+    """The code in the address to which the browser was sent back.
+
+    Raises:
+        OtherLoginError: it is no answer to this login.
+        RefusedError: it is, and the answer is no.
+    """
+    try:
+        here, home = urlsplit(url), urlsplit(redirect_uri)
+        pairs = parse_qsl(here.query, keep_blank_values=True, max_num_fields=32)
+    except ValueError:
+        raise OtherLoginError("that is no address") from None
+    fields = dict(pairs)
+    if (here.scheme, here.netloc, here.path) != (home.scheme, home.netloc, home.path):
+        raise OtherLoginError(f"the address must begin with {redirect_uri}")
+    if len(fields) != len(pairs) or not hmac.compare_digest(fields.get("state", "").encode(), state.encode()):
+        raise OtherLoginError("the address belongs to another login")
+    issuer = fields.get("iss")
+    if issuer is None and server.names_itself:
+        raise RefusedAddressError("the answer does not say which authorization server it is from")
+    if issuer is not None and issuer != server.issuer:
+        raise RefusedAddressError("the answer is from another authorization server than was asked")
+    if error := fields.get("error"):
+        raise RefusedAddressError(f"the authorization server said no: {word(error)}")
+    code = fields.get("code")
+    if not code:
+        raise RefusedAddressError("the answer holds no code")
+    return code
+
+
+class NoOAuthError(RefusedAddressError):
+    """The server says nothing of an authorization server."""
+
+
+class DeniedError(RefusedAddressError):
+    """The authorization server refused; `error` is its word for it, such as `invalid_grant`."""
+
+    def __init__(self, message: str, error: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class Found(Value):
+    """Where one logs in to a server."""
+
+    protected: Protected
+    server: AuthServer
+    resource_metadata: str | None = None
+
+    def grant(self, client: OAuthClient, tokens: Tokens) -> Grant:
+        """What is kept of a login here."""
+        return Grant(
+            issuer=self.server.issuer,
+            resource=self.protected.resource,
+            client=client,
+            tokens=tokens,
+            token_endpoint=self.server.token_endpoint,
+            revocation_endpoint=self.server.revocation_endpoint,
+            resource_metadata=self.resource_metadata,
+        )
+
+
+async def discover(
+    visit: GuardedHttp, auth: AuthConfig, challenge: Challenge | None, hint: str | None
+) -> Found:
+    """The authorization server of the server that `visit` is for.
+
+    Raises:
+        NoOAuthError: there is none.
+        RefusedError: there is one that must not be used.
+        UnreachableError: one of them gave no answer.
+    """
+    parts = urlsplit(visit.server_url)
+    if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
+        raise RefusedAddressError("its own address is without TLS: a token could be read on its way")
+    told = (challenge.resource_metadata if challenge else None) or hint
+    protected = await _protected(visit, told)
+    if protected is None:
+        # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
+        # or without metadata.
+        origin = origin_of(visit.server_url)
+        server = await _auth_server(visit, origin, {origin, f"{origin}/"})
+        if server is None and await visit.answers(f"{origin}/authorize", "its login page"):
+            server = default_server(origin)
+        resource = visit.server_url.partition("#")[0].partition("?")[0]
+        protected = Protected(resource=resource, issuers=(origin,))
+    else:
+        issuer = _issuer(protected, auth)
+        server = await _auth_server(visit, issuer, {issuer})
+    if server is None:
+        raise NoOAuthError("no authorization server could be found for it")
+    if auth.issuer is not None and server.issuer != auth.issuer:
+        raise RefusedAddressError(f"its authorization server is {server.issuer!r}, not the configured issuer")
+    return Found(protected=protected, server=server, resource_metadata=told)
+
+
+async def _protected(visit: GuardedHttp, told: str | None) -> Protected | None:
+    for url in (told,) if told is not None else metadata_urls(visit.server_url):
+        document = await visit.get(url, "its resource metadata")
+        if document is not None:
+            return read_resource(document, visit.server_url)
+    return None
+
+
+def _issuer(protected: Protected, auth: AuthConfig) -> str:
+    if auth.issuer is None:
+        return protected.issuers[0]
+    if auth.issuer not in protected.issuers:
+        raise RefusedAddressError(
+            "its metadata does not name the configured issuer as its authorization server"
+        )
+    return auth.issuer
+
+
+async def _auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+    check_url(issuer, "its authorization server", visit.allowed)
+    for url in issuer_urls(issuer):
+        document = await visit.get(url, "the authorization server's metadata")
+        if document is not None:
+            return read_auth_server(document, issuers, visit.allowed)
+    return None
+
+
+async def client_for(
+    visit: GuardedHttp, auth: AuthConfig, server: AuthServer, redirect_uri: str, scopes: Sequence[str]
+) -> OAuthClient:
+    """Who we are to this authorization server: the configured client, our document, or a new registration.
+
+    Raises:
+        RefusedError: it knows no way.
+        UnreachableError: it gave no answer.
+    """
+    if auth.client_id is not None:
+        return known_client(auth.client_id, auth.client_secret, server)
+    if auth.client_metadata_url is not None and server.takes_documents:
+        return OAuthClient(client_id=auth.client_metadata_url)
+    if server.registration_endpoint is None:
+        raise RefusedAddressError(
+            "the authorization server takes no new clients by itself; register one there and give its "
+            "`client_id` in `auth`"
+        )
+    what = "its registration endpoint"
+    document = registration(redirect_uri, scopes)
+    status, raw = await visit.post(server.registration_endpoint, what, document=document)
+    if status not in (200, 201):
+        raise _denied("the authorization server did not register us", status, raw)
+    return read_client(raw)
+
+
+async def tokens_for(
+    visit: GuardedHttp,
+    endpoint: str,
+    client: OAuthClient,
+    form: Mapping[str, str],
+    *,
+    asked: Sequence[str] = (),
+    old: Tokens | None = None,
+) -> Tokens:
+    """New tokens.
+
+    Raises:
+        DeniedError: the authorization server said no.
+        RefusedError, UnreachableError: there is no usable answer.
+    """
+    full, headers = client_form(client, form)
+    status, raw = await visit.post(endpoint, "its token endpoint", form=full, headers=headers)
+    if status >= 500 or status == 429:
+        raise UnreachableError(f"its token endpoint answered HTTP {status}")
+    if status != 200:
+        raise _denied("the authorization server gave no token", status, raw)
+    return read_tokens(raw, time.time(), asked=asked, old=old)
+
+
+async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
+    """The grant with new tokens; raises as `tokens_for` does."""
+    form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh or ""}
+    form["resource"] = grant.resource
+    tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)
+    return replace(grant, tokens=tokens)
+
+
+async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
+    """A grant that needs nobody: the client speaks for itself; raises as `tokens_for` does."""
+    client = known_client(auth.client_id or "", auth.client_secret, found.server)
+    form = {"grant_type": "client_credentials", "resource": found.protected.resource}
+    if scopes:
+        form["scope"] = " ".join(scopes)
+    tokens = await tokens_for(visit, found.server.token_endpoint, client, form, asked=scopes)
+    return found.grant(client, tokens)
+
+
+async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:
+    """Tell the authorization server to forget a login (RFC 7009): whether it did; None where it cannot."""
+    if grant.revocation_endpoint is None:
+        return None
+    done = True
+    for token, hint in (
+        (grant.tokens.refresh, "refresh_token"),
+        (grant.tokens.access, "access_token"),
+    ):
+        if token is not None:
+            form, headers = client_form(grant.client, {"token": token, "token_type_hint": hint})
+            what = "its revocation endpoint"
+            status, _ = await visit.post(grant.revocation_endpoint, what, form=form, headers=headers)
+            done = done and status == 200
+    return done
+
+
+def _denied(problem: str, status: int, raw: Any) -> DeniedError:
+    error = refusal_in(raw)
+    return DeniedError(f"{problem} (HTTP {status}, {error})", error)

@@ -1,0 +1,313 @@
+"""One login of a person: the address to open, and the page on this machine that the browser comes back to."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from mooring.auth.flow import (
+    Found,
+    OtherLoginError,
+    authorization_url,
+    check_fit,
+    client_for,
+    read_callback,
+    tokens_for,
+)
+from mooring.auth.guarded_http import UnreachableError
+from mooring.concurrency import call_back
+from mooring.config.logs import logger
+from mooring.core.addresses import RefusedAddressError, check_url
+from mooring.core.chain import raise_alone
+from mooring.errors import AuthNeeded
+from mooring.transport.message import WireError
+
+if TYPE_CHECKING:
+    from mooring.auth.credentials import Credentials
+    from mooring.auth.token_store import OAuthClient
+
+log = logger("mooring.login")
+
+LIFE = 300.0
+"""Seconds that a login waits for its person."""
+PATH = "/callback"
+_LAST_WORDS = 1.0
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>mooring</title>'
+    '<body style="font: 1.2em system-ui, sans-serif; margin: 4em auto; max-width: 32em">'
+    "<h1>mooring</h1><p>{text}</p></body></html>"
+)
+_DONE = "Login complete. You can close this window and return to your application."
+_FAILED = "Login failed. Return to your application for details."
+_OTHER = "This page does not belong to a login in progress."
+
+OnAuth = Callable[["Login"], Awaitable[None] | None]
+"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
+function runs in a thread, a coroutine function on the event loop."""
+
+
+class Answered(Protocol):
+    async def __call__(self, callback_url: str) -> None: ...
+
+
+class Callback:
+    """A page on 127.0.0.1 that one browser may come back to."""
+
+    def __init__(self, server: asyncio.Server, pages: web.Server) -> None:
+        self._server, self._pages = server, pages
+        self.origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.answered: Answered | None = None
+
+    @classmethod
+    async def open(cls, port: int | None) -> Callback:
+        """Listen, on a port of the system's choice if none is given.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        made: list[Callback] = []
+        # No access log: the address that comes back holds the code.
+        pages = web.Server(lambda request: made[0]._page(request), access_log=None, keepalive_timeout=0.0)
+        server = await asyncio.get_running_loop().create_server(pages, "127.0.0.1", port or 0)
+        made.append(cls(server, pages))
+        return made[0]
+
+    async def close(self) -> None:
+        self._server.close()
+        await self._pages.shutdown(_LAST_WORDS)
+
+    async def _page(self, request: web.BaseRequest) -> web.StreamResponse:
+        hosts = request.headers.getall("Host", [])
+        # A name that an attacker has pointed at this machine is not ours to answer for.
+        if hosts != [urlsplit(self.origin).netloc] or self.answered is None:
+            return _shown(400, _OTHER)
+        if request.method != "GET" or request.raw_path.partition("?")[0] != PATH:
+            return _shown(404, _OTHER)
+        try:
+            await self.answered(self.origin + request.raw_path)
+        except OtherLoginError:
+            return _shown(400, _OTHER)
+        except AuthNeeded:
+            return _shown(400, _FAILED)
+        return _shown(200, _DONE)
+
+
+def _shown(status: int, text: str) -> web.Response:
+    page = _PAGE.format(text=text)  # our own text only: nothing of the request is repeated
+    return web.Response(status=status, text=page, content_type="text/html", headers=_HEADERS)
+
+
+class Login:
+    """A login that waits for a person. Show `host` and `url`; then `done()` returns when it has worked.
+
+    The browser comes back to this machine by itself. Where it cannot, because it runs on another one, give
+    the address it was sent to (it begins with http://127.0.0.1) to `complete()`.
+    """
+
+    def __init__(self, access: Credentials, found: Found, client: OAuthClient, callback: Callback) -> None:
+        self.server = access.server
+        self.scopes = access.scopes(found)
+        """What is asked for; empty: what the authorization server thinks fit."""
+        self._access, self._found, self._client, self._callback = access, found, client, callback
+        self._state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+        self._redirect_uri = callback.origin + PATH
+        self.url = authorization_url(
+            found.server,
+            client_id=client.client_id,
+            redirect_uri=self._redirect_uri,
+            resource=found.protected.resource,
+            scopes=self.scopes,
+            state=self._state,
+            verifier=self._verifier,
+        )
+        """What to open in a browser."""
+        self.host = urlsplit(self.url).netloc
+        """Whose page that is: show it, so that a person can tell a strange one."""
+        self.issuer = found.server.issuer
+        self.on_success: Callable[[], None] = _nothing
+        self.settle: Callable[[], Awaitable[None]] = _settled
+        """Waits until the server was asked again with the new login."""
+        self._spent = False
+        self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._outcome.add_done_callback(_seen)
+        self._closing: asyncio.Task[None] | None = None
+        text = f"nobody logged in within {LIFE / 60:g} minutes"
+        self._timer = asyncio.get_running_loop().call_later(LIFE, self._end, text)
+        callback.answered = self._answer
+
+    def __repr__(self) -> str:
+        return f"Login(server={self.server!r}, host={self.host!r}, over={self.over})"
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._outcome.done()
+
+    async def complete(self, callback_url: str) -> None:
+        """Finish with the address to which the browser was sent.
+
+        Raises:
+            AuthNeeded: it does not fit, in which case the login goes on waiting; or the login has failed.
+        """
+        try:
+            await self._answer(callback_url.strip())
+        except OtherLoginError as problem:
+            raise_alone(self._needed(f"{problem}; paste the whole address that the browser shows"))
+
+    async def done(self, timeout: float | None = None) -> None:
+        """Until the login has worked and the server was asked again with it.
+
+        Raises:
+            AuthNeeded: it failed, was cancelled, or ran out of time.
+            TimeoutError: it still waits.
+            MooringError: it worked, and the server cannot be used for another reason.
+        """
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(self._outcome)
+            await self.settle()
+
+    async def cancel(self) -> None:
+        """Give it up."""
+        self._end("the login was cancelled")
+        await self.close()
+
+    async def close(self) -> None:
+        """Give it up if it still waits, and free the port."""
+        self._end("the login was given up")
+        if self._closing is not None:
+            await self._closing
+
+    async def _answer(self, callback_url: str) -> None:
+        if self._spent or self.over:
+            raise OtherLoginError("this login was answered already")
+        try:
+            server = self._found.server
+            code = read_callback(
+                callback_url, redirect_uri=self._redirect_uri, state=self._state, server=server
+            )
+            self._spent = True
+            await self._exchange(code)
+        except OtherLoginError:
+            raise
+        except (RefusedAddressError, UnreachableError) as problem:
+            self._end(str(problem))
+            raise_alone(self._needed(str(problem)))
+        self._end(None)
+
+    async def _exchange(self, code: str) -> None:
+        from anyio import to_thread
+
+        access, found = self._access, self._found
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": self._verifier,
+            "resource": found.protected.resource,
+        }
+        async with access.visit() as visit:
+            endpoint = found.server.token_endpoint
+            tokens = await tokens_for(visit, endpoint, self._client, form, asked=self.scopes)
+        grant = found.grant(self._client, tokens)
+        access.keep(grant)
+        access.satisfied()
+        async with access.store.locked():
+            await to_thread.run_sync(access.store.save, grant)
+
+    def _end(self, problem: str | None) -> None:
+        if self.over:
+            return
+        self._timer.cancel()
+        if problem is None:
+            self._outcome.set_result(None)
+            self.on_success()
+        else:
+            self._outcome.set_exception(self._needed(problem))
+        self._closing = asyncio.get_running_loop().create_task(self._callback.close())
+
+    def _needed(self, problem: str) -> AuthNeeded:
+        return AuthNeeded(f"{self.server!r} is not logged in: {problem}", server=self.server)
+
+
+async def begin(access: Credentials) -> Login:
+    """A login that waits for a person: the port is ours before the address exists.
+
+    Raises:
+        AuthNeeded: there can be none, and why.
+    """
+    if access.auth.type == "client_credentials":
+        problem = "its client credentials speak for themselves; correct them in `auth` if they are refused"
+        raise AuthNeeded(f"{access.server!r} wants no person to log in: {problem}", server=access.server)
+    try:
+        callback = await Callback.open(access.auth.callback_port)
+    except OSError as problem:
+        text = f"{access.server!r}: no port on 127.0.0.1 can be had for the login: {problem.strerror}"
+        raise_alone(AuthNeeded(text, server=access.server))
+    try:
+        async with access.visit() as visit:
+            found = await access.found(visit)
+            check_fit(found.server)  # before we are registered there
+            scopes = access.scopes(found)
+            client = await client_for(visit, access.auth, found.server, callback.origin + PATH, scopes)
+            login = Login(access, found, client, callback)
+            check_url(login.url, "its login page", visit.allowed)
+            return login
+    except BaseException as problem:
+        await callback.close()
+        if isinstance(problem, RefusedAddressError | UnreachableError | WireError):
+            text = f"{access.server!r} cannot be logged in to: {problem}"
+            raise_alone(AuthNeeded(text, server=access.server))
+        raise
+
+
+async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | None) -> str:
+    """What the tool `authenticate` answers once the login has worked.
+
+    Raises:
+        AuthNeeded: somebody has to open an address first and nobody was asked to; or it did not work.
+    """
+    if on_auth is None:
+        raise AuthNeeded(
+            f"{login.server!r} wants a person to log in at {login.host}. Ask for this address to be opened "
+            f"in a browser on this machine, within {LIFE / 60:g} minutes: {login.url}\n"
+            "When that is done, the tools of the server appear by themselves.",
+            server=login.server,
+            url=login.url,
+        )
+    try:
+        await call_back(on_auth, login)
+    except Exception:
+        await login.cancel()
+        log.exception("on_auth failed for %s", login.server)
+        text = f"{login.server!r} is not logged in: the application could not show the login"
+        raise_alone(AuthNeeded(text, server=login.server))
+    try:
+        await login.done(timeout)
+    except TimeoutError:
+        text = f"{login.server!r} is not logged in yet: nobody has done so in time; the login still waits"
+        raise_alone(AuthNeeded(text, server=login.server, url=login.url))
+    return f"Logged in to {login.server!r}. Its tools are available now."
+
+
+def _nothing() -> None:
+    pass
+
+
+async def _settled() -> None:
+    pass
+
+
+def _seen(outcome: asyncio.Future[None]) -> None:
+    """A login that fails while nobody waits for it is no error of the program."""
+    if not outcome.cancelled():
+        outcome.exception()

@@ -1,0 +1,458 @@
+"""Tokens and clients of a login, and their storage between runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import re
+import stat
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import quote, urlsplit
+
+from mooring.auth.metadata import AuthServer, scopes_in
+from mooring.config.files import state_home
+from mooring.config.logs import logger
+from mooring.core.addresses import RefusedAddressError
+from mooring.core.types import EMPTY
+from mooring.core.value import Value
+
+EARLY = 60.0
+"""Seconds before the end of its life from which on a token is renewed."""
+_LONGEST_LIFE = 10 * 365 * 86_400.0
+_HEADER_SAFE = re.compile(r"[!-~]{1,65536}")
+_WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class OAuthClient(Value):
+    """Who we are to an authorization server."""
+
+    client_id: str
+    client_secret: str | None = None
+    secret_by: str = "none"
+    """`none`, `client_secret_basic` or `client_secret_post`."""
+
+    def __repr__(self) -> str:
+        return f"Client({self.client_id!r}, secret_by={self.secret_by!r})"
+
+
+class Tokens(Value):
+    """What a login gave. Times are seconds since the epoch; infinite when the server did not say."""
+
+    access: str
+    refresh: str | None = None
+    expires_at: float = math.inf
+    renew_at: float = math.inf
+    scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Tokens(expires_at={self.expires_at!r}, scopes={self.scopes!r})"
+
+
+class Grant(Value):
+    """A login with all that is needed to renew and to end it: what is kept between runs."""
+
+    issuer: str
+    resource: str
+    client: OAuthClient
+    tokens: Tokens
+    token_endpoint: str
+    revocation_endpoint: str | None = None
+    resource_metadata: str | None = None
+    """Where the server's metadata was found when its 401 said so."""
+
+
+def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
+    """What we tell an authorization server of ourselves (RFC 7591)."""
+    document: dict[str, Any] = {
+        "client_name": "mooring",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+    return document | ({"scope": " ".join(scopes)} if scopes else {})
+
+
+def read_client(raw: object) -> OAuthClient:
+    """The client in the answer to a registration.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    fields = _fields(raw)
+    client_id, secret = fields.get("client_id"), fields.get("client_secret")
+    if not isinstance(client_id, str) or not client_id:
+        raise RefusedAddressError("the authorization server registered us without telling our id")
+    if not isinstance(secret, str) or not secret:
+        return OAuthClient(client_id=client_id)
+    method = fields.get("token_endpoint_auth_method")
+    if method == "none":
+        return OAuthClient(client_id=client_id)
+    by = method if method == "client_secret_post" else "client_secret_basic"
+    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by)
+
+
+def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAuthClient:
+    """A client that was registered beforehand, as this server wants it to show its secret."""
+    if secret is None:
+        return OAuthClient(client_id=client_id)
+    only_post = "client_secret_basic" not in server.secrets_by and "client_secret_post" in server.secrets_by
+    by = "client_secret_post" if only_post else "client_secret_basic"
+    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by)
+
+
+def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The form and the headers with which a client sends a request to its authorization server."""
+    if client.secret_by == "client_secret_basic" and client.client_secret is not None:
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
+        return dict(form), {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    full = {**form, "client_id": client.client_id}
+    if client.client_secret is not None and client.secret_by == "client_secret_post":
+        full["client_secret"] = client.client_secret
+    return full, {}
+
+
+def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Tokens | None = None) -> Tokens:
+    """The tokens in an answer; where it sends no new refresh token, the old one stays good.
+
+    Raises:
+        RefusedError: there is no usable token in it.
+    """
+    fields = _fields(raw)
+    access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
+    if not isinstance(access, str) or not _HEADER_SAFE.fullmatch(access):
+        raise RefusedAddressError("the authorization server gave no usable access token")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise RefusedAddressError("the authorization server gave a token of a kind that is not 'Bearer'")
+    life = _life(fields.get("expires_in"))
+    kept = old.refresh if old is not None else None
+    before = old.scopes if old is not None else tuple(asked)
+    return Tokens(
+        access=access,
+        refresh=refresh if isinstance(refresh, str) and refresh else kept,
+        expires_at=now + life,
+        renew_at=now + life - min(EARLY, life / 2) if life < math.inf else math.inf,
+        scopes=scopes_in(fields.get("scope")) or before,
+    )
+
+
+def refusal_in(raw: object) -> str:
+    """The error code in a refusal: a word of the standard, never free text."""
+    fields = _fields(raw)
+    return word(fields.get("error"))
+
+
+def grant_to_json(grant: Grant) -> dict[str, Any]:
+    """The grant as it is kept; secrets stand in `secrets` alone."""
+    tokens, client = grant.tokens, grant.client
+    return {
+        "version": 1,
+        "issuer": grant.issuer,
+        "resource": grant.resource,
+        "token_endpoint": grant.token_endpoint,
+        "revocation_endpoint": grant.revocation_endpoint,
+        "resource_metadata": grant.resource_metadata,
+        "client_id": client.client_id,
+        "secret_by": client.secret_by,
+        "expires_at": tokens.expires_at if tokens.expires_at < math.inf else None,
+        "renew_at": tokens.renew_at if tokens.renew_at < math.inf else None,
+        "scopes": list(tokens.scopes),
+        "secrets": {
+            "access": tokens.access,
+            "refresh": tokens.refresh,
+            "client_secret": client.client_secret,
+        },
+    }
+
+
+def grant_from_json(raw: object) -> Grant | None:
+    """The grant that was kept; None when it is damaged or of another version."""
+    fields = _fields(raw)
+    secrets = _fields(fields.get("secrets"))
+    needed = [fields.get(name) for name in ("issuer", "resource", "token_endpoint", "client_id", "secret_by")]
+    access = secrets.get("access")
+    if fields.get("version") != 1 or not all(isinstance(item, str) for item in (*needed, access)):
+        return None
+    return Grant(
+        issuer=fields["issuer"],
+        resource=fields["resource"],
+        token_endpoint=fields["token_endpoint"],
+        revocation_endpoint=_optional(fields, "revocation_endpoint"),
+        resource_metadata=_optional(fields, "resource_metadata"),
+        client=OAuthClient(
+            client_id=fields["client_id"],
+            client_secret=_optional(secrets, "client_secret"),
+            secret_by=fields["secret_by"],
+        ),
+        tokens=Tokens(
+            access=cast("str", access),
+            refresh=_optional(secrets, "refresh"),
+            expires_at=_time(fields.get("expires_at")),
+            renew_at=_time(fields.get("renew_at")),
+            scopes=scopes_in(fields.get("scopes")),
+        ),
+    )
+
+
+def _fields(raw: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", raw) if isinstance(raw, dict) else EMPTY
+
+
+def _life(value: object) -> float:
+    """Seconds that a token lives; some servers send them as text."""
+    try:
+        life = float(value) if isinstance(value, int | float | str) else math.inf
+    except (ValueError, OverflowError):
+        return math.inf
+    return life if 0 < life <= _LONGEST_LIFE else math.inf
+
+
+def _time(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.inf
+
+
+def _optional(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
+
+
+def word(value: object) -> str:
+    """An error code of the standard; anything else is not shown."""
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else "an error without a known name"
+
+
+log = logger("mooring.tokens")
+
+
+SERVICE = "mooring-oauth"
+"""Not the service that `${keyring:…}` reads: no configuration can have a token put into a header."""
+LIMIT = 256 * 1024
+LOCK_PATIENCE = 30.0
+# Neither through a link, nor waiting for whoever would write into a pipe; Windows knows neither.
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_warned: set[str] = set()
+
+Place = Literal["keyring", "file", "memory"]
+
+
+class UnsafeStoreError(Exception):
+    """The place for tokens is not ours alone; the text names it."""
+
+
+class TokenStore:
+    """The kept login for one server address and one client: this user's, or that of one principal whom the
+    host serves."""
+
+    def __init__(self, url: str, client: str | None, principal: str | None = None) -> None:
+        whose = [url, client] if principal is None else [url, client, principal]
+        unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
+        readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
+        self._key = f"{readable}-{unique}"
+        self.place: Place = "memory"
+        """Where the login was last found or put."""
+        self._stamp = 0
+
+    # --- what is kept ---------------------------------------------------------------------------
+
+    def load(self) -> Grant | None:
+        """The login that was kept, if any.
+
+        Raises:
+            UnsafeStoreError: somebody else could have put it there.
+        """
+        self._stamp = self._now()
+        raw = self._read()
+        if raw is None:
+            return None
+        place: Place = "file"
+        if raw.get("secrets") == SERVICE:
+            place, raw["secrets"] = "keyring", self._from_keyring()
+        grant = grant_from_json(raw)
+        if grant is None:
+            log.warning("the kept login %s is damaged, or gone from the keyring; log in again", self._path())
+        else:
+            self.place = place
+        return grant
+
+    def save(self, grant: Grant) -> None:
+        """Keep a login for the next run. Where that cannot be, it lives as long as this process."""
+        document = grant_to_json(grant)
+        self.place = "file"
+        if self._to_keyring(json.dumps(document["secrets"])):
+            self.place, document["secrets"] = "keyring", SERVICE
+        try:
+            self._write(json.dumps(document).encode())
+            if self.place == "file":
+                _explain_file()
+        except (OSError, UnsafeStoreError) as problem:
+            self.place = "memory"
+            _warn_once(f"tokens are not kept for the next run: {problem}")
+        self._stamp = self._now()
+
+    def changed(self) -> bool:
+        """Whether somebody else has kept something since we looked."""
+        return self._now() not in (0, self._stamp)
+
+    def _now(self) -> int:
+        try:
+            return self._path().lstat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def delete(self) -> None:
+        """Forget the login."""
+        with suppress(UnsafeStoreError):
+            raw = self._read()
+            if raw is not None and raw.get("secrets") == SERVICE and (keyring := _keyring()) is not None:
+                with suppress(Exception):  # backends raise what they like
+                    keyring.delete_password(SERVICE, self._key)
+        with suppress(OSError):
+            self._path().unlink(missing_ok=True)
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """Alone with this login, among all processes of this user. Where no lock can be had, go on: a
+        second refresh is better than none."""
+        from filelock import AsyncFileLock, Timeout
+
+        try:
+            _own_folder(self._path().parent)
+            lock = AsyncFileLock(
+                f"{self._path()}.lock", timeout=LOCK_PATIENCE, mode=0o600, run_in_executor=False
+            )
+            await lock.acquire()
+        except (OSError, Timeout, UnsafeStoreError) as problem:
+            log.warning("a login is renewed without a lock: %s", problem)
+            yield
+            return
+        try:
+            yield
+        finally:
+            await lock.release()
+
+    # --- the file -------------------------------------------------------------------------------
+
+    def _path(self) -> Path:
+        return state_home() / "oauth" / f"{self._key}.json"
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self._path()
+        try:
+            _check_folder(path.parent)
+            descriptor = os.open(path, _OPEN)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as problem:
+            if path.is_symlink():
+                raise UnsafeStoreError(f"{path} is a link; remove it") from None
+            raise UnsafeStoreError(f"{path} cannot be read: {problem.strerror}") from None
+        with os.fdopen(descriptor, "rb") as stream:
+            _check_owner(os.fstat(descriptor), path)
+            data = stream.read(LIMIT + 1)
+        try:
+            raw: object = json.loads(data) if len(data) <= LIMIT else None
+        except (ValueError, RecursionError):
+            raw = None
+        return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+
+    def _write(self, data: bytes) -> None:
+        import tempfile  # slow to import, and most starts write nothing
+
+        path = self._path()
+        _own_folder(path.parent)
+        if path.is_symlink():
+            raise UnsafeStoreError(f"{path} is a link; remove it")
+        # mkstemp makes the file with mode 0600: at no moment can others read it.
+        descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    # --- the keyring ----------------------------------------------------------------------------
+
+    def _from_keyring(self) -> Any:
+        keyring = _keyring()
+        try:
+            text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
+            return json.loads(text) if text else None
+        except Exception as problem:  # backends raise what they like
+            log.warning("the keyring cannot be read: %s", type(problem).__name__)
+            return None
+
+    def _to_keyring(self, text: str) -> bool:
+        keyring = _keyring()
+        if keyring is None:
+            return False
+        try:
+            keyring.set_password(SERVICE, self._key, text)
+            return keyring.get_password(SERVICE, self._key) == text
+        except Exception as problem:  # backends raise what they like
+            log.warning("the keyring takes no token: %s", type(problem).__name__)
+            return False
+
+
+def _keyring() -> Any:
+    """The keyring, where the extra is installed and a real one is behind it."""
+    try:
+        keyring: Any = import_module("keyring")
+        return keyring if keyring.get_keyring().priority > 0 else None
+    except Exception:  # not installed, or no backend: both mean there is none
+        return None
+
+
+def _own_folder(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check_folder(folder)
+    if os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) != 0o700:
+        folder.chmod(0o700)
+
+
+def _check_folder(folder: Path) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UnsafeStoreError(f"{folder} is no directory of its own; remove it")
+    _check_owner(found, folder, directory=True)
+
+
+def _check_owner(found: os.stat_result, path: Path, *, directory: bool = False) -> None:
+    if os.name != "posix":
+        return
+    if found.st_uid != os.geteuid():
+        raise UnsafeStoreError(f"{path} belongs to another user; remove it")
+    if not directory and (not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077):
+        raise UnsafeStoreError(f"{path} can be read by others; remove it, then log in again")
+
+
+def _explain_file() -> None:
+    """Log once where tokens are. The extra is advised only where the system has a keyring for it: elsewhere
+    it would change nothing."""
+    text = "tokens are kept in a file that only you can read"
+    if sys.platform in ("darwin", "win32") and find_spec("keyring") is None:
+        _warn_once(f"{text}; `pip install 'mooring[keyring]'` keeps them in the keyring of the system")
+    elif text not in _warned:
+        _warned.add(text)
+        log.info("%s", text)
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        log.warning("%s", text)

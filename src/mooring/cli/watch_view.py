@@ -1,0 +1,275 @@
+"""What `mooring watch` draws, and the terminal that it draws on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mooring.cli.output import GAP, Output, Style, crop, table, wrap
+from mooring.cli.progress import SYMBOLS, plural, summary
+from mooring.core.events import (
+    CallFinished,
+    CatalogChanged,
+    ConfigApplied,
+    ConfigRejected,
+    Event,
+    EventsDropped,
+    LoopLagged,
+    StateChanged,
+    ToolSetAside,
+)
+from mooring.core.text import clean_line
+from mooring.core.types import ServerStatus
+
+KEPT = 500
+SPARKS = "▁▂▃▄▅▆▇█"
+TREND = 16
+"""Round trips that a spark line shows."""
+RATE_OVER = 10.0
+"""Seconds over which calls are counted."""
+KEYS = "↑↓ choose   r reconnect   d disable   t tools   l log   q quit"
+
+Pane = Literal["log", "tools"]
+Line = tuple[str, Style]
+
+
+@dataclass(slots=True)
+class WatchBoard:
+    """What has been seen so far, and what whoever watches has chosen."""
+
+    chosen: int = 0
+    pane: Pane = "log"
+    notice: str = ""
+    """What the last key led to."""
+    log: deque[Line] = field(default_factory=lambda: deque[Line](maxlen=KEPT))
+    trips: dict[str, deque[float | None]] = field(default_factory=dict[str, "deque[float | None]"])
+    """Seconds of the last round trips to each server; None where no answer came."""
+    calls: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
+    """When the last calls of each server ended."""
+
+    def heard(self, event: Event, now: float, clock: str) -> None:
+        """Take note of an event; `clock` is the time of day as the log shows it."""
+        if isinstance(event, CallFinished):
+            self.calls.setdefault(event.server, deque(maxlen=10_000)).append(now)
+            self._trip(event.server, None if event.error else event.duration)
+        if (line := told(event)) is not None:
+            self.log.append((f"{clock}  {line[0]}", line[1]))
+
+    def pinged(self, server: str, seconds: float | None) -> None:
+        """A round trip took so long, or brought no answer."""
+        self._trip(server, seconds)
+
+    def said(self, text: str, clock: str, style: Style = "dim") -> None:
+        """A line of the log."""
+        self.log.append((f"{clock}  {clean_line(text)}", style))
+
+    def rate(self, server: str, now: float) -> float:
+        """Calls a second, lately."""
+        return sum(now - ended <= RATE_OVER for ended in self.calls.get(server, ())) / RATE_OVER
+
+    def _trip(self, server: str, seconds: float | None) -> None:
+        self.trips.setdefault(server, deque(maxlen=TREND)).append(seconds)
+
+
+def told(event: Event) -> Line | None:
+    """An event as one line for people; None for those that only fill the screen."""
+    match event:
+        case StateChanged():
+            style: Style = (
+                "red" if event.new == "failed" else "green" if event.new == "connected" else "plain"
+            )
+            return clean_line(f"{event.server}: {event.new} {_reason(event.reason)}"), style
+        case CallFinished() if event.is_error:
+            return clean_line(f"{event.server}: call of {event.tool} failed {_reason(event.error)}"), "red"
+        case CallFinished():
+            return clean_line(f"{event.server}: {event.tool} in {event.duration * 1000:.0f} ms"), "plain"
+        case CatalogChanged():
+            parts = (("+", event.added), ("-", event.removed), ("~", event.changed))
+            counts = ", ".join(f"{sign}{len(names)}" for sign, names in parts if names)
+            return f"tools changed: {counts}", "cyan"
+        case ToolSetAside():
+            return clean_line(f"{event.tool} is set aside: it is not what was approved"), "yellow"
+        case ConfigApplied():
+            return "the configuration was applied", "cyan"
+        case ConfigRejected():
+            return clean_line(f"the configuration cannot be used: {event.problem}"), "red"
+        case LoopLagged():
+            return f"mooring was blocked for {event.seconds:.1f} s", "yellow"
+        case EventsDropped():
+            return f"{plural(event.count, 'event')} not shown", "dim"
+        case _:
+            return None
+
+
+def frame(
+    board: WatchBoard,
+    servers: Sequence[ServerStatus],
+    tools: Mapping[str, Sequence[str]],
+    *,
+    width: int,
+    height: int,
+    now: float,
+) -> list[Line]:
+    """The whole screen, at most `height` lines of at most `width` columns each."""
+    board.chosen = max(0, min(board.chosen, len(servers) - 1))
+    up = sum(status.state == "connected" for status in servers)
+    count = sum(len(names) for names in tools.values())
+    head = f"mooring  {up} of {plural(len(servers), 'server')} connected, {plural(count, 'tool')}"
+    room = max(height - 4, 2)
+    listed = max(min(len(servers), room - min(8, room // 2)), 1)
+    rows = _servers(board, servers, width, now)
+    first = max(0, min(board.chosen - listed // 2, len(rows) - listed))
+    below = _below(board, servers, tools, width, room - listed)
+    rule: Line = ("─" * width, "dim")
+    foot: Line = (board.notice or KEYS, "yellow" if board.notice else "dim")
+    lines = [Line((head, "bold")), *rows[first : first + listed], rule, *below]
+    lines += [Line(("", "plain"))] * (height - 1 - len(lines))
+    return [(crop(text, width), style) for text, style in [*lines[: height - 1], foot]]
+
+
+def spark(trips: Sequence[float | None]) -> str:
+    """The last round trips as a row of bars; an × where no answer came."""
+    known = [trip for trip in trips if trip is not None]
+    most = max(known, default=0.0) or 1.0
+    top = len(SPARKS) - 1
+    return "".join("×" if trip is None else SPARKS[min(int(trip / most * top), top)] for trip in trips)
+
+
+def _servers(board: WatchBoard, servers: Sequence[ServerStatus], width: int, now: float) -> list[Line]:
+    rows = [_row(board, status, now) for status in servers]
+    for row in rows:  # a long reason must not cost the other columns
+        row[-1] = crop(row[-1], max(width - 64, 12))
+    lines: list[Line] = []
+    cells = table(rows, width=width - 4, spare=(4, 3, 2), right=(2, 3))
+    for number, (status, row) in enumerate(zip(servers, cells, strict=True)):
+        symbol, style = SYMBOLS[status.state]
+        mark = ">" if number == board.chosen else " "
+        lines.append((f"{mark} {symbol} {GAP.join(row)}", "bold" if number == board.chosen else style))
+    return lines or [("no servers are configured here: see `mooring add --help`", "dim")]
+
+
+def _row(board: WatchBoard, status: ServerStatus, now: float) -> list[str]:
+    trips = board.trips.get(status.name, ())
+    last = trips[-1] if trips else None
+    rate = board.rate(status.name, now)
+    return [
+        clean_line(status.name),
+        _state(status),
+        "" if last is None else f"{last * 1000:.1f} ms",
+        f"{rate:.1f}/s" if rate else "",
+        spark(tuple(trips)),
+        summary(status),
+    ]
+
+
+def _state(status: ServerStatus) -> str:
+    if status.breaker != "closed":
+        return f"breaker {status.breaker}"
+    if status.state == "connected" and status.fresh_within is not None:
+        return f"fresh within {status.fresh_within:.0f} s" if status.fresh_within >= 1 else "fresh"
+    if status.retry_in is not None:
+        return f"{status.state}, again in {status.retry_in:.0f} s"
+    return status.state
+
+
+def _below(
+    board: WatchBoard,
+    servers: Sequence[ServerStatus],
+    tools: Mapping[str, Sequence[str]],
+    width: int,
+    room: int,
+) -> list[Line]:
+    if room <= 0:
+        return []
+    if not servers:
+        return list(board.log)[-room:]
+    status = servers[board.chosen]
+    reason = status.error or ("" if board.pane == "log" else "it offers no tools")
+    lines = wrap(clean_line(f"{status.name}: {reason}"), width)[: max(room // 2, 1)] if reason else []
+    why: list[Line] = [(line, "red" if status.error else "dim") for line in lines]
+    if board.pane == "log":
+        return [*why, *list(board.log)[len(why) - room :]] if room > len(why) else why
+    names = tools.get(status.name, ())
+    if not names:
+        return why
+    shown: list[Line] = [(clean_line(name), "plain") for name in names[:room]]
+    if len(names) > room:
+        more = clean_line(f"… and {len(names) - room + 1} more: mooring tools --server {status.name}")
+        shown[-1] = (more, "dim")
+    return shown
+
+
+def _reason(text: str | None) -> str:
+    return f"({text.splitlines()[0]})" if text else ""
+
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # another screen, no cursor, no wrapping
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down", "k": "up", "j": "down"}
+
+
+def is_terminal() -> bool:
+    """Whether there is a screen to draw on and a keyboard to read."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Screen:
+    """Draws frames; only what differs from the last one is sent."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._shown: list[str] = []
+        self._size = (0, 0)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines, now."""
+        return shutil.get_terminal_size()
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        if self.size != self._size:
+            self._size, self._shown = self.size, []
+            sys.stdout.write("\x1b[2J")
+        fresh = [self._out.paint(text, style) for text, style in lines]
+        for number, line in enumerate(fresh):
+            if number >= len(self._shown) or self._shown[number] != line:
+                sys.stdout.write(f"\x1b[{number + 1};1H{line}\x1b[K")
+        self._shown = fresh
+        sys.stdout.flush()
+
+
+@contextmanager
+def screen(out: Output, on_key: Callable[[str], None]) -> Generator[Screen]:
+    """A screen of our own; `on_key` hears every key until the end."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    loop = asyncio.get_running_loop()
+    sys.stdout.write(_ENTER)
+    try:
+        tty.setcbreak(descriptor)  # Ctrl-C stays Ctrl-C
+        loop.add_reader(descriptor, lambda: _read(descriptor, on_key))
+        yield Screen(out)
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+
+
+def _read(descriptor: int, on_key: Callable[[str], None]) -> None:
+    typed = os.read(descriptor, 1024).decode("utf-8", "replace")
+    if typed in _ARROWS:
+        on_key(_ARROWS[typed])
+        return
+    for key in typed:
+        on_key(_ARROWS.get(key, key))

@@ -1,0 +1,1 @@
+"""Configuration files edited in place, with comments and layout kept."""

@@ -1,0 +1,322 @@
+"""Configuration text with single values and server entries changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from mooring.config.documents import BadSyntaxError, parse_document
+from mooring.config.formats import SHAPES, at
+from mooring.config.models import ServerConfig
+from mooring.config.validate import text_of
+from mooring.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+"""Keys of mappings and positions in lists, from the top."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One value in a text."""
+
+    start: int
+    end: int
+    at: int
+    """Where its name begins; where it begins itself in a list."""
+    inner: dict[str, Node] | list[Node] | None = None
+    """What is in it; None for a scalar."""
+    flow: bool = True
+    """Written with brackets. False for what YAML writes with indentation."""
+    name_end: int = 0
+    null: bool = False
+
+
+def children(node: Node) -> list[Node]:
+    """The members of a mapping or the items of a list, in order."""
+    if node.inner is None:
+        return []
+    return list(node.inner.values()) if isinstance(node.inner, dict) else node.inner
+
+
+def descend(root: Node, path: KeyPath) -> tuple[list[Node], KeyPath]:
+    """The nodes from `root` along `path` as far as it exists, and the rest of the path."""
+    way = [root]
+    for depth, key in enumerate(path):
+        inner, following = way[-1].inner, None
+        if isinstance(inner, dict) and isinstance(key, str):
+            following = inner.get(key)
+        elif isinstance(inner, list) and isinstance(key, int) and key < len(inner):
+            following = inner[key]
+        if following is None:
+            return way, path[depth:]
+        way.append(following)
+    return way, ()
+
+
+def wrapped(value: object, path: KeyPath) -> object:
+    """`value` inside new mappings and lists, so that it stands at `path` of the result."""
+    for key in reversed(path):
+        value = {key: value} if isinstance(key, str) else [value]
+    return value
+
+
+def is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def end_of_line(text: str, at: int) -> int:
+    """Where the line of `at` ends, before its line break."""
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def indent_of(text: str, at: int) -> str:
+    """The blanks that the line of `at` begins with."""
+    start = line_start(text, at)
+    line = text[start:at]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def spliced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    """`text` with each stretch `start:end` replaced; the stretches do not overlap."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+# Each has `put` and `drop`. Loaded when a file is edited, with the library that it needs.
+_EDITORS = {
+    ".json": "mooring.config.edit.json",
+    ".jsonc": "mooring.config.edit.json",
+    ".yaml": "mooring.config.edit.yaml",
+    ".yml": "mooring.config.edit.yaml",
+    ".toml": "mooring.config.edit.toml",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Set what stands at `path`; mappings on the way there are made where they are missing."""
+
+    path: KeyPath
+    value: Any
+
+    def __repr__(self) -> str:
+        """Without the value, which may hold a secret."""
+        return f"Put({self.path!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Take away what stands at `path`."""
+
+    path: KeyPath
+
+
+def edited(text: str, changes: Sequence[Put | Drop], *, file: Path) -> str:
+    """`text` with the changes made; `file` tells the format. An empty text is a new file.
+
+    Raises:
+        ConfigError: it cannot be parsed, or not be changed without touching something else.
+    """
+    kind = file.suffix.lower()
+    if kind not in _EDITORS:
+        raise ConfigError("has no known format; name it .yaml, .toml or .json", file=str(file))
+    editor: Any = import_module(_EDITORS[kind])
+    is_yaml = kind in (".yaml", ".yml")
+    blank = all(not line.strip() or (is_yaml and line.lstrip().startswith("#")) for line in text.splitlines())
+    meant: Any = {} if blank else _copied(parse_document(text, file))
+    dos = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    new = text.replace("\r\n", "\n") if dos else text
+    if blank and editor.__name__.endswith("json"):
+        new = "{}\n"
+    for change in changes:
+        new = _one(editor, new, change, file)
+        _imitate(meant, change, _as_yaml if is_yaml else lambda value: value)
+    found = {} if not new.strip() else parse_document(new, file)
+    if _pruned(found) != _pruned(meant):
+        raise _refusal(file)
+    return new.replace("\n", "\r\n") if dos else new
+
+
+def _one(editor: Any, text: str, change: Put | Drop, file: Path) -> str:
+    try:
+        if isinstance(change, Put):
+            return editor.put(text, change.path, change.value)
+        return editor.drop(text, change.path)
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        # The libraries raise what they like about a layout that they do not expect.
+        if isinstance(problem, BadSyntaxError):
+            raise ConfigError(problem.problem, file=str(file), place=problem.place) from None
+        raise _refusal(file) from problem
+
+
+def _refusal(file: Path) -> ConfigError:
+    return ConfigError(
+        "cannot be changed here without touching something else in it; nothing was written: edit it by hand",
+        file=str(file),
+    )
+
+
+def _imitate(data: Any, change: Put | Drop, reads: Callable[[Any], Any]) -> None:
+    """Does to the data what was meant to happen to the text."""
+    for key, following in zip(change.path[:-1], change.path[1:], strict=True):
+        if isinstance(key, str) and data.get(key) is None:
+            data[key] = {} if isinstance(following, str) else []
+        data = data[key]
+    last = change.path[-1]
+    if isinstance(change, Drop):
+        del data[last]
+    elif isinstance(last, int) and last == len(data):
+        data.append(reads(change.value))
+    else:
+        data[last] = reads(change.value)
+
+
+def _copied(data: Any) -> Any:
+    """Without anything that stands in it twice, as an alias of YAML does."""
+    match data:
+        case dict():
+            return {key: _copied(item) for key, item in cast("dict[str, Any]", data).items()}
+        case list():
+            return [_copied(item) for item in cast("list[Any]", data)]
+        case _:
+            return data
+
+
+def _as_yaml(value: Any) -> Any:
+    """What our reader of YAML, to which every scalar is text, makes of a value."""
+    match value:
+        case Mapping():
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return {str(key): _as_yaml(item) for key, item in pairs}
+        case list() | tuple():
+            return [_as_yaml(item) for item in cast("Sequence[Any]", value)]
+        case None:
+            return None
+        case _:
+            return text_of(value)
+
+
+def _pruned(data: Any) -> Any:
+    """Without mappings that hold nothing: a TOML table goes with its last entry."""
+    if not isinstance(data, dict):
+        return data
+    items = {key: _pruned(item) for key, item in cast("dict[str, Any]", data).items()}
+    return {key: item for key, item in items.items() if item is not None and item != {}}
+
+
+_ORDER = ("transport", "command", "args", "cwd", "url", "env", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one entry stands."""
+
+    path: KeyPath
+    entry: Mapping[str, Any]
+
+
+def find(data: Mapping[str, Any], name: str) -> Place | None:
+    """Where the server `name` is written in a file; None when it is not."""
+    for shape in SHAPES:
+        servers = at(data, shape)
+        if isinstance(servers, Mapping) and name in servers:
+            item = cast("Mapping[str, Any]", servers)[name]
+            entry = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else dict[str, Any]()
+            return Place(path=(*shape, name), entry=entry)
+        for index, item in enumerate(cast("list[Any]", servers) if isinstance(servers, list) else []):
+            if isinstance(item, Mapping):
+                entry = cast("Mapping[str, Any]", item)
+                if (entry.get("name") or entry.get("alias")) == name:
+                    return Place(path=(*shape, index), entry=entry)
+    return None
+
+
+def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, own: bool) -> Put:
+    """The change that writes `entry` into a file, in the shape that the file has.
+
+    Args:
+        data: What stands in the file.
+        name: Of the server. One of that name is replaced.
+        entry: In our own words.
+        own: Whether the file is mooring's alone.
+    """
+    there = find(data, name)
+    written = [shape for shape in SHAPES if at(data, shape) is not None]
+    named = [
+        shape for shape in SHAPES if shape[-1] in _mapping(at(data, shape[:-1]))
+    ]  # but with nothing in it
+    shape = next(iter([*written, *named]), ("servers" if own else "mcpServers",))
+    if there is not None:
+        shape = tuple(str(key) for key in there.path[:-1])
+    spelled = dict(entry) if own else _spelled(shape, entry)
+    servers = at(data, shape)
+    if not isinstance(servers, list):
+        return Put(path=(*shape, name), value=spelled)
+    items = cast("list[Any]", servers)
+    label = "alias" if shape == ("config", "servers") else "name"
+    path = there.path if there else (*shape, len(items))
+    return Put(path=path, value={label: name, **spelled})
+
+
+def switch(place: Place, *, on: bool) -> Put:
+    """The change that turns an entry on or off, in the word that it already uses."""
+    for word in ("enabled", "active"):
+        if word in place.entry:
+            return Put(path=(*place.path, word), value=on)
+    word = "enabled" if place.path[0] in ("mcp_servers", "context_servers") else "disabled"
+    return Put(path=(*place.path, word), value=on if word == "enabled" else not on)
+
+
+def canonical_entry(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a server was given, as they would be written: without what goes without saying."""
+    given = ServerConfig(name="any", **{name: fields[name] for name in fields if name != "name"})
+    names = [*_ORDER, *(name for name in fields if name not in (*_ORDER, "name", "source"))]
+    entry = {name: _plain(getattr(given, name)) for name in names if name in fields}
+    if entry.get("transport") in ("stdio", "http"):
+        del entry["transport"]  # follows from what stands beside it
+    if entry.get("disabled") is False:
+        del entry["disabled"]
+    return {
+        name: value
+        for name, value in entry.items()
+        if value not in (None, {}, [], "") or name in ("allow", "auth")
+    }
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {key: _plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        case tuple() | list():
+            return [_plain(item) for item in cast("list[Any]", value)]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
+
+
+def _spelled(shape: tuple[str, ...], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry as the other readers of such a file expect it; we read both."""
+    spelled = dict(entry)
+    transport = spelled.pop("transport", None)
+    if shape[0] == "mcp_servers":
+        if "headers" in spelled:
+            spelled["http_headers"] = spelled.pop("headers")
+    elif shape[0] in ("mcpServers", "servers"):
+        # Without it some of them take an address for an error.
+        spelled = {"type": transport or "http", **spelled} if "url" in spelled else spelled
+        transport = None
+    return {**({"transport": transport} if transport else {}), **spelled}

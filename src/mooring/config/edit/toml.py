@@ -1,0 +1,160 @@
+"""TOML edited in place: tables come and go as whole blocks of lines; `tomlkit` edits what stands inline."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tomlkit
+from tomlkit.items import InlineTable
+
+from mooring.config.edit.text import KeyPath, is_mapping, wrapped
+
+__all__ = ["drop", "put"]
+
+# Texts of several lines may hold anything, so they are stepped over as a whole.
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*|\n|[\[\]{}]',
+    re.DOTALL,
+)
+_HEADER = re.compile(r"[ \t]*(\[.*\])[ \t]*(?:#.*)?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The lines of one `[table]`, without the comments and blank lines that lead to the next."""
+
+    start: int
+    end: int
+    key: KeyPath
+
+
+def put(text: str, path: KeyPath, value: object) -> str:
+    """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
+    tables = _tables(text)
+    own = [table for table in tables if table.key[: len(path)] == path]
+    home = next((table for table in tables if table.key == path[:-1]), None)
+    if home is not None and not is_mapping(value) and not _stands(text, path):
+        return _appended(text, home, path[-1], value)
+    if not is_mapping(value) or (not own and _stands_inline(text, path)):
+        return _put_inline(text, path, value)
+    block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
+    lines = text.splitlines(keepends=True)
+    if own:
+        kept = _cut(lines, own[1:])
+        return "".join([*kept[: own[0].start], block, *kept[own[0].end :]])
+    siblings = [table for table in tables if table.key[: len(path) - 1] == path[:-1]]
+    end = siblings[-1].end if siblings and len(path) > 1 else len(lines)
+    before = "".join(lines[:end])
+    joint = "" if not before else "\n" if before.endswith("\n") else "\n\n"
+    return f"{before}{joint}{block}{''.join(lines[end:])}"
+
+
+def _appended(text: str, table: _Table, key: str | int, value: object) -> str:
+    """`text` with one more line at the end of a table; `tomlkit` would put it after the comments that lead to
+    the next one, and so among what goes with this one."""
+    lines = text.splitlines(keepends=True)
+    before = "".join(lines[: table.end])
+    joint = "" if before.endswith("\n") else "\n"
+    return f"{before}{joint}{tomlkit.dumps({str(key): value})}{''.join(lines[table.end :])}"
+
+
+def _stands(text: str, path: KeyPath) -> bool:
+    node: Any = tomllib.loads(text)
+    for key in path:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]  # pyright: ignore[reportUnknownVariableType]
+    return True
+
+
+def drop(text: str, path: KeyPath) -> str:
+    """`text` without what stands at `path`. KeyError when nothing does."""
+    own = [table for table in _tables(text) if table.key[: len(path)] == path]
+    if own:
+        rest = "".join(_cut(text.splitlines(keepends=True), own))
+        # A file of nothing at all looks like an accident.
+        return rest if rest.strip() else tomlkit.dumps({str(path[0]): wrapped({}, path[1:-1])})
+    document: Any = tomlkit.parse(text)
+    container = document
+    for key in path[:-1]:
+        container = container[key]
+    del container[path[-1]]
+    return tomlkit.dumps(document)
+
+
+def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
+    """The lines without these tables; of two blank lines that come together, one goes."""
+    for table in reversed(tables):
+        before, after = lines[: table.start], lines[table.end :]
+        if before and not before[-1].strip() and not (after and after[0].strip()):
+            before = before[:-1]
+        lines = [*before, *after]
+    return lines
+
+
+def _tables(text: str) -> list[_Table]:
+    """The tables with plain keys, in order; those of an array of tables are not among them."""
+    lines = text.splitlines(keepends=True)
+    headers = list(_headers(text))
+    ends = [*(line for line, _ in headers), len(lines)][1:]
+    tables: list[_Table] = []
+    for (start, header), end in zip(headers, ends, strict=True):
+        if not header.startswith("[["):
+            while end > start + 1 and lines[end - 1].strip()[:1] in ("", "#"):
+                end -= 1
+            tables.append(_Table(start=start, end=end, key=_key(header)))
+    return tables
+
+
+def _headers(text: str) -> Iterator[tuple[int, str]]:
+    """Each line that begins a table, with its header."""
+    depth, number, start = 0, 0, 0
+    for token in _TOKEN.finditer(f"{text}\n"):
+        if token[0] == "\n":
+            line = text[start : token.start()]
+            if depth == 0 and (found := _HEADER.match(line)):
+                yield number, found[1]
+            number, start = number + 1, token.end()
+        elif token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        else:
+            number += token[0].count("\n")
+
+
+def _key(header: str) -> KeyPath:
+    keys: list[str | int] = []
+    inner: Any = tomllib.loads(header)
+    while inner:
+        keys.append(next(iter(inner)))
+        inner = inner[keys[-1]]
+    return tuple(keys)
+
+
+def _stands_inline(text: str, path: KeyPath) -> bool:
+    """Whether `path`, or what it would stand in, is written without a header of its own."""
+    node: Any = tomlkit.parse(text)
+    for key in path:
+        if isinstance(node, list) or key not in node:
+            return isinstance(node, InlineTable | list)
+        node = node[key]
+    return True
+
+
+def _put_inline(text: str, path: KeyPath, value: object) -> str:
+    document: Any = tomlkit.parse(text)
+    container = document
+    for key in path[:-1]:
+        if not isinstance(key, int) and key not in container:
+            container[key] = tomlkit.table()
+        container = container[key]
+    if isinstance(path[-1], int) and path[-1] == len(container):
+        container.append(value)
+    else:
+        container[path[-1]] = value
+    return tomlkit.dumps(document)

@@ -1,0 +1,163 @@
+"""What looks like a secret. Guesses err on the safe side: a false alarm costs a variable, a miss a token."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
+
+from mooring.config.references import expand, references
+
+__all__ = ["MASK", "flag_of", "is_secret", "masked", "masked_text", "secret_parts"]
+
+MASK = "***"
+_WORDS = frozenset(
+    (
+        *("apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt"),
+        *("key", "pass", "passphrase", "passwd", "password", "pat", "pwd", "secret", "secrets", "signature"),
+        *("token", "tokens"),
+    )
+)
+_PLAIN_VALUES = frozenset(
+    {"true", "false", "yes", "no", "on", "off", "none", "null", "oauth", "basic", "bearer"}
+)
+KNOWN = re.compile(
+    r"(?:gh[pousr]_|github_pat_|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|glpat-|npm_|pypi-|hf_|AKIA|ASIA|AIza"
+    r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.=/+]{8,}"
+)
+_RANDOM = re.compile(r"[A-Za-z0-9_+/=.-]{20,}")
+_SCHEME = re.compile(r"(Bearer|Basic|Token|ApiKey)\s+(?=\S)", re.IGNORECASE)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether the literal `value` of something called `name` had better not be copied or shown."""
+    literal = _literal(value).strip()
+    literal = _SCHEME.sub("", literal).strip()
+    if not literal or literal.lower() in _PLAIN_VALUES:
+        return False
+    if KNOWN.search(literal) or _has_password(literal):
+        return True
+    if len(literal) < 6 and literal.isdigit():
+        return False
+    is_place = literal.startswith(("/", "./", "~/", "../")) or re.match(r"[a-z+]+://|[A-Za-z]:\\", literal)
+    if is_place:
+        return False
+    words = _words(name)
+    if words[-2:] == ["env", "var"]:  # the name of a variable, which is no secret
+        return False
+    if any(word in _WORDS for word in words):
+        return True
+    return bool(_RANDOM.fullmatch(literal)) and _looks_random(literal)
+
+
+def flag_of(word: str) -> str | None:
+    """The name in an argument such as `--api-key`; None for any other word."""
+    found = re.fullmatch(r"--?([A-Za-z][\w-]*)", word)
+    return found[1] if found else None
+
+
+def secret_parts(text: str) -> Iterator[tuple[str, str]]:
+    """The secret values in the query of an address, each with its name."""
+    try:
+        query = urlsplit(text).query
+    except ValueError:
+        return
+    for name, value in parse_qsl(query):
+        if is_secret(name, value):
+            yield name, value
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """JSON-like data with everything in it that looks like a secret replaced by `***`."""
+    match value:
+        case Mapping():
+            return {key: masked(item, str(key)) for key, item in cast("Mapping[str, Any]", value).items()}
+        case list() | tuple():
+            return _masked_list([*cast("list[Any]", value)], name)
+        case str() if is_secret(name, value):
+            scheme = _SCHEME.match(value)
+            return f"{scheme[0] if scheme else ''}{MASK}"
+        case str():
+            return masked_text(value, [value])
+        case _:
+            return value
+
+
+def masked_text(text: str, values: list[Any]) -> str:
+    """`text` without any secret that stands in `values` (JSON-like data), or that shows by its own form."""
+    secrets = {found for value in values for found in _found(value, "")}
+    forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1]) if form}
+    for form in sorted(forms, key=len, reverse=True):
+        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
+    return KNOWN.sub(MASK, text)
+
+
+def _found(value: Any, name: str) -> Iterator[str]:
+    match value:
+        case Mapping():
+            for key, item in cast("Mapping[str, Any]", value).items():
+                yield from _found(item, str(key))
+        case list() | tuple():
+            before = ""
+            for item in cast("list[Any]", value):
+                yield from _found(item, flag_of(before) or name if isinstance(item, str) else name)
+                before = item if isinstance(item, str) else ""
+        case str():
+            flag, equals, rest = value.partition("=")
+            if equals and (inner := flag_of(flag)) and is_secret(inner, rest):
+                yield rest
+            elif is_secret(name, value):
+                yield _SCHEME.sub("", _longest_literal(value)).strip()
+            yield from (part for _, part in secret_parts(value))
+        case _:
+            pass
+
+
+def _masked_list(items: list[Any], name: str) -> list[Any]:
+    shown: list[Any] = []
+    before = ""
+    for item in items:
+        if isinstance(item, str):
+            flag, equals, rest = item.partition("=")
+            inner = flag_of(flag)
+            if equals and inner and is_secret(inner, rest):
+                shown.append(f"{flag}={MASK}")
+            else:
+                shown.append(masked(item, flag_of(before) or name))
+            before = item
+        else:
+            shown.append(masked(item, name))
+            before = ""
+    return shown
+
+
+def _literal(value: str) -> str:
+    """What stands in a text beside its references; a default counts as literal."""
+    return expand(value, lambda reference: reference.default or "")
+
+
+def _longest_literal(value: str) -> str:
+    for reference in references(value):
+        value = value.replace(str(reference), "\0")
+    return max(value.split("\0"), key=len)
+
+
+def _words(name: str) -> list[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return [word.lower() for word in re.split(r"[^A-Za-z0-9]+", spaced) if word]
+
+
+def _has_password(text: str) -> bool:
+    return re.search(r"://[^/\s:@]*:[^/\s@]+@", text) is not None
+
+
+def _looks_random(text: str) -> bool:
+    if not (any(c.isdigit() for c in text) and any(c.isalpha() for c in text)):
+        return False
+    counts = Counter(text)
+    entropy = -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+    return entropy > 3.3 and not re.fullmatch(r"[a-z]+(?:[-_.][a-z0-9]+)*", text)

@@ -1,0 +1,390 @@
+"""Validation of settings: checks of single values, readable problems, and the base class of settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from urllib.parse import urlsplit
+
+from mooring.config.references import expand, references
+from mooring.config.units import kind, number
+from mooring.core.redact import reveal
+from mooring.core.value import UNSET, Field, Value
+from mooring.errors import ConfigError
+
+PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Every version of the protocol that mooring speaks."""
+_RESERVED = frozenset(
+    {
+        "mcp-session-id",
+        "mcp-protocol-version",
+        "mcp-method",
+        "mcp-name",
+        "last-event-id",
+        "accept",
+        "content-type",
+        "content-length",
+        "transfer-encoding",
+        "host",
+        "connection",
+    }
+)
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADER_VALUE = r"[\x20-\x7e\t]*"
+_PATH_LIKE = r"[./~$]|[A-Za-z]:[\\/]|\\\\"
+_NAME_LIMIT = 128
+
+
+def shown(name: str) -> str:
+    """A name as it may stand in a message: quoted, control characters escaped, never long."""
+    return repr(name if len(name) <= 40 else name[:39] + "…")
+
+
+def check_name(name: str) -> str:
+    if not name or name != name.strip():
+        raise ValueError("must be a name that neither is empty nor begins or ends with a space")
+    if len(name) > _NAME_LIMIT:
+        raise ValueError(f"must be a name of at most {_NAME_LIMIT} characters")
+    if not name.isprintable() or "/" in name or "\\" in name:
+        raise ValueError("must be a name without slashes and control characters, such as 'github'")
+    return name
+
+
+def check_command(command: str, *, has_args: bool) -> None:
+    if not command.strip():
+        raise ValueError("must name a program")
+    if " " in command.strip() and not has_args and not re.match(_PATH_LIKE, command):
+        raise ValueError(
+            "looks like a shell line; write the program alone in 'command' "
+            "and each argument as one item of 'args'"
+        )
+
+
+def check_url_text(url: str) -> str:
+    """`url` itself, when it can be one we reach; references in it stand for any text."""
+    check_url(sample_url(url))
+    return url
+
+
+def sample_url(url: str) -> str:
+    """An address such as `url` may become, once its references are filled in."""
+    text = expand(url, lambda _: "1")
+    # The scheme comes with a reference at the start, and is checked when connecting.
+    return "http://" + text if url.startswith("${") and references(url) else text
+
+
+def check_url(text: str) -> None:
+    if not re.match(r"https?://", text, re.IGNORECASE):
+        raise ValueError("must start with http:// or https://")
+    if re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ValueError("must not hold spaces or control characters")
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        # The library's own message repeats parts of the URL.
+        raise ValueError("is not a valid URL: check the host and the port") from None
+    if "@" in parts.netloc:
+        raise ValueError(
+            "must not hold a user name, password or token before the host; "
+            'send it as a header: headers: {Authorization: "Bearer ${VAR}"}'
+        )
+    if not host:
+        raise ValueError("names no host; write it as https://host/path")
+
+
+def check_header(name: str, value: str) -> None:
+    if not re.fullmatch(_HEADER_NAME, name):
+        raise ValueError(
+            "has a header name that is none: letters, digits and hyphens, such as 'Authorization'; "
+            "the value stands after it"
+        )
+    if name.lower() in _RESERVED or name.lower().startswith("mcp-param-"):
+        raise ValueError(f"sets {shown(name)}, which belongs to the protocol; remove it")
+    if not re.fullmatch(_HEADER_VALUE, reveal(value)):
+        raise ValueError(
+            f"has a value for {shown(name)} that a header cannot carry: only visible ASCII, on one line"
+        )
+
+
+def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        check_header(name, value)
+    return headers
+
+
+def check_protocol(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d", value):
+        return value
+    raise ValueError("must be a version of the protocol, such as '2025-06-18'")
+
+
+def check_spoken(value: object) -> str:
+    """`auto`, or one of the protocol versions that mooring speaks."""
+    if value == "auto" or value in PROTOCOLS:
+        return str(value)
+    raise ValueError(f"must be 'auto' or one of {', '.join(PROTOCOLS)}")
+
+
+def text_of(value: object) -> str:
+    """The text of a scalar: `8080` and `true` in JSON mean what they look like."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case str():
+            if "\0" in reveal(value):
+                raise ValueError("must not hold a NUL character")
+            return value
+        case _:
+            raise ValueError(f"must be text, not {kind(value)}")
+
+
+def list_of_text(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        hint = ", never a shell string" if isinstance(value, str) else f", not {kind(value)}"
+        raise ValueError(f'must be a list such as ["first", "second"]{hint}')
+    items = cast("list[object]", value)
+    try:
+        return tuple(text_of(item) for item in items)
+    except ValueError as problem:
+        raise ValueError(f"must be a list of texts; one item {problem}") from None
+
+
+def map_of_text(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of names to texts, not {kind(value)}")
+    result: dict[str, str] = {}
+    for name, item in cast("Mapping[Any, object]", value).items():
+        if not isinstance(name, str) or not name or "\0" in name or "=" in name:
+            raise ValueError("must be a mapping of names to texts; one name is empty or holds '='")
+        try:
+            result[name] = text_of(item)
+        except ValueError as problem:
+            raise ValueError(f"{shown(name)} {problem}") from None
+    return result
+
+
+def reference_names(value: object) -> object:
+    """`value` with every text reduced to the references in it: its shape, without what may be secret."""
+    match value:
+        case str():
+            return [str(reference) for reference in references(value)]
+        case Mapping():
+            return {
+                str(key): reference_names(item)
+                for key, item in sorted(cast("Mapping[Any, object]", value).items())
+            }
+        case list() | tuple():
+            return [reference_names(item) for item in cast("list[object]", value)]
+        case _:
+            return None
+
+
+class Problem(Value):
+    """One thing that is wrong with an entry, in words."""
+
+    field: str | None
+    message: str
+    serious: bool = False
+    """Whether a setting that protects something may be missing because of it."""
+
+
+class InvalidEntryError(ConfigError):
+    """An entry is wrong; `problems` holds everything that is, so that it can be mended in one go."""
+
+    def __init__(self, problems: tuple[Problem, ...], *, place: str | None = None) -> None:
+        lines = [f"{p.field!r} {p.message}" if p.field else p.message for p in problems]
+        super().__init__("; ".join(lines), place=place)
+        self.problems = problems
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is most likely a misspelling of."""
+    import difflib  # only when something is wrong
+
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
+
+
+def misspelled(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is one slip away from (two, in a long name); None when there is none.
+
+    Narrower than `did_you_mean`, for places where most unknown names belong to other programs.
+    """
+    for other in sorted(known):
+        slips = 0 if len(other) < 4 else 1 if len(other) < 6 else 2
+        if abs(len(name) - len(other)) <= slips and 0 < _distance(name, other) <= slips:
+            return other
+    return None
+
+
+def _distance(one: str, two: str) -> int:
+    """Return how many letters were left out, added, replaced or swapped with their neighbour."""
+    before, row = list[int](), list(range(len(two) + 1))
+    for i, letter in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, other in enumerate(two, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == two[j - 2] and one[i - 2] == other:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+T = TypeVar("T")
+Read = Callable[[object], T]
+"""Makes a field's value of what was given for it; ValueError says what is wrong, without the value."""
+
+_FLAGS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+
+
+class _Setting(Field):
+    def __init__(self, read: Read[Any], default: Any) -> None:
+        super().__init__(default)
+        self.read = read
+
+
+def setting(read: Read[T], *, default: T = UNSET) -> T:
+    """A field of `Settings` and how it is read; without a default it must be given."""
+    return cast("Any", _Setting(read, default))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+class Settings(Value):
+    """Base of values that read their fields with `setting`."""
+
+    _reads: ClassVar[Mapping[str, Read[Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = {name: one.read for name, one in vars(cls).items() if isinstance(one, _Setting)}
+        cls._reads = {**cls._reads, **own}
+
+    def __init__(self, **given: object) -> None:
+        values, problems = self._read(self._completed(given))
+        if not problems:
+            self.__dict__.update(values)
+            try:
+                self._check()
+            except ValueError as problem:
+                problems.append(Problem(field=None, message=str(problem)))
+        if problems:
+            raise InvalidEntryError(tuple(problems), place=self._place(given))
+
+    @classmethod
+    def _read(cls, given: Mapping[str, object]) -> tuple[dict[str, Any], list[Problem]]:
+        values, problems = dict(cls._defaults), list[Problem]()
+        for name, value in given.items():
+            if (read := cls._reads.get(name)) is None:
+                near = did_you_mean(name, cls._reads)
+                hint = f"did you mean {near!r}?" if near else "remove it"
+                problems.append(Problem(field=name, message=f"is not a known field; {hint}"))
+                continue
+            try:
+                values[name] = read(value)
+            except InvalidEntryError as inner:
+                problems += (
+                    Problem(field=".".join(filter(None, (name, problem.field))), message=problem.message)
+                    for problem in inner.problems
+                )
+            except ValueError as problem:
+                problems.append(Problem(field=name, message=str(problem)))
+        missing = cls._reads.keys() - cls._defaults.keys() - given.keys()
+        problems += (Problem(field=name, message="is missing; add it") for name in sorted(missing))
+        return values, problems
+
+    @classmethod
+    def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """`given` with what follows from it."""
+        return given
+
+    def _check(self) -> None:
+        """Raise ValueError if the fields, each good in itself, do not go together."""
+
+    @classmethod
+    def _place(cls, given: Mapping[str, object]) -> str | None:
+        """How an error names what was being made."""
+        return None
+
+
+def some_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {kind(value)}")
+    return value
+
+
+def flag(value: object) -> bool:
+    """True or false, also as the words for it that people write in YAML, which arrive as text."""
+    known = _FLAGS.get(str(value).lower()) if isinstance(value, bool | int | str) else None
+    if known is None:
+        raise ValueError("must be true or false")
+    return known
+
+
+def whole(value: object) -> int:
+    """A whole number, also as text."""
+    plain = number(value)
+    if plain is None or not plain.is_integer():
+        raise ValueError("must be a whole number")
+    return int(plain)
+
+
+def one_of(*choices: str) -> Read[Any]:
+    words = " or ".join(filter(None, (", ".join(map(repr, choices[:-1])), repr(choices[-1]))))
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value in choices:
+            return value
+        raise ValueError(f"must be one of {words}")
+
+    return read
+
+
+def within(
+    read: Read[T], *, above: float | None = None, least: float | None = None, most: float | None = None
+) -> Read[T]:
+    """What `read` gives, if it is within the limits."""
+
+    def limited(value: object) -> T:
+        result = read(value)
+        size = cast("float", result)
+        if above is not None and size <= above:
+            raise ValueError(f"must be more than {above:g}")
+        if least is not None and size < least:
+            raise ValueError(f"must be at least {least:g}")
+        if most is not None and size > most:
+            raise ValueError(f"must be at most {most:g}")
+        return result
+
+    return limited
+
+
+def optional(read: Read[T]) -> Read[T | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def instance(of: type[T]) -> Read[T]:
+    """The very object, which no file can make."""
+
+    def read(value: object) -> T:
+        if isinstance(value, of):
+            return value
+        raise ValueError(f"has the wrong type: {kind(value)}")
+
+    return read
+
+
+def section(of: type[T]) -> Read[T]:
+    """Settings within settings: the object, or a mapping of its fields."""
+
+    def read(value: object) -> T:
+        if isinstance(value, Mapping):
+            return of(**{str(name): item for name, item in cast("Mapping[object, object]", value).items()})
+        return instance(of)(value)
+
+    return read

@@ -1,0 +1,174 @@
+"""Where a request may go that somebody else's document asks us to make.
+
+A server's OAuth metadata names hosts. Without a guard, a hostile server could name an address of the
+user's own network and have us knock there. Pure: spelled hosts and addresses in, verdicts out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+__all__ = ["Realm", "RefusedAddressError", "check_url", "host_realm", "realm"]
+
+Realm = Literal["public", "loopback", "private", "link-local", "reserved"]
+"""`private` are the networks of homes, companies and carriers; `reserved` is what nobody should talk to."""
+
+# The IANA special-purpose address registries, written out: what `ipaddress` knows of them depends on the
+# version of Python. A few of their entries are reachable globally (192.0.0.9/32); no login server is there.
+_SPECIAL: Mapping[Realm, str] = {
+    "loopback": "127.0.0.0/8 ::1/128",
+    "link-local": "169.254.0.0/16 fe80::/10",
+    "private": "10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "reserved": "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 "
+    "203.0.113.0/24 224.0.0.0/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20",
+}
+_REALMS: Mapping[Realm, Sequence[IPv4Network | IPv6Network]] = {
+    where: [ip_network(network) for network in networks.split()] for where, networks in _SPECIAL.items()
+}
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_CARRYING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""IPv4-compatible, IPv4-mapped, IPv4-translated and NAT64: the last 32 bits are an IPv4 address."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,253})")
+# No quotes, backticks, `$`, parentheses, backslashes or blanks: all that a shell or a page could trip over.
+_PLAIN_URL = re.compile(r"[A-Za-z0-9\-._~:/?\[\]=&%+,@!*;]+")
+_HIDDEN_CONTROL = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])")
+_LONGEST = 8_192
+
+
+class RefusedAddressError(ValueError):
+    """A document or an address cannot be used; the text says which and why."""
+
+
+def realm(address: str | IPv4Address | IPv6Address) -> Realm:
+    """The network that an address belongs to; of an address that carries another one, the inner one counts.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    plain = ip_address(address.partition("%")[0]) if isinstance(address, str) else address
+    if isinstance(plain, IPv4Address):
+        return _listed(plain) or "public"
+    if plain == IPv6Address(1):
+        return "loopback"
+    if carried := _carried(plain):
+        first, last = realm(carried[0]), realm(carried[-1])
+        return last if first == "public" else first
+    where = _listed(plain)
+    if where is None and plain in _GLOBAL_UNICAST:
+        return realm(_low(plain)) if (int(plain) >> 32) & 0xFFFFFFFF in _ISATAP else "public"
+    return where or "reserved"
+
+
+def _listed(address: IPv4Address | IPv6Address) -> Realm | None:
+    for where, networks in _REALMS.items():
+        if any(address in network for network in networks):
+            return where
+    return None
+
+
+def _carried(address: IPv6Address) -> list[IPv4Address]:
+    """The IPv4 addresses inside an address of a translation or tunnel prefix, which has no other meaning."""
+    if any(address in network for network in _CARRYING):
+        return [_low(address)]
+    if address.sixtofour is not None:
+        return [address.sixtofour]
+    return [] if address.teredo is None else list(address.teredo)
+
+
+def _low(address: IPv6Address) -> IPv4Address:
+    return IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def host_realm(host: str) -> Realm | None:
+    """The realm of a host that is an address in any spelling, or a name of this machine; None for a name
+    that has to be looked up."""
+    bare = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+    if bare == "localhost" or bare.endswith(".localhost"):
+        return "loopback"
+    try:
+        return realm(bare)
+    except ValueError:
+        pass
+    parts = bare.split(".")
+    if not _NUMBER.fullmatch(parts[-1]):
+        return None
+    old = _old_spelling(parts)
+    # What ends in a number and is no address is a trick, or at best a mistake.
+    return "reserved" if old is None else realm(old)
+
+
+def _old_spelling(parts: list[str]) -> IPv4Address | None:
+    """`2130706433`, `0x7f.1`, `0177.0.0.1`: what C libraries take for addresses."""
+    if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
+        return None
+    try:
+        numbers = [_number(part) for part in parts]
+    except ValueError:
+        return None
+    *front, last = numbers
+    if any(number > 255 for number in front) or last >= 256 ** (4 - len(front)):
+        return None
+    value = last
+    for place, number in enumerate(front):
+        value += number << (24 - 8 * place)
+    return IPv4Address(value)
+
+
+def _number(part: str) -> int:
+    if part[:2] in ("0x", "0X"):
+        return int(part[2:] or "0", 16)
+    return int(part, 8) if len(part) > 1 and part[0] == "0" else int(part)
+
+
+def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResult:
+    """The parts of an address that may be asked or opened: https, or http on this very machine.
+
+    Args:
+        url: Somebody else's text.
+        what: How a refusal names it, as in "its token endpoint".
+        allowed: Realms besides the public one, because the configured server is in them itself.
+
+    Raises:
+        RefusedError: it may not, and why.
+    """
+    if len(url) > _LONGEST or not _PLAIN_URL.fullmatch(url) or _HIDDEN_CONTROL.search(url):
+        raise RefusedAddressError(f"{what} holds characters that do not belong into an address")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise RefusedAddressError(f"{what} is no valid address") from None
+    if parts.scheme not in ("https", "http"):
+        raise RefusedAddressError(f"{what} begins with {parts.scheme[:20]!r}, not with https")
+    if "@" in parts.netloc:
+        raise RefusedAddressError(f"{what} holds a user name before the host")
+    bracketed = parts.netloc.startswith("[")
+    if not host or (not bracketed and not _NAME.fullmatch(host)):
+        raise RefusedAddressError(f"{what} names no proper host")
+    where = host_realm(host)
+    if where is not None and not bracketed and _NUMBER.fullmatch(host.rstrip(".").split(".")[-1]):
+        try:
+            ip_address(host)
+        except ValueError:
+            raise RefusedAddressError(f"{what} names its host in a spelling that hides where it is") from None
+    if where not in (None, "public", *allowed):
+        raise RefusedAddressError(f"{what} is on {host!r}, {describe(where)}, and the server itself is not")
+    if parts.scheme == "http" and where != "loopback":
+        raise RefusedAddressError(f"{what} is on {host!r} without TLS; it must begin with https://")
+    return parts
+
+
+def describe(where: Realm | None) -> str:
+    """A realm in words."""
+    article = "an address" if where != "loopback" else "a loopback address"
+    return {
+        "private": "an address of a private network",
+        "link-local": "a link-local address",
+        "reserved": "a reserved address",
+    }.get(where or "", article)

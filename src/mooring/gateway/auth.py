@@ -1,0 +1,439 @@
+"""Checks of HTTP requests before they are read: headers, origins, hosts, tokens."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import time
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from mooring.config.logs import logger
+from mooring.config.sections import GatewaySettings, OAuthSettings
+from mooring.errors import ConfigError
+from mooring.gateway.clients import ANONYMOUS, Principal
+from mooring.gateway.protocol import HEADER_MISMATCH, VERSION, Refusal, fields
+
+NAMED: Mapping[str, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+_SINGLE = frozenset(
+    (
+        *(b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"),
+        *(b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"),
+    )
+)
+_ENCODED = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
+_LOCAL = ("localhost",)
+
+
+class Denied(Exception):
+    """A request that is answered with an HTTP status and nothing of the protocol."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether an address or name surely means this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() in _LOCAL
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def check_host(header: str | None, *, local: bool, allowed: Sequence[str]) -> None:
+    """Refuse a request that was sent to a name which somebody else may let point to us.
+
+    An address in `Host` cannot be rebound, so where we listen to others it is taken; where we listen on
+    loopback, only loopback is.
+    """
+    host = _host_of(header)
+    if host is None:
+        raise Denied(403, "the Host header is missing or malformed")
+    if is_loopback(host) or host in allowed or (not local and _is_address(host)):
+        return
+    raise Denied(403, "this Host is not served here; name it in `gateway.allowed_hosts`")
+
+
+def check_origin(origin: str | None, *, local: bool, allowed: Sequence[str]) -> None:
+    """Refuse what a foreign web page makes a browser send."""
+    if origin is None or origin in allowed:
+        return
+    try:
+        host = urlsplit(origin).hostname
+    except ValueError:
+        host = None
+    if not (local and host and is_loopback(host)):
+        raise Denied(403, "requests from this Origin are not taken; name it in `gateway.allowed_origins`")
+
+
+@lru_cache(maxsize=1024)
+def _host_of(header: str | None) -> str | None:
+    if not header or any(letter in header for letter in "/@?#\\ "):
+        return None
+    try:
+        parts = urlsplit(f"//{header}")
+        return parts.hostname if parts.port is None or parts.port else None
+    except ValueError:
+        return None
+
+
+def check_single(raw_headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a header that stands twice: two programs on the way could each believe another one."""
+    seen: set[bytes] = set()
+    for name, _ in raw_headers:
+        lower = name.lower()
+        if lower in seen and (lower in _SINGLE or lower.startswith(b"mcp-")):
+            raise Denied(400, f"the header {lower.decode('latin-1')[:60]!r} stands twice")
+        seen.add(lower)
+
+
+def check_agreement(headers: Mapping[str, str], message: Mapping[str, Any]) -> None:
+    """Refuse a modern request whose headers say something else than its body.
+
+    Raises:
+        Refusal: they differ, or a header is missing.
+    """
+    method, params = message.get("method"), fields(message.get("params"))
+    version = fields(params.get("_meta")).get(VERSION)
+    if version is not None:
+        _must_say(headers, "MCP-Protocol-Version", version)
+    _must_say(headers, "Mcp-Method", method)
+    named = NAMED.get(str(method))
+    if named is not None and isinstance(params.get(named), str):
+        _must_say(headers, "Mcp-Name", params[named], encoded=True)
+
+
+def check_parameters(headers: Mapping[str, str], wanted: Mapping[tuple[str, ...], str], given: Any) -> None:
+    """Refuse a call whose `Mcp-Param-…` headers say something else than its arguments.
+
+    Args:
+        headers: Of the request.
+        wanted: For each argument that the tool wants in a header, its path and the header's name.
+        given: The arguments.
+
+    Raises:
+        Refusal: one differs, is missing, or cannot be read.
+    """
+    for path, name in wanted.items():
+        value: Any = given
+        for key in path:
+            value = fields(value).get(key)
+        header = f"Mcp-Param-{name}"
+        if value is None:
+            if header in headers:
+                raise _mismatch(header, "stands there, and the body has no such argument")
+        else:
+            _must_say(headers, header, _as_text(value), encoded=True)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _must_say(headers: Mapping[str, str], name: str, expected: object, *, encoded: bool = False) -> None:
+    said = headers.get(name)
+    if said is None:
+        raise _mismatch(name, "is missing")
+    value: str | None = said.strip(" \t")
+    if encoded:
+        value = _decoded(value or "")
+    if value is None or value != expected:
+        raise _mismatch(name, "says something else than the body")
+
+
+def _decoded(value: str) -> str | None:
+    """The text of a header's value; None when it cannot be read."""
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > len("=?base64?=")):
+        # Text without both marks is literal. Bytes beyond ASCII must come encoded: their charset is unknown.
+        return value if value.isascii() and value.isprintable() else None
+    found = _ENCODED.fullmatch(value)
+    try:
+        return b64decode(found[1], validate=True).decode() if found else None
+    except ValueError:
+        return None
+
+
+def _mismatch(name: str, problem: str) -> Refusal:
+    return Refusal(HEADER_MISMATCH, f"the header {name} {problem}")
+
+
+log = logger("mooring.gateway")
+
+
+Verify = Callable[[str], Awaitable[Principal | None]]
+LEEWAY = 30.0
+KEYS_FOR = 600.0
+"""Seconds for which fetched keys are good."""
+AGAIN_AFTER = 30.0
+"""An unknown key makes us look again, but not more often than this."""
+LONGEST = 8192
+
+
+class FixedTokens:
+    """Tokens that the configuration names, each with whose it is."""
+
+    def __init__(self, known: Sequence[tuple[str, str, Sequence[str]]]) -> None:
+        self._known = [
+            (sha256(token.encode()).digest(), Principal(name=f"token:{name}", scopes=frozenset(scopes)))
+            for name, token, scopes in known
+        ]
+
+    def of(self, principal: Principal) -> set[bytes]:
+        """What tells this principal's tokens from others, without being them."""
+        return {digest for digest, whose in self._known if whose == principal}
+
+    def find(self, token: str) -> Principal | None:
+        given = sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = None
+        for digest, principal in self._known:  # all of them: the time tells nothing of which
+            if hmac.compare_digest(digest, given):
+                found = principal
+        return found
+
+
+class SignedTokens:
+    """JWTs of one issuer, made for us."""
+
+    def __init__(
+        self,
+        settings: OAuthSettings,
+        audience: Sequence[str],
+        fetch: Callable[[str], Awaitable[bytes]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._audience, self._fetch, self._clock = settings, list(audience), fetch, clock
+        self._keys: Any = None
+        self._until = self._again = 0.0
+        self._fixed = None if settings.key_file is None else _key_file(settings.key_file)
+
+    async def find(self, token: str) -> Principal | None:
+        """Who the token is of; None when it is not good."""
+        import jwt
+
+        try:
+            key = self._fixed_key(token) if self._fixed is not None else await self._fetched_key(token)
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=list(self._settings.algorithms),
+                audience=self._audience,
+                issuer=self._settings.issuer,
+                leeway=LEEWAY,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as problem:
+            log.info("a token was refused: %s", type(problem).__name__)
+            return None
+        return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
+
+    def _fixed_key(self, token: str) -> Any:
+        import jwt
+
+        if not isinstance(self._fixed, jwt.PyJWKSet):
+            return self._fixed
+        return _chosen(self._fixed, token)
+
+    async def _fetched_key(self, token: str) -> Any:
+        now = self._clock()
+        if self._keys is None or now >= self._until:
+            await self._refresh(now)
+        found = None if self._keys is None else _chosen(self._keys, token)
+        if found is None and now >= self._again:
+            await self._refresh(now)
+            found = None if self._keys is None else _chosen(self._keys, token)
+        return found
+
+    async def _refresh(self, now: float) -> None:
+        import jwt
+
+        self._again = now + AGAIN_AFTER
+        assert self._settings.jwks_url is not None
+        try:
+            document = json.loads(await self._fetch(self._settings.jwks_url))
+            self._keys = jwt.PyJWKSet.from_dict(document)
+            self._until = now + KEYS_FOR
+        except Exception as problem:
+            # The old ones stay good: a hiccup of the issuer must not lock everybody out.
+            log.warning("the keys of %s cannot be read: %s", self._settings.issuer, type(problem).__name__)
+
+
+def _chosen(keys: Any, token: str) -> Any:
+    """The key of the set that the token names."""
+    import jwt
+
+    name = jwt.get_unverified_header(token).get("kid")
+    for key in keys.keys:
+        if key.key_id == name or (name is None and len(keys.keys) == 1):
+            return key
+    return None
+
+
+def _key_file(path: str) -> Any:
+    import jwt
+
+    try:
+        data = Path(path).expanduser().read_bytes()
+    except OSError as problem:
+        raise ConfigError(f"the key file {path!r} cannot be read: {problem.strerror}") from None
+    try:
+        if data.lstrip().startswith(b"{"):
+            return jwt.PyJWKSet.from_dict(json.loads(data))
+        return data.decode()
+    except (ValueError, jwt.PyJWTError) as problem:
+        raise ConfigError(f"the key file {path!r} holds no keys: {type(problem).__name__}") from None
+
+
+def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    said = claims.get("scope", claims.get("scp", ""))
+    words = (
+        said.split()
+        if isinstance(said, str)
+        else cast("list[object]", said)
+        if isinstance(said, list)
+        else []
+    )
+    return frozenset(word for word in words if isinstance(word, str))
+
+
+METADATA = "/.well-known/oauth-protected-resource"
+_CORS = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+    "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
+    "Access-Control-Max-Age": "600",
+    "Vary": "Origin",
+}
+
+
+class Authenticator:
+    """Host, Origin, repeated headers, and the token."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        bind: str,
+        url: str,
+        tokens: Sequence[tuple[str, str, Sequence[str]]] = (),
+        fetch: Callable[[str], Awaitable[bytes]],
+    ) -> None:
+        self._settings = settings
+        self._local = is_loopback(bind)
+        self.url = (settings.url or url).rstrip("/")
+        self._fixed = FixedTokens(tokens)
+        self._named = bool(tokens)
+        oauth = settings.oauth
+        audience = () if oauth is None else oauth.audience or (f"{self.url}/mcp", self.url)
+        self._signed = None if oauth is None else SignedTokens(oauth, audience, fetch)
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody is asked who they are."""
+        return not self._named and self._signed is None
+
+    def keeps(self, principal: Principal, old: Authenticator) -> bool:
+        """Whether somebody whom the old door let in may stay: what they showed is as good here."""
+        if principal == ANONYMOUS:
+            return self.open
+        if shown := old._fixed.of(principal):
+            return shown <= self._fixed.of(principal)
+        return self._settings.oauth == old._settings.oauth and self.url == old.url
+
+    def check(self, request: web.BaseRequest) -> dict[str, str]:
+        """Headers that the answer needs.
+
+        Raises:
+            Denied: the request goes no further.
+        """
+        headers = request.headers
+        check_single(request.raw_headers)
+        hosts, origins = self._settings.allowed_hosts, self._settings.allowed_origins
+        check_host(headers.get("Host"), local=self._local, allowed=hosts)
+        origin = headers.get("Origin")
+        if origin is None:
+            return {}
+        check_origin(origin, local=self._local, allowed=origins)
+        asked = headers.get("Access-Control-Request-Headers")
+        return {
+            **_CORS,
+            "Access-Control-Allow-Origin": origin,
+            **({"Access-Control-Allow-Headers": asked} if asked else {}),
+        }
+
+    async def principal(self, request: web.BaseRequest, scopes: Sequence[str]) -> Principal:
+        """Who asks, as the token says.
+
+        Raises:
+            Denied: there is no good token, or it is not good for this.
+        """
+        if self.open:
+            return ANONYMOUS
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token or len(token) > LONGEST:
+            raise Denied(401, "a bearer token is needed", self._challenge(request, scopes))
+        found = self._fixed.find(token)
+        if found is None and self._signed is not None:
+            found = await self._signed.find(token)
+        if found is None:
+            raise Denied(401, "the token is not good", self._challenge(request, scopes, "invalid_token"))
+        if missing := [scope for scope in scopes if scope not in found.scopes]:
+            raise Denied(
+                403,
+                f"the token lacks the scope {missing[0]!r}",
+                self._challenge(request, scopes, "insufficient_scope"),
+            )
+        return found
+
+    def metadata(self, path: str, scopes: Sequence[str]) -> Mapping[str, object]:
+        """What this resource is and whose tokens it takes (RFC 9728)."""
+        assert self._settings.oauth is not None
+        return {
+            "resource": self.url + path,
+            "authorization_servers": [self._settings.oauth.issuer],
+            "scopes_supported": list(scopes),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "mooring gateway",
+        }
+
+    def _challenge(
+        self, request: web.BaseRequest, scopes: Sequence[str], error: str | None = None
+    ) -> dict[str, str]:
+        parts = ['realm="mooring"']
+        if error is not None:
+            parts.append(f'error="{error}"')
+        if scopes:
+            parts.append(f'scope="{" ".join(scopes)}"')
+        if self._signed is not None:
+            parts.append(f'resource_metadata="{self.url}{METADATA}{request.path}"')
+        return {"WWW-Authenticate": "Bearer " + ", ".join(parts)}

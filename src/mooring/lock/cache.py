@@ -1,0 +1,402 @@
+"""Files of pins: `mooring.lock`, its checked form, and the last listing of servers without a lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mooring.config.files import cache_home, keep, kept, read_bytes, replace_file, state_home
+from mooring.config.logs import logger
+from mooring.core.search import RULES, TOOL, tool_texts, weigh
+from mooring.core.search_index import InvertedIndex
+from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.lock.model import Lock, LockError, Pin
+
+if TYPE_CHECKING:
+    from mooring.config.load import FoundFile
+    from mooring.config.models import Scope
+
+
+FORMAT = 2
+"""Raised when the same rows mean another pin, or the same pin has other rows."""
+
+
+def write_rows(pin: Pin) -> bytes:
+    """Return the bytes that stand for a pin; two pins with the same bytes are the same."""
+    from pydantic_core import to_json  # ten times as quick as json, for the price of an import
+
+    rows = rows_of(pin)
+    try:
+        return to_json(rows)
+    except ValueError:  # half a character, which only an escape can stand for
+        return json.dumps(rows, default=dict).encode()
+
+
+def rows_of(pin: Pin) -> tuple[Any, ...]:
+    """Return the rows, of JSON values and mappings."""
+    known, info = pin.snapshot, pin.snapshot.info
+    return (
+        (known.server, pin.fingerprint, known.instructions, pin.whole, sorted(pin.volatile.items())),
+        (info.name, info.title, info.version, info.description, info.protocol, list(info.capabilities)),
+        [
+            (one.remote_name, one.title, one.description, one.input_schema, one.output_schema, *_kept(one))
+            for one in known.tools
+        ],
+        [(one.uri, *_read(one)) for one in known.resources],
+        [(one.uri_template, *_read(one)) for one in known.templates],
+        [(one.name, one.title, one.description, one.arguments, one.extra or None) for one in known.prompts],
+    )
+
+
+def _kept(tool: Tool) -> tuple[Any, ...]:
+    return (tool.annotations or None, tool.meta or None, tool.extra or None)
+
+
+def _read(one: Resource | ResourceTemplate) -> tuple[Any, ...]:
+    return (one.name, one.title, one.description, one.mime_type, one.extra or None)
+
+
+def read_rows(rows: bytes) -> Pin:
+    """Return the pin that was written.
+
+    Raises:
+        ValueError: nothing that `write` wrote.
+    """
+    try:
+        return pin_of(json.loads(rows))
+    except RecursionError as problem:
+        raise ValueError(str(problem)) from None
+
+
+def pin_of(rows: Any) -> Pin:
+    """Return the pin of these rows.
+
+    Raises:
+        ValueError: nothing that `rows_of` made.
+    """
+    try:
+        first, about, tools, resources, templates, prompts = rows
+        server, fingerprint, instructions, whole, volatile = first
+        name, title, version, description, protocol, capabilities = about
+        info = ServerInfo(
+            name=name,
+            title=title,
+            version=version,
+            description=description,
+            protocol=protocol,
+            capabilities={one: {} for one in capabilities},
+        )
+        snapshot = Snapshot(
+            server=server,
+            info=info,
+            instructions=instructions,
+            tools=tuple(_tool(server, *row) for row in tools),
+            resources=tuple(Resource(server=server, **_reading("uri", *row)) for row in resources),
+            templates=tuple(
+                ResourceTemplate(server=server, **_reading("uri_template", *row)) for row in templates
+            ),
+            prompts=tuple(_prompt(server, *row) for row in prompts),
+        )
+        marks = {(subject, name, field): how for (subject, name, field), how in volatile}
+    except TypeError as problem:
+        raise ValueError(str(problem)) from None
+    return Pin(fingerprint=fingerprint, snapshot=snapshot, whole=whole, volatile=MappingProxyType(marks))
+
+
+def _tool(
+    server: str,
+    name: str,
+    title: str | None,
+    description: str,
+    schema: dict[str, Any],
+    output: dict[str, Any] | None,
+    annotations: dict[str, Any] | None,
+    meta: dict[str, Any] | None,
+    extra: dict[str, Any] | None,
+) -> Tool:
+    return Tool.holding(
+        {
+            "name": name,
+            "server": server,
+            "remote_name": name,
+            "title": title,
+            "description": description,
+            "input_schema": schema,
+            "output_schema": output,
+            "annotations": annotations or EMPTY,
+            "meta": meta or EMPTY,
+            "extra": extra or EMPTY,
+            "verb": "call",
+        }
+    )
+
+
+def _reading(
+    key: str,
+    uri: str,
+    name: str,
+    title: str | None,
+    description: str,
+    mime_type: str | None,
+    extra: dict[str, Any] | None,
+) -> dict[str, Any]:
+    texts = {"name": name, "title": title, "description": description, "mime_type": mime_type}
+    return {key: uri, **texts, "extra": extra or EMPTY}
+
+
+def _prompt(
+    server: str,
+    name: str,
+    title: str | None,
+    description: str,
+    arguments: list[dict[str, Any]],
+    extra: dict[str, Any] | None,
+) -> Prompt:
+    return Prompt(
+        name=name,
+        server=server,
+        title=title,
+        description=description,
+        arguments=tuple(arguments),
+        extra=extra or EMPTY,
+    )
+
+
+_FORMAT = [1, FORMAT, RULES]
+
+
+def write_prepared(lock: Lock) -> bytes:
+    """Return the bytes that stand for a lock, with its words.
+
+    Raises:
+        ValueError: it is nested too deep.
+    """
+    words = InvertedIndex(weigh(TOOL, tool_texts(tool)) for tool in lock.tools)
+    pins = [rows_of(pin) for pin in lock.servers.values()]
+    try:
+        return json.dumps((_FORMAT, pins, words.rows()), default=dict, separators=(",", ":")).encode()
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def read_prepared(raw: bytes) -> Lock:
+    """Return the lock that was written.
+
+    Raises:
+        ValueError, TypeError: nothing that this mooring wrote.
+    """
+    try:
+        form, rows, words = json.loads(raw)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if form != _FORMAT:
+        raise ValueError("another form")
+    pins = map(pin_of, rows)
+    return Lock(
+        servers=MappingProxyType({pin.server: pin for pin in pins}),
+        words=InvertedIndex.from_rows(words),
+    )
+
+
+log = logger("mooring.pincache")
+
+
+_CACHE_FORMAT = f"3.{FORMAT}"
+_KEPT = 512
+"""Servers that the cache remembers; the longest unused go first."""
+
+
+class _About(NamedTuple):
+    """The first line of a file: what is to be known without reading the definitions after it."""
+
+    version: str
+    server: str
+    fingerprint: str
+    protocol: str | None
+    tools: int
+    templates: int
+    prompts: int
+
+
+class SnapshotCache:
+    """A pin in the cache. Its definitions are read when somebody wants them."""
+
+    def __init__(self, about: _About, body: bytes) -> None:
+        self._server, self._body = about.server, body
+        self.protocol = about.protocol
+        self.tools, self.templates, self.prompts = about.tools, about.templates, about.prompts
+
+    @cached_property
+    def pin(self) -> Pin | None:
+        """The pin; None when this mooring cannot read it."""
+        try:
+            return read_rows(self._body)
+        except ValueError as error:
+            log.debug("The cache of server %r is ignored: %s", self._server, error)
+            return None
+
+    def says(self, pin: Pin) -> bool:
+        """Whether it holds this very pin, to the letter; told without reading its definitions."""
+        return self._body == write_rows(pin)
+
+
+def cache_path(server: str, fingerprint: str) -> Path:
+    """Return where the pin of a server without a lock is kept for this user."""
+    readable = re.sub(r"[^a-z0-9]+", "-", server.lower())[:40].strip("-")
+    unique = sha256(f"{server}\0{fingerprint}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return cache_home() / "servers" / f"{readable}-{unique}.lock"
+
+
+def remember(pin: Pin) -> None:
+    """Keep a pin for the next start; where that fails there is no cache, and nothing else is lost."""
+    path = cache_path(pin.server, pin.fingerprint)
+    known = pin.snapshot
+    about = _About(
+        _CACHE_FORMAT,
+        pin.server,
+        pin.fingerprint,
+        known.info.protocol,
+        len(known.tools),
+        len(known.templates),
+        len(known.prompts),
+    )
+    try:
+        keep(path, json.dumps(about).encode() + b"\n" + write_rows(pin), most=_KEPT)
+    except OSError as error:
+        log.debug("No cache for server %r: %s", pin.server, error)
+
+
+def recall(server: str, fingerprint: str) -> SnapshotCache | None:
+    """Return what was remembered of a server under this very configuration."""
+    try:
+        sealed = kept(cache_path(server, fingerprint))
+    except OSError as error:
+        log.debug("The cache of server %r is ignored: %s", server, error)
+        return None
+    first, _, body = (sealed or b"").partition(b"\n")
+    about = _about(first)
+    if about is None or about[:3] != (_CACHE_FORMAT, server, fingerprint):
+        return None
+    return SnapshotCache(about, body)
+
+
+def _about(line: bytes) -> _About | None:
+    """What the line says; None when it is not as this mooring writes it."""
+    try:
+        fields: list[Any] = json.loads(line)
+        version, server, mark, protocol, *counts = fields
+        if isinstance(protocol, str | None) and all(isinstance(count, int) for count in counts):
+            return _About(version, server, mark, protocol, *counts)
+    except (ValueError, TypeError):
+        pass
+    return None
+
+
+NAME = "mooring.lock"
+_PREPARED = 16
+"""Locks that this user need not wait for to be checked again."""
+
+
+def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
+    """Return where the lock of a configuration is, whether or not it exists.
+
+    Beside the explicit file (the last of several) or the project's; with the user's files alone, in
+    the user's state directory; with no file at all, in `cwd`.
+    """
+    for file in reversed(files):
+        if file.scope != "user":
+            return file.path.absolute().parent / NAME
+    if not files:
+        return cwd.absolute() / NAME
+    return own_lock_path()
+
+
+def own_lock_path() -> Path:
+    """Return where the lock of the user's own servers is, whether or not it exists."""
+    return state_home() / NAME
+
+
+def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:
+    """Return whether the lock of these files is about servers of this scope.
+
+    A project's lock is shared: what one of its users has configured for themselves is not in it.
+    """
+    return scope != "user" or all(file.scope == "user" for file in files)
+
+
+def load_lock(path: Path) -> Lock | None:
+    """Return the lock in a file; None when there is no such file.
+
+    Raises:
+        NewerLockError: a newer mooring wrote it.
+        LockError: it is damaged or cannot be read.
+    """
+    file = str(path)
+    try:
+        raw = read_bytes(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LockError(f"cannot be read: {error.strerror or error}", file=file) from None
+    lock = _prepared(raw)
+    if lock is not None:
+        return lock
+    from mooring.lock.text import parse
+
+    try:
+        lock = parse(raw.decode().removeprefix("\ufeff"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise LockError("is damaged: not UTF-8 text", file=file, place=f"line {line}") from None
+    except LockError as error:
+        raise type(error)(error.problem, file=file, place=error.place) from None
+    _prepare(raw, lock)
+    return lock
+
+
+def _prepared(raw: bytes) -> Lock | None:
+    """The lock of this very content, if it was checked before for this user."""
+    try:
+        body = kept(_place(raw))
+        return None if body is None else read_prepared(body)
+    except (OSError, ValueError, TypeError) as problem:
+        log.debug("What was kept of a lock is ignored: %s", problem)
+        return None
+
+
+def _prepare(raw: bytes, lock: Lock) -> None:
+    """Keep a lock that was checked; where that fails it is checked again the next time."""
+    try:
+        keep(_place(raw), write_prepared(lock), most=_PREPARED)
+    except (OSError, ValueError) as problem:
+        log.debug("A lock is checked again the next time: %s", problem)
+
+
+def _place(raw: bytes) -> Path:
+    return cache_home() / "locks" / f"{sha256(raw).hexdigest()}.json"
+
+
+def save_lock(path: Path, lock: Lock, *, force: bool = False) -> None:
+    """Put a lock in place of what the file holds: all of it or nothing, whoever else writes or reads.
+
+    Raises:
+        LockError: the file holds what this mooring cannot read, and `force` is false; or it cannot
+            be written.
+    """
+    from mooring.lock.text import render
+
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if not force:
+        load_lock(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, render(lock).encode(), mode=0o644)
+    except OSError as error:
+        raise LockError(f"cannot be written: {error.strerror or error}", file=str(path)) from None

@@ -1,0 +1,480 @@
+"""The lock: what each server was approved to be, and what to do about a server that is something else.
+
+A pin holds the definitions themselves, so the same value is the catalog before any server runs, the
+measure of what a server reports, and the contract that CI checks. It is bound to the launch command
+or address by the fingerprint beside the definitions: under another one, nothing in it is approved.
+
+Every function here is pure and `decide` never returns a pin, so judging a server, however often and
+in whatever order its snapshots come, approves nothing: only `build` and `approve` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from types import MappingProxyType
+from typing import Literal, TypeVar
+
+from mooring.core.text import nearest
+from mooring.core.types import EMPTY, Json, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.errors import UnknownTool
+from mooring.lock.definitions import HASH, condensed, first_of_each, is_pinnable, key_of
+from mooring.lock.diff import Change, Subject, changes_between, same, same_text, volatile_between, warnings_of
+from mooring.lock.model import NO_MARKS, Lock, Mark, Marks, Pin
+from mooring.lock.schema_diff import Difference
+
+__all__ = [
+    "Admission",
+    "Drift",
+    "Lock",
+    "Pin",
+    "Pinning",
+    "approve",
+    "as_reported",
+    "before_start",
+    "build",
+    "compare",
+    "decide",
+    "pin_of",
+    "united",
+    "volatile_between",
+]
+
+Pinning = Literal["block", "warn", "off"]
+
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Everything in which a server differs from its pin; false when there is nothing."""
+
+    server: str
+    changes: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def of(self, subject: Subject) -> dict[str, Change]:
+        """Return the changes of one kind of thing, by name."""
+        return {change.name: change for change in self.changes if change.subject == subject}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What may be shown of a snapshot."""
+
+    visible: Snapshot
+    drift: Drift
+    set_aside: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    """Tools that are offered and not shown, by the server's name of them, and why."""
+    set_aside_templates: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    set_aside_prompts: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    set_aside_resources: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    warnings: tuple[str, ...] = ()
+
+
+def pin_of(
+    snapshot: Snapshot,
+    fingerprint: str,
+    *,
+    previous: Pin | None = None,
+    whole: bool = True,
+    volatile: Marks = NO_MARKS,
+) -> Pin:
+    """Return the pin of what a server offers now; see `Pin` for `whole` and `volatile`.
+
+    Where `previous` means the same, it is kept to the letter: order of keys, server version and all.
+    So nothing that a server changes at every start ever shows up as a change of the lock. A definition
+    that is no JSON or nested too deep is left out, and stays a new tool whenever it is compared.
+    """
+    kept = previous.snapshot if previous is not None else Snapshot(server=snapshot.server)
+    if not whole:
+        snapshot = _bare_snapshot(snapshot)
+    known = NO_MARKS if previous is None else _still_offered(previous.volatile, snapshot)
+    # A text that was volatile and is now the same at every start has changed for good.
+    loose = {mark: how for mark, how in known.items() if how == "order"} | dict(volatile)
+    marks = {
+        **volatile,
+        **{mark: how for mark, how in known.items() if how == "text" or mark not in volatile},
+    }
+    info, instructions = _kept_texts(_self_description(snapshot), snapshot.instructions, kept, loose)
+    fresh = Snapshot(
+        server=snapshot.server,
+        info=info,
+        instructions=instructions,
+        tools=_pinned(snapshot.tools, kept.tools, loose, "tool"),
+        resources=_pinned(snapshot.resources, kept.resources, loose, "resource"),
+        templates=_pinned(snapshot.templates, kept.templates, loose, "template"),
+        prompts=_pinned(snapshot.prompts, kept.prompts, loose, "prompt"),
+    )
+    if replace(fresh, info=replace(info, version=kept.info.version)) == kept:
+        fresh = kept
+    return Pin(fingerprint=fingerprint, snapshot=fresh, whole=whole, volatile=marks)
+
+
+def _still_offered(marks: Marks, snapshot: Snapshot) -> Marks:
+    """The marks of the server and of the entries that it offers now."""
+    if not marks:
+        return NO_MARKS
+    offered = {("server", ""), *(("tool", tool.remote_name) for tool in snapshot.tools)}
+    offered |= {("resource", one.uri) for one in snapshot.resources}
+    offered |= {("template", one.uri_template) for one in snapshot.templates}
+    offered |= {("prompt", one.name) for one in snapshot.prompts}
+    return {mark: how for mark, how in marks.items() if mark[:2] in offered}
+
+
+def _kept_texts(
+    info: ServerInfo, instructions: str | None, kept: Snapshot, volatile: Marks
+) -> tuple[ServerInfo, str | None]:
+    """What a server says of itself now, with the pinned texts where they differ only in what is volatile."""
+    texts = {
+        name: old
+        for name in ("name", "title", "description")
+        if same_text(name, old := getattr(kept.info, name), getattr(info, name), volatile)
+    }
+    if same_text("instructions", kept.instructions, instructions, volatile):
+        instructions = kept.instructions
+    return replace(info, **texts), instructions
+
+
+def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
+    """Return the pin of what a server offers, whether or not all of it can be pinned: to compare with one
+    that is cached."""
+    return Pin(
+        fingerprint=fingerprint,
+        whole=False,
+        snapshot=Snapshot(
+            server=snapshot.server,
+            info=_self_description(snapshot),
+            instructions=snapshot.instructions,
+            tools=tuple(map(_bare, first_of_each(snapshot.tools).values())),
+            templates=tuple(map(_bare, first_of_each(snapshot.templates).values())),
+            prompts=tuple(map(_bare, first_of_each(snapshot.prompts).values())),
+        ),
+    )
+
+
+def _self_description(snapshot: Snapshot) -> ServerInfo:
+    """Which capabilities there are decides what a host offers; their details change nothing, nor does who
+    chose the protocol version."""
+    capabilities: dict[str, Json] = {name: {} for name in sorted(snapshot.info.capabilities)}
+    return replace(snapshot.info, capabilities=capabilities, chosen=False)
+
+
+def united(first: Snapshot, second: Snapshot) -> Snapshot:
+    """Return the first listing, with what only the second one has: it declared other capabilities. The newer
+    protocol version of the two counts: we chose the older one ourselves."""
+    info = first.info
+    if info.chosen and (second.info.protocol or "") > (info.protocol or ""):
+        info = replace(info, protocol=second.info.protocol)
+    return replace(
+        first,
+        info=info,
+        tools=_united(first.tools, second.tools),
+        resources=_united(first.resources, second.resources),
+        templates=_united(first.templates, second.templates),
+        prompts=_united(first.prompts, second.prompts),
+    )
+
+
+def _united(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
+    known = {key_of(entry) for entry in first}
+    return (*first, *(entry for entry in second if key_of(entry) not in known))
+
+
+def before_start(known: Snapshot) -> Snapshot:
+    """Return what may be shown of a pin before its server runs: no resources, which come and go, and no
+    value of which the pin holds only the hash."""
+    return replace(
+        known,
+        resources=(),
+        tools=tuple(
+            replace(entry, meta=_held(entry.meta), extra=_held(entry.extra))
+            if entry.meta or entry.extra
+            else entry
+            for entry in known.tools
+        ),
+        templates=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.templates),
+        prompts=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.prompts),
+    )
+
+
+def _held(fields: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {name: value for name, value in fields.items() if not (isinstance(value, dict) and HASH in value)}
+
+
+def build(
+    snapshots: Iterable[Snapshot],
+    fingerprints: Mapping[str, str],
+    *,
+    previous: Lock | None = None,
+    volatile: Mapping[str, Marks] = EMPTY,
+) -> Lock:
+    """Return the lock of what the servers offer now.
+
+    Args:
+        snapshots: One per server that was reached.
+        fingerprints: Of every configured server, by name. Others are not in the lock.
+        previous: Keeps the pins of servers that were not reached, and the letter of what is the same.
+        volatile: By server: the fields that differ from start to start.
+    """
+    old = (previous or Lock()).servers
+    pins = {name: known for name, known in old.items() if name in fingerprints}
+    for snapshot in snapshots:
+        if (name := snapshot.server) in fingerprints:
+            known = old.get(name)
+            marks = {**_permuted(known, snapshot), **volatile.get(name, NO_MARKS)}
+            pins[name] = pin_of(snapshot, fingerprints[name], previous=known, volatile=marks)
+    return _lock(pins)
+
+
+def _permuted(known: Pin | None, snapshot: Snapshot) -> dict[Mark, str]:
+    """The texts that hold the words of the pin in another order: they differ from start to start."""
+    if known is None:
+        return {}
+    found = volatile_between(known.snapshot, snapshot)
+    texts = ("title", "description", "instructions")
+    return {
+        mark: how for mark, how in found.items() if how == "order" and mark[2].rpartition(".")[2] in texts
+    }
+
+
+def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -> Drift:
+    """Return how a server differs from its pin.
+
+    Args:
+        known: What was approved.
+        snapshot: What the server reports.
+        fingerprint: Of the configuration in use; None leaves it out of the comparison.
+    """
+    offered = snapshot if known.whole else _bare_snapshot(snapshot)
+    changes = changes_between(known.snapshot, offered, known.volatile)
+    if fingerprint is not None and fingerprint != known.fingerprint:
+        prints = Difference(
+            path="fingerprint", weight="breaking", before=known.fingerprint, after=fingerprint
+        )
+        name = snapshot.server
+        launch = Change(server=name, subject="server", name=name, kind="launch", differences=(prints,))
+        changes = (launch, *changes)
+    return Drift(server=snapshot.server, changes=changes)
+
+
+def decide(
+    known: Pin | None, snapshot: Snapshot, pinning: Pinning, *, fingerprint: str | None = None
+) -> Admission:
+    """Return what may be shown of what a server reports.
+
+    `off` shows all. `warn` shows all and says what changed. `block` shows what was approved and is
+    still the same; the server's description of itself as it was approved; and of a server without a
+    pin, or launched otherwise than approved, nothing. Trust on first use is the caller's: make a pin
+    of the first snapshot, then decide.
+
+    What is the same is shown to the letter of the pin, so that a model's prompt stays the same bytes.
+    """
+    if pinning == "off" or (known is None and pinning == "warn"):
+        return Admission(visible=snapshot, drift=Drift(server=snapshot.server))
+    if known is None:
+        known, fingerprint = Pin(fingerprint="", snapshot=Snapshot(server=snapshot.server)), None
+    drift = compare(known, snapshot, fingerprint=fingerprint)
+    # What is no longer offered needs no action, and may depend on the capabilities that were declared.
+    warnings = warnings_of([change for change in drift.changes if change.kind != "removed"])
+    seen = _to_the_letter(known, snapshot, drift)
+    if pinning == "warn":
+        return Admission(visible=seen, drift=drift, warnings=warnings)
+    launch = next((change for change in drift.changes if change.kind == "launch"), None)
+    tools, tools_aside = _approved(seen.tools, drift.of("tool"), launch)
+    templates, templates_aside = _approved(seen.templates, drift.of("template"), launch)
+    prompts, prompts_aside = _approved(seen.prompts, drift.of("prompt"), launch)
+    resources, resources_aside = _approved(seen.resources, drift.of("resource"), launch)
+    said = known.snapshot.info
+    return Admission(
+        visible=replace(
+            seen,
+            info=replace(seen.info, name=said.name, title=said.title, description=said.description),
+            instructions=known.snapshot.instructions,
+            tools=tools,
+            templates=templates,
+            prompts=prompts,
+            resources=resources,
+        ),
+        drift=drift,
+        set_aside=tools_aside,
+        set_aside_templates=templates_aside,
+        set_aside_prompts=prompts_aside,
+        set_aside_resources=resources_aside,
+        warnings=warnings,
+    )
+
+
+def approve(
+    lock: Lock,
+    snapshot: Snapshot,
+    *,
+    fingerprint: str,
+    tools: Collection[str] | None = None,
+    volatile: Marks = NO_MARKS,
+) -> Lock:
+    """Return the lock with changes of one server accepted; every other pin is the same object.
+
+    Args:
+        lock: As it is.
+        snapshot: What the server reports, as it was shown to whoever approves.
+        fingerprint: Of the server's configuration.
+        tools: Accept these tools alone, by the server's names (a renamed one by either): not the
+            server's texts, nor another launch command. None accepts everything.
+        volatile: The fields that differ from start to start.
+
+    Raises:
+        UnknownTool: a name is neither approved nor offered.
+    """
+    server = snapshot.server
+    known = lock.servers.get(server)
+    if tools is None:
+        pin = pin_of(snapshot, fingerprint, previous=known, volatile=volatile)
+        return _lock({**lock.servers, server: pin})
+    if known is None:
+        known = Pin(fingerprint=fingerprint, snapshot=Snapshot(server=server))
+    pinned = first_of_each(known.snapshot.tools)
+    offered = first_of_each(snapshot.tools)
+    for name in tools:
+        if name not in pinned and name not in offered:
+            raise UnknownTool(name, nearest(name, {**pinned, **offered}))
+    for change in compare(known, snapshot).of("tool").values():
+        before = None if change.before is None else key_of(change.before)
+        if change.name in tools or before in tools:
+            if before is not None:
+                del pinned[before]
+            if change.after is not None:
+                pinned[change.name] = offered[change.name]
+    accepted = replace(known.snapshot, tools=_pinned(pinned.values(), known.snapshot.tools))
+    marks = {mark: how for mark, how in volatile.items() if mark[0] == "tool" and mark[1] in tools}
+    pin = replace(known, snapshot=accepted, volatile={**known.volatile, **marks})
+    return _lock({**lock.servers, server: pin})
+
+
+def _lock(pins: Mapping[str, Pin]) -> Lock:
+    return Lock(servers=MappingProxyType({name: pins[name] for name in sorted(pins)}))
+
+
+def _pinned(
+    entries: Iterable[E], previous: Iterable[E], volatile: Marks = NO_MARKS, subject: Subject = "tool"
+) -> tuple[E, ...]:
+    """What counts of the entries, in order of key; the previous one where it is the same."""
+    known = first_of_each(previous)
+    kept: list[E] = []
+    for key, entry in first_of_each(entries).items():
+        old = known.get(key)
+        if old is not None and same(old, entry, volatile, subject):
+            kept.append(old)
+        elif is_pinnable(entry):
+            kept.append(_counted(entry))
+    return tuple(kept)
+
+
+def _counted(entry: E) -> E:
+    """The entry as a pin holds it."""
+    if isinstance(entry, Tool):
+        if entry.name == entry.remote_name and not entry.meta and not entry.extra:
+            return entry
+        meta, extra = condensed(entry.meta) or EMPTY, condensed(entry.extra) or EMPTY
+        return replace(entry, name=entry.remote_name, meta=meta, extra=extra)
+    if isinstance(entry, Resource) and entry.size is not None:
+        return replace(entry, size=None, extra=condensed(entry.extra) or EMPTY)
+    return replace(entry, extra=condensed(entry.extra)) if entry.extra else entry
+
+
+def _bare_snapshot(snapshot: Snapshot) -> Snapshot:
+    return replace(
+        snapshot,
+        tools=tuple(map(_bare, snapshot.tools)),
+        resources=(),
+        templates=tuple(map(_bare, snapshot.templates)),
+        prompts=tuple(map(_bare, snapshot.prompts)),
+    )
+
+
+def _bare(entry: E) -> E:
+    """The entry without resources' and clients' extras: what a pin that is not `whole` holds."""
+    if isinstance(entry, Tool):
+        if entry.name == entry.remote_name and not entry.meta and not entry.extra:
+            return entry
+        return replace(entry, name=entry.remote_name, meta=EMPTY, extra=EMPTY)
+    return replace(entry, extra=EMPTY) if entry.extra else entry
+
+
+def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
+    """The snapshot in order of key, with the pinned entry for each that is the same."""
+    known = pin.snapshot
+    if snapshot.tools is known.tools and not snapshot.templates and not snapshot.prompts:
+        return snapshot
+    surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
+    note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
+    return replace(
+        snapshot,
+        warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,
+        tools=_settled(snapshot.tools, known.tools, drift.of("tool"), pin, "tool"),
+        resources=_settled(snapshot.resources, known.resources, drift.of("resource"), pin, "resource")
+        if pin.whole
+        else snapshot.resources,
+        templates=_settled(snapshot.templates, known.templates, drift.of("template"), pin, "template"),
+        prompts=_settled(snapshot.prompts, known.prompts, drift.of("prompt"), pin, "prompt"),
+    )
+
+
+def _settled(
+    entries: tuple[E, ...], pinned: tuple[E, ...], changes: Mapping[str, Change], pin: Pin, subject: Subject
+) -> tuple[E, ...]:
+    if entries is pinned:
+        return entries
+    known = first_of_each(pinned)
+    return tuple(
+        entry if key in changes else _dressed(known[key], entry, pin, subject)
+        for key, entry in first_of_each(entries).items()
+    )
+
+
+def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
+    """The pinned entry, with what the pin does not hold as the server sent it now."""
+    if isinstance(entry, Resource):
+        known = replace(known, size=entry.size)
+    if not (entry.extra or known.extra or getattr(entry, "meta", None) or getattr(known, "meta", None)):
+        return known
+    mark = (subject, key_of(entry))
+    extra = _shown(known.extra, entry.extra, pin, (*mark, "more"))
+    if isinstance(entry, Tool) and isinstance(known, Tool):
+        return replace(known, meta=_shown(known.meta, entry.meta, pin, (*mark, "meta")), extra=extra)
+    return replace(known, extra=extra)
+
+
+def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: Mark) -> Mapping[str, Json]:
+    """Fields as they were approved: as they were sent where the pin holds no more than a hash of them, and
+    without those of these that are volatile."""
+    if not pin.whole:
+        return sent
+    held = _held(known)
+    if len(held) == len(known):
+        return known
+    subject, key, field = mark
+    return {
+        name: held.get(name, sent.get(name))
+        for name in known
+        if name in held or (subject, key, f"{field}.{name}") not in pin.volatile
+    }
+
+
+def _approved(
+    entries: tuple[E, ...], changes: Mapping[str, Change], launch: Change | None
+) -> tuple[tuple[E, ...], dict[str, Change]]:
+    """The entries that may be shown, and why each of the others may not."""
+    if launch is None and not changes:
+        return entries, {}
+    shown: list[E] = []
+    aside: dict[str, Change] = {}
+    for entry in entries:
+        if (reason := launch or changes.get(key_of(entry))) is None:
+            shown.append(entry)
+        else:
+            aside[key_of(entry)] = reason
+    return tuple(shown), aside

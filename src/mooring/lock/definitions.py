@@ -1,0 +1,248 @@
+"""What counts of a tool, resource, template or prompt when it is pinned: one canonical form, and its hash.
+
+Everything that can reach a model or a client of the gateway counts, with `_meta`, icons and fields that
+mooring does not know. What does not: the listing order, the size of a resource and, of the server
+itself, its version and the details of its capabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from math import isfinite
+from typing import Any, TypeAlias, TypeVar, cast
+
+from mooring.core.json_values import recalled
+from mooring.core.types import Json, Prompt, Resource, ResourceTemplate, Tool
+
+__all__ = [
+    "DEPTH_LIMIT",
+    "HASH",
+    "Entry",
+    "canonical",
+    "condensed",
+    "definition",
+    "digest",
+    "first_of_each",
+    "is_pinnable",
+    "key_of",
+    "pinnable",
+    "visible_text",
+    "words",
+]
+
+Entry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
+
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+
+LARGEST = 4096
+"""Characters of one field of `_meta`, or of an unknown field, that a pin holds; of a larger one, its hash."""
+HASH = "mooring/sha256"
+
+DEPTH_LIMIT = 64
+"""Levels that a definition may nest. Real ones stay under 20; what goes deeper is not pinned."""
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def canonical(value: Json) -> str:
+    """Return the one text that stands for a JSON value; it tells `1` from `true` and from `1.0`.
+
+    Raises:
+        ValueError: it is no JSON (NaN, a Python object), or nested too deep to write.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+
+
+def definition(entry: Entry) -> dict[str, Json]:
+    """Return what counts of an entry, under the names it has in the lock; the key comes first."""
+    match entry:
+        case Tool():
+            counted: dict[str, Json] = {
+                "name": entry.remote_name,
+                "title": entry.title,
+                "description": entry.description,
+                "input": entry.input_schema,
+                "output": entry.output_schema,
+                "annotations": dict(entry.annotations),
+            }
+            if entry.meta:
+                counted["meta"] = condensed(entry.meta)
+        case Resource() | ResourceTemplate():
+            counted = {
+                "uri": entry.uri if isinstance(entry, Resource) else entry.uri_template,
+                "name": entry.name,
+                "title": entry.title,
+                "description": entry.description,
+                "mime_type": entry.mime_type,
+            }
+        case Prompt():
+            counted = {
+                "name": entry.name,
+                "title": entry.title,
+                "description": entry.description,
+                "arguments": entry.arguments,
+            }
+    if entry.extra:
+        counted["more"] = condensed(entry.extra)
+    return counted
+
+
+def condensed(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields, with the hash of each value that is larger than a pin should be."""
+    return {name: _condensed(value) for name, value in fields.items()}
+
+
+def _condensed(value: Json) -> Json:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    try:
+        text = canonical(value)
+    except ValueError:  # cannot be pinned at all
+        return value
+    return value if len(text) <= LARGEST else {HASH: sha256(text.encode("ascii")).hexdigest()}
+
+
+def words(value: Json) -> list[str]:
+    """Return the words of a value, sorted: the same for a text whose parts come in another order."""
+    return sorted(word for text in _texts(value) for word in re.findall(r"\w+", text))
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Json]", value).items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Json]", value):
+            yield from _texts(inner)
+    else:
+        yield canonical(value)
+
+
+def digest(counted: Mapping[str, Json]) -> str:
+    """Return the content hash of a definition.
+
+    The server's fingerprint is not mixed in: it stands once beside the server's definitions and is
+    compared with them, so that a changed launch command is one changed line and not every hash.
+
+    Raises:
+        ValueError: it cannot be pinned.
+    """
+    return sha256(pinnable(counted).encode("ascii")).hexdigest()
+
+
+def pinnable(counted: Mapping[str, Json]) -> str:
+    """Return the canonical text of a definition that can be kept and compared.
+
+    Raises:
+        ValueError: it is no JSON, or nests deeper than any real one.
+    """
+    text = canonical(counted)
+    # Counting brackets is cheap and settles nearly every case.
+    if text.count("{") + text.count("[") > DEPTH_LIMIT and not _is_json(counted):
+        raise ValueError(f"nests deeper than {DEPTH_LIMIT} levels")
+    return text
+
+
+def key_of(entry: Entry) -> str:
+    """Return what an entry is known by within its server."""
+    match entry:
+        case Tool():
+            return entry.remote_name
+        case Resource():
+            return entry.uri
+        case ResourceTemplate():
+            return entry.uri_template
+        case Prompt():
+            return entry.name
+
+
+def first_of_each(entries: Iterable[E]) -> dict[str, E]:
+    """Return the entries by key, in order of key; of several with one key the first counts."""
+    found: dict[str, E] = {}
+    for entry in entries:
+        found.setdefault(key_of(entry), entry)
+    return {key: found[key] for key in sorted(found)}
+
+
+def is_pinnable(entry: Entry) -> bool:
+    """Return whether the definition of an entry can be kept and compared."""
+    if (found := recalled(is_pinnable, entry)) is not None:
+        return found[0]
+    from pydantic_core import from_json, to_json  # what only compares or reads does not need it
+
+    counted = definition(entry)
+    try:
+        text = to_json(counted)
+        # Nearly every definition is plain JSON with few brackets, and comes back as it was.
+        if text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT and from_json(text) == counted:
+            return True
+    except ValueError:
+        pass
+    return _is_json(counted)
+
+
+def _is_json(value: Json) -> bool:
+    """Whether `canonical` would take it, and it nests no deeper than allowed; much quicker than that."""
+    level: list[Json] = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        inner: list[Json] = []
+        for item in level:
+            if item is None or isinstance(item, str | int):
+                continue
+            if isinstance(item, Mapping):
+                fields = cast("Mapping[object, Json]", item)
+                if not all(isinstance(key, str) for key in fields):
+                    return False
+                inner += fields.values()
+            elif isinstance(item, list | tuple):
+                inner += cast("list[Json]", item)
+            elif not isinstance(item, float) or not isfinite(item):
+                return False
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+@cache
+def _not_ascii() -> re.Pattern[str]:
+    """Compiled on first use: so wide a class takes milliseconds, and few need it."""
+    return re.compile(r"[\x00-\x1f\x7f-\U0010ffff]")
+
+
+def visible_text(value: str) -> str:
+    """Return text with every character that cannot be seen, or that moves others, written as an escape.
+
+    Nothing hides in a review: neither control characters and direction marks, nor the tag and
+    variation characters that can carry a whole message between two letters.
+    """
+    return _not_ascii().sub(_escape, value)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    varies = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
+    if char.isprintable() and not varies:
+        return char
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)  # JSON writes such a character as two
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,263 @@
+"""What servers were approved to be, held against what they report.
+
+With a lock, only what is in it is shown (`block`). Without one, the first thing a server said under this
+configuration is remembered for this user, and a change is warned of (trust on first use). Either way
+the catalog of the last time exists before any server runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from mooring.config.logs import logger
+from mooring.config.models import ServerConfig
+from mooring.config.plan import fingerprint
+from mooring.core.names import Style, assign
+from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.value import Value
+from mooring.errors import ToolChanged
+from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
+from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
+
+if TYPE_CHECKING:
+    from mooring.config import FoundFile
+    from mooring.lock.cache import SnapshotCache
+    from mooring.lock.compare import Admission, Pinning
+    from mooring.lock.diff import Change
+    from mooring.servers.active import Guard
+
+log = logger("mooring.lock.enforce")
+
+
+class PinSource(Value):
+    """Where pins come from."""
+
+    lock: Lock | None = None
+    """The lock beside the configuration; None: there is none, and the private cache serves."""
+    cache: bool = True
+    own: Lock | None = None
+    """The lock for the user's own servers. The lock of a project neither covers nor replaces it."""
+
+
+def memory_of(
+    lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], folder: Path | None
+) -> PinSource:
+    """What a host remembers: by the lock beside its `files` (True), by one elsewhere, or nothing (False).
+
+    A lock that cannot be read is ignored, loudly.
+    """
+    if lock is False:
+        return PinSource(cache=False)
+    beside = None if folder is None else lock_path(files, folder)
+    path = beside if lock is True else Path(lock)
+    if path is None:
+        return PinSource()
+    found = _read(path)
+    if speaks_of(files, "user"):
+        return PinSource(lock=found, own=found)
+    return PinSource(lock=found, own=_read(own_lock_path()) if lock is True else None)
+
+
+def _read(path: Path) -> Lock | None:
+    try:
+        return load_lock(path)
+    except LockError as problem:
+        log.warning("the lock is ignored, and nothing is pinned: %s", problem)
+        return None
+
+
+class LockEnforcer:
+    """The pins of one host."""
+
+    def __init__(self, memory: PinSource, withhold: Callable[[str], None], declared: str = "") -> None:
+        self._memory = memory
+        self._declared = declared
+        """Which capabilities this host declares: a server may offer other tools under others, so each kind
+        of host has a cache of its own. A lock holds what is offered under any."""
+        self._withhold = withhold
+        self._fingerprints: dict[str, str] = {}
+        self._pins: dict[str, Pin | None] = {}
+        self._recollections: dict[str, SnapshotCache] = {}
+        """Pins that are in the cache and that nobody has wanted to see yet."""
+        self._pinning: dict[str, Pinning] = {}
+        self._aside: dict[str, Mapping[str, Change]] = {}
+        self._warned: dict[str, frozenset[str]] = {}
+        """By server: the warnings about its latest listing."""
+        self._cached: set[str] = set()
+        """Servers that no lock speaks of."""
+        self._writers: list[Thread] = []
+        """A thousand definitions take some time to write: the event loop does not wait for that."""
+
+    @property
+    def lock(self) -> Lock | None:
+        """The lock beside the configuration."""
+        return self._memory.lock
+
+    @property
+    def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
+        """Tools that are offered and not shown, by server and the server's own name of them."""
+        return self._aside
+
+    def known(self, server: ServerConfig) -> CachedSnapshot | None:
+        """What the server is known to offer before it has said a word; None when it never spoke."""
+        name = server.name
+        self._fingerprints[name] = fingerprint(server)
+        lock = self._lock_of(server)
+        self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
+        self._aside.pop(name, None)
+        self._recollections.pop(name, None)
+        if lock is None:
+            self._fingerprints[name] += self._declared
+            return self._recalled(name)
+        pin = self._pins[name] = lock.servers.get(name)
+        known = pin is not None and pin.fingerprint == self._fingerprints[name]
+        if pin is None or not known:
+            return None
+        offered = pin.snapshot
+
+        def snapshot() -> Snapshot:
+            from mooring.lock.compare import before_start
+
+            return before_start(offered)
+
+        return CachedSnapshot(
+            snapshot,
+            protocol=offered.info.protocol,
+            tools=len(offered.tools),
+            templates=len(offered.templates),
+            prompts=len(offered.prompts),
+        )
+
+    def _lock_of(self, server: ServerConfig) -> Lock | None:
+        """The lock, if it speaks of this server; None: the private cache serves."""
+        lock = self._memory.own if server.source.scope == "user" else self._memory.lock
+        if lock is None:
+            self._cached.add(server.name)
+        else:
+            self._cached.discard(server.name)
+        return lock
+
+    def _recalled(self, name: str) -> CachedSnapshot | None:
+        self._pins[name] = None
+        if not self._memory.cache:
+            return None
+        from mooring.lock.cache import recall
+
+        found = recall(name, self._fingerprints[name])
+        if found is None:
+            return None
+        self._recollections[name] = found
+
+        def snapshot() -> Snapshot:
+            return Snapshot(server=name) if found.pin is None else found.pin.snapshot
+
+        return CachedSnapshot(
+            snapshot,
+            protocol=found.protocol,
+            tools=found.tools,
+            templates=found.templates,
+            prompts=found.prompts,
+        )
+
+    def _as_remembered(self, snapshot: Snapshot) -> bool:
+        """Whether a server says the same as in the cache, to the letter: the usual case, which is told
+        without reading the definitions there."""
+        name = snapshot.server
+        found = self._recollections.pop(name, None)
+        if found is None:
+            return False
+        from mooring.lock.compare import as_reported
+
+        reported = as_reported(snapshot, self._fingerprints[name])
+        same = len(reported.snapshot.tools) == len(snapshot.tools) and found.says(reported)
+        self._pins[name] = reported if same else found.pin
+        return same
+
+    def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
+        """What may be shown of what a server reports, and what compares requests with that."""
+        name = snapshot.server
+        if name not in self._fingerprints:
+            return snapshot, None  # no server of the configuration: the application's own provider
+        if self._as_remembered(snapshot) and self._pinning[name] != "block":
+            return snapshot, None
+        # The catalog is there before any server is judged: what judging needs is imported then.
+        from mooring.lock.compare import decide, pin_of
+        from mooring.lock.guard import ApprovedListing
+
+        pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
+        admission = decide(pin, snapshot, pinning, fingerprint=mark)
+        self._report(name, admission)
+        if admission.set_aside != self._aside.get(name, {}):
+            for tool in admission.set_aside:
+                self._withhold(f"{name}/{tool}")
+        self._aside[name] = admission.set_aside
+        if name in self._cached and self._memory.cache and (pin is None or admission.drift):
+            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
+            from mooring.lock.cache import remember
+
+            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
+            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+            writer.start()
+        return admission.visible, ApprovedListing(admission) if pinning == "block" else None
+
+    def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
+        """Log what changed, but for warnings that were given `already`. Without a lock nothing was approved,
+        so that new and missing entries are no reason to act."""
+        from mooring.lock.diff import warnings_of
+
+        warnings: Sequence[str]
+        if name not in self._cached:
+            warnings = admission.warnings
+        else:
+            changes = admission.drift.changes
+            warnings = warnings_of([one for one in changes if one.kind not in ("added", "removed")])
+            if usual := [repr(one.name) for one in changes if one.kind in ("added", "removed")]:
+                log.info("server %r offers other entries than last time: %s", name, ", ".join(usual[:20]))
+        for warning in warnings:
+            if warning not in already:
+                log.warning("%s", warning)
+        self._warned[name] = already.union(warnings)
+
+    def guard_for(self, shown: Snapshot | None, snapshot: Snapshot) -> Guard | None:
+        """What compares the requests of another connection to a server, which lists `snapshot`, with the
+        lock, or, without one, with `shown`, which models have read. Approves nothing, hides nothing from
+        other sessions and repeats no warning."""
+        from mooring.lock.compare import decide, pin_of
+        from mooring.lock.guard import ApprovedListing
+
+        name = snapshot.server
+        pinning, known = self._pinning.get(name, "warn"), self._pins.get(name)
+        if pinning == "block" and name not in self._cached:
+            admission = decide(known, snapshot, pinning, fingerprint=self._fingerprints[name])
+        else:
+            whole = known is None or known.whole
+            volatile = NO_MARKS if known is None else known.volatile
+            pin = None if shown is None else pin_of(shown, "", whole=whole, volatile=volatile)
+            admission = decide(pin, snapshot, pinning)
+        self._report(name, admission, already=self._warned.get(name, frozenset()))
+        return ApprovedListing(admission) if pinning == "block" else None
+
+    def close(self) -> None:
+        """Until what is to be remembered is written."""
+        for writer in self._writers:
+            writer.join()
+        self._writers.clear()
+
+    def warnings(self, server: str) -> tuple[str, ...]:
+        """One line for each tool of the server that is set aside."""
+        aside = self._aside.get(server, {})
+        return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+
+    def explain(self, local_name: str, style: Style) -> ToolChanged | None:
+        """Why a tool of this name is not shown, if it was set aside."""
+        from mooring.lock.guard import tool_changed
+
+        for server, aside in self._aside.items():
+            for remote, change in aside.items():
+                if assign([(server, remote)], style).get((server, remote)) == local_name:
+                    return tool_changed(change)
+        return None

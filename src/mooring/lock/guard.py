@@ -1,0 +1,94 @@
+"""Requests compared with what was admitted of a server's latest listing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mooring.core.uris import matches
+from mooring.errors import ToolChanged
+from mooring.lock.compare import Admission
+from mooring.lock.definitions import key_of
+from mooring.lock.diff import Change, describe, shown_name, summary
+
+__all__ = ["ApprovedListing", "tool_changed"]
+
+
+class ApprovedListing:
+    """Returns why a request must not be sent to a server whose pins say `block`, or None.
+
+    Tools and prompts must be in the listing and as they were approved. A resource may be read unless it
+    is listed, or described by a template, and was not approved: servers also hand out URIs that they
+    never list.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        shown = admission.visible
+        self._server, self._drift = shown.server, admission.drift
+        self._tools = frozenset(tool.remote_name for tool in shown.tools)
+        self._prompts = frozenset(prompt.name for prompt in shown.prompts)
+        self._resources = frozenset(resource.uri for resource in shown.resources)
+        self._templates = tuple(template.uri_template for template in shown.templates)
+        self._aside = admission
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> ToolChanged | None:
+        match method:
+            case "tools/call":
+                name = params.get("name")
+                return None if name in self._tools else self._missing("tool", str(name))
+            case "prompts/get":
+                return self._prompt(str(params.get("name")))
+            case "resources/read":
+                return self._resource(str(params.get("uri")))
+            case "completion/complete":
+                ref = cast("Mapping[str, Any]", params.get("ref"))
+                if ref.get("type") == "ref/prompt":
+                    return self._prompt(str(ref.get("name")))
+                return self._template(str(ref.get("uri")))
+            case _:
+                return None
+
+    def _prompt(self, name: str) -> ToolChanged | None:
+        return None if name in self._prompts else self._missing("prompt", name)
+
+    def _resource(self, uri: str) -> ToolChanged | None:
+        if uri in self._resources:
+            return None
+        change = self._aside.set_aside_resources.get(uri)
+        if change is None and not any(matches(template, uri) for template in self._templates):
+            aside = self._aside.set_aside_templates.items()
+            change = next((change for template, change in aside if matches(template, uri)), None)
+        return None if change is None else tool_changed(change, uri)
+
+    def _template(self, template: str) -> ToolChanged | None:
+        change = self._aside.set_aside_templates.get(template)
+        return None if change is None else tool_changed(change, template)
+
+    def _missing(self, subject: str, name: str) -> ToolChanged:
+        """The error for something that was not admitted: it changed, or the server does not list it."""
+        aside = self._aside.set_aside if subject == "tool" else self._aside.set_aside_prompts
+        if (change := aside.get(name)) is not None:
+            return tool_changed(change, name)
+        for change in self._drift.changes:
+            before = None if change.before is None else key_of(change.before)
+            if change.subject == subject and name in (change.name, before):
+                return tool_changed(change, name)
+        problem = f"{subject.capitalize()} {shown_name(name)} of server {shown_name(self._server)}"
+        return ToolChanged(
+            f"{problem} is not in the server's list, so it cannot be compared with `mooring.lock`. "
+            "See what the server offers with `mooring check`.",
+            server=self._server,
+            tool=name,
+            reason="removed",
+        )
+
+
+def tool_changed(change: Change, name: str | None = None) -> ToolChanged:
+    """The error for a change; `name` is what was asked for, if not what changed."""
+    return ToolChanged(
+        summary(change),
+        server=change.server,
+        tool=change.name if name is None else name,
+        reason=change.kind,
+        details=describe(change),
+    )

@@ -1,0 +1,301 @@
+"""Decide whether a server may be started and whether a call may be made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from mooring.concurrency import call_back
+from mooring.config.logs import logger
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.config.sections import Decision, JointPolicy, OwnPolicy
+from mooring.core.events import ApprovalAsked, CallDenied, Event
+from mooring.core.names import Style, assign
+from mooring.core.types import EMPTY, Snapshot, Tool
+from mooring.core.value import Value, replace
+from mooring.errors import NotTrusted, PolicyDenied
+
+if TYPE_CHECKING:
+    from mooring.config.approvals import Approval
+    from mooring.config.trust import TrustRequest
+
+log = logger("mooring.policy")
+
+
+Q = TypeVar("Q")
+
+
+async def said_yes(ask: Callable[[Q], bool | Awaitable[bool]], question: Q, limit: float | None) -> bool:
+    """Whether the callback says yes within `limit` seconds. What it raises counts as a no.
+
+    A plain function is called in a thread, since it may wait for a person.
+    """
+    with anyio.move_on_after(limit):
+        try:
+            return await call_back(ask, question) is True
+        except Exception:
+            log.exception("a callback that was asked for a yes failed, which counts as a no")
+    return False
+
+
+ANSWER_TIMEOUT = 300.0
+"""Seconds that a person has to answer, where the call itself has no limit."""
+_NO_MORE = "Do not try again; tell the user what you wanted to do."
+
+
+class ApprovalRequest(Value):
+    """A call that waits for a yes. Title and arguments are as the server and the model wrote them: clean
+    them before a person reads them (`mooring.core.text.clean`)."""
+
+    server: str
+    tool: str
+    """The server's own name of it."""
+    name: str
+    """The local name, which the model used."""
+    title: str | None
+    arguments: Mapping[str, Any]
+    reason: str
+    """Which rule wants it."""
+    session: str
+
+    def __repr__(self) -> str:
+        """Without the arguments' values, which may hold anything."""
+        names = sorted(self.arguments)
+        return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
+
+
+Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
+
+
+class PolicyEnforcer:
+    """Applies the policies of one host as they are at the moment of a call."""
+
+    def __init__(
+        self,
+        *,
+        own: frozenset[str],
+        config: Callable[[], HostConfig],
+        servers: Mapping[str, ServerConfig],
+        ask: Approver | None,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._own = own
+        """The providers of the application's own functions and of mooring's: they need nobody's leave."""
+        self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
+        self._decided: dict[str, tuple[tuple[object, ...], Decision]] = {}
+        self._denied: dict[str, dict[str, str]] = {}
+        """Tools that are not listed, by server and its own name of them, and which rule denies them."""
+
+    def listed(self, snapshot: Snapshot) -> Snapshot:
+        """What of it may be shown: denied tools are not."""
+        policy = self._policy(snapshot.server)
+        self._denied.pop(snapshot.server, None)
+        if snapshot.server in self._own or not policy.may_deny:
+            return snapshot
+        judged = [(tool, policy.decide(tool)) for tool in snapshot.tools]
+        denied = {tool.remote_name: one.reason for tool, one in judged if one.verdict == "deny"}
+        if not denied:
+            return snapshot
+        self._denied[snapshot.server] = denied
+        return replace(snapshot, tools=tuple(tool for tool, one in judged if one.verdict != "deny"))
+
+    @property
+    def denied(self) -> Mapping[str, Mapping[str, str]]:
+        """Tools that are not listed, by server and the server's own name, and the rule that denies each."""
+        return self._denied
+
+    def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
+        """Why a tool of this name is not shown, if it is denied."""
+        known = frozenset(self._servers)
+        for server, denied in self._denied.items():
+            for remote, reason in denied.items():
+                if assign([(server, remote)], style, known).get((server, remote)) == local_name:
+                    problem = f"{local_name!r} is not called: {_denial(reason)}"
+                    return PolicyDenied(problem, server=server, tool=remote, reason=reason)
+        return None
+
+    def allows(self, tool: Tool) -> bool:
+        """Whether it may be called without asking anybody."""
+        return tool.server in self._own or self._decision(tool).verdict == "allow"
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+    ) -> None:
+        """Return if the call may be made.
+
+        Raises:
+            PolicyDenied: it may not, or nobody said yes.
+        """
+        if self.allows(tool):
+            return
+        decision = self._decision(tool)
+        problem = _denial(decision.reason)
+        if decision.verdict == "ask":
+            problem = await self._refusal(tool, arguments, session, decision.reason, timeout)
+        if problem is None:
+            return
+        self._emit(CallDenied(server=tool.server, tool=tool.remote_name, session=session, reason=problem))
+        raise PolicyDenied(
+            f"{tool.name!r} was not called: {problem}",
+            server=tool.server,
+            tool=tool.remote_name,
+            reason=decision.reason,
+        )
+
+    async def _refusal(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, reason: str, timeout: float | None
+    ) -> str | None:
+        """Why there was no yes; None when there was one."""
+        if self._ask is None:
+            return (
+                f"it needs a person's approval ({reason}), and this application has nobody to ask. {_NO_MORE}"
+            )
+        self._emit(ApprovalAsked(server=tool.server, tool=tool.remote_name, session=session, reason=reason))
+        request = ApprovalRequest(
+            server=tool.server,
+            tool=tool.remote_name,
+            name=tool.name,
+            title=tool.title,
+            arguments=arguments,
+            reason=reason,
+            session=session,
+        )
+        from mooring.audit import NOTE
+
+        yes = await said_yes(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
+        if (note := NOTE.get()) is not None:
+            note.approval = "given" if yes else "denied"
+        return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
+
+    def _decision(self, tool: Tool) -> Decision:
+        """What the policies say; weighed once while the tool and the policies are the same objects."""
+        config = self._config()
+        basis = (tool, self._servers.get(tool.server), config.policy, config.project_policy)
+        known = self._decided.get(tool.name)
+        if known is not None and all(map(is_, known[0], basis)):
+            return known[1]
+        decision = self._policy(tool.server).decide(tool)
+        self._decided[tool.name] = (basis, decision)
+        return decision
+
+    def _policy(self, server: str) -> JointPolicy:
+        one, own, config = self._servers.get(server), OwnPolicy(), self._config()
+        if one is not None:  # else it is a provider of the application
+            own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
+        return JointPolicy(host=config.policy, project=config.project_policy, own=own)
+
+
+def _denial(reason: str) -> str:
+    return f"the configuration denies it ({reason}). {_NO_MORE}"
+
+
+"""Seconds that a person has to answer."""
+
+Ask = Callable[["TrustRequest"], "bool | Awaitable[bool]"]
+"""Asked once for each file and form; a yes holds for this host alone and is not stored."""
+
+
+class Trust:
+    """What one host trusts. Only project files that were found need an approval."""
+
+    def __init__(self, answer: bool | Ask | None) -> None:
+        self._answer = answer
+        self._said: dict[tuple[str, str], bool] = {}
+        """Answers of this run, by file, name and mark; the settings of a file have the empty name."""
+
+    def approval(self, file: str) -> Approval:
+        """Return what of a project file is approved, on this machine or for this run."""
+        from mooring.config.approvals import Approval, approval_of
+
+        if self._answer is True:
+            return Approval(everything=True)
+        known = approval_of(file)
+        said = {key: mark for (key, mark), yes in self._said.items() if yes}
+        servers = {key.partition("\0")[2]: mark for key, mark in said.items() if key.startswith(f"{file}\0")}
+        settings = servers.pop("", known.settings)
+        return Approval(servers={**known.servers, **servers}, settings=settings)
+
+    async def approved_more(self, config: HostConfig) -> bool:
+        """Ask about what the project's file sets beyond its servers: whether there was a yes.
+
+        Then the configuration, read again with `approval`, is another one.
+        """
+        withheld = config.withheld
+        if withheld is None or not callable(self._answer):
+            return False
+        from mooring.config.trust import forbidden
+
+        found = [one for one in config.active if one.scope == "project" and one.file == withheld.file]
+        servers = [server for server in (*found, *withheld.servers) if not forbidden(server)]
+        before = dict(self._said)
+        await self._unapproved(withheld.file, servers, withheld.settings)
+        return any(yes and not before.get(key) for key, yes in self._said.items())
+
+    async def held(self, servers: Iterable[ServerConfig]) -> dict[str, NotTrusted]:
+        """Return which of these servers must not be started, and why."""
+        found = [server for server in servers if server.scope == "project"]
+        if not found:
+            return {}
+        from mooring.config.trust import forbidden
+
+        held = {server.name: _forbidden(server, names) for server in found if (names := forbidden(server))}
+        by_file: dict[str, list[ServerConfig]] = {}
+        for server in found:
+            if server.name not in held:
+                by_file.setdefault(server.file or "", []).append(server)
+        for file, own in by_file.items():
+            held |= await self._unapproved(file, own)
+        return held
+
+    async def _unapproved(
+        self, file: str, servers: list[ServerConfig], settings: Mapping[str, Any] = EMPTY
+    ) -> dict[str, NotTrusted]:
+        if self._answer is True:
+            return {}
+        from mooring.config.approvals import approved
+        from mooring.config.trust import TrustRequest, mark, settings_mark
+
+        known = approved(file)
+        open_ones = [server for server in servers if known.get(server.name) != mark(server)]
+        changed = tuple(server.name for server in open_ones if server.name in known)
+        new = tuple(server for server in open_ones if _key(server) not in self._said)
+        asked = (f"{file}\0", settings_mark(settings))
+        fresh = settings if settings and asked not in self._said else EMPTY
+        if (new or fresh) and callable(self._answer):
+            request = TrustRequest(file=file, servers=new, changed=changed, settings=fresh)
+            yes = await said_yes(self._answer, request, ANSWER_TIMEOUT)
+            self._said |= {_key(server): yes for server in new}
+            if fresh:
+                self._said[asked] = yes
+        refused = [server for server in open_ones if not self._said.get(_key(server))]
+        return {server.name: _unapproved(server, changed=server.name in changed) for server in refused}
+
+
+def _key(server: ServerConfig) -> tuple[str, str]:
+    from mooring.config.trust import mark
+
+    return f"{server.file}\0{server.name}", mark(server)
+
+
+def _unapproved(server: ServerConfig, *, changed: bool) -> NotTrusted:
+    why = "has changed since it was approved" if changed else "was found here and is not approved"
+    return NotTrusted(
+        f"{server.name!r} is not started: its entry in {server.file} {why} on this machine; "
+        "read what it would run and approve it with `mooring trust`",
+        server=server.name,
+        file=server.file,
+    )
+
+
+def _forbidden(server: ServerConfig, names: tuple[str, ...]) -> NotTrusted:
+    listed = ", ".join(map(repr, names))
+    return NotTrusted(
+        f"{server.name!r} is not started: {server.file} sets {listed}, which can make a program run other "
+        "code, and a file that was merely found may not do that; move the entry into your own "
+        "configuration, or name the file with `--config`",
+        server=server.name,
+        file=server.file,
+    )

@@ -1,0 +1,369 @@
+"""Files that results leave: embedded files and outputs too large to show; private, bounded, cleaned up."""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+
+from mooring.core.render import MEDIA, inlined, label, text_block
+from mooring.core.types import Block
+
+GRACE = 3600.0
+"""Seconds for which a file is nobody's but its writer's, who may be another process."""
+_RESCAN = 60.0
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class PrivateDirectory:
+    """Files that are written once. What is old goes; what is too much goes, the oldest first.
+
+    Safe to use from several threads, and beside other processes that use the same directory.
+    """
+
+    def __init__(self, path: Path, *, names: str, size: int, age: float, private: bool = True) -> None:
+        self.path = path
+        self._names = re.compile(names)
+        """Which files are ours to delete."""
+        self._size, self._age, self._private = size, age, private
+        self._lock = Lock()
+        self._used = 0
+        self._scanned: float | None = None
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> Path:
+        """Write a file, all of it or nothing.
+
+        Raises:
+            OSError: that is not possible; `FileExistsError`: the name is taken.
+        """
+        self._prepare()
+        path = self.path / name
+        descriptor = os.open(path, _FLAGS, 0o600)
+        written = 0
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                for chunk in chunks:
+                    written += len(chunk)
+                    if self._used + written > self._size:
+                        raise OSError(errno.ENOSPC, f"it holds {self._size >> 20} MiB, and that is its limit")
+                    stream.write(chunk)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+        with self._lock:
+            self._used += written
+        return path
+
+    def remove(self, path: Path) -> None:
+        """Delete a file of this folder, if it is still there."""
+        with suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            with self._lock:
+                self._used -= size
+
+    def tidy(self) -> None:
+        """Delete what is too old, and of the rest the oldest while it is too much."""
+        now = time.time()
+        files = self._files()
+        used = sum(size for _, size, _ in files)
+        for changed, size, path in sorted(files):
+            age = now - changed
+            if age > self._age or (used > 0.9 * self._size and age > GRACE):
+                with suppress(OSError):
+                    os.unlink(path)
+                    used -= size
+        with self._lock:
+            self._used, self._scanned = used, time.monotonic()
+
+    def _prepare(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._private:
+            found = self.path.lstat()
+            if not stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.ENOTDIR, "it is no directory of its own")
+            if found.st_mode & 0o077:
+                self.path.chmod(0o700)
+        if self._scanned is None or time.monotonic() - self._scanned > _RESCAN:
+            self.tidy()
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        found: list[tuple[float, int, str]] = []
+        with suppress(OSError), os.scandir(self.path) as entries:
+            for entry in entries:
+                if self._names.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    with suppress(OSError):  # another process was quicker
+                        known = entry.stat(follow_symlinks=False)
+                        found.append((known.st_mtime, known.st_size, entry.path))
+        return found
+
+
+_DAY = 86_400.0
+_STEP = 2**20
+_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/bmp": ".bmp",
+    "image/tiff": ".tiff",
+    "image/svg+xml": ".svg",
+    "audio/wav": ".wav",
+    "audio/x-wav": ".wav",
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+    "video/mp4": ".mp4",
+    "video/webm": ".webm",
+    "text/plain": ".txt",
+    "text/csv": ".csv",
+    "text/markdown": ".md",
+    "application/json": ".json",
+    "application/pdf": ".pdf",
+    "application/zip": ".zip",
+    "application/gzip": ".gz",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
+}
+
+
+def decoded(data: str) -> bytes | None:
+    """The bytes in strict base64, line breaks aside; None when it is none."""
+    for text in (data, "".join(data.split())):
+        if len(text) % 4 == 0:  # which `strict_mode` does not look at everywhere
+            with suppress(ValueError):
+                return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    return None
+
+
+class Blobs:
+    """The files under `mcp-blobs` in the home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = PrivateDirectory(
+            home / "mcp-blobs", names=r"[0-9a-f]{32}\.[a-z0-9]{2,5}", size=2**30, age=7 * _DAY
+        )
+
+    def save(self, data: bytes, mime_type: str | None) -> Path:
+        """Write the data under a random name.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        kind = (mime_type or "").partition(";")[0].strip().lower()
+        return self.folder.write(f"{token_hex(16)}{_SUFFIXES.get(kind, '.bin')}", _chunks(data))
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _STEP):
+        yield data[start : start + _STEP]
+
+
+LARGEST_MEDIUM = 5 * 2**20
+"""Bytes of a picture or sound that stays one: what model providers take."""
+ALL_MEDIA, MOST_MEDIA = 20 * 2**20, 20
+MOST_FILES = 256
+"""Files that one result may leave on disk."""
+
+
+class Converter:
+    """Converts blocks; what cannot stay a block is saved as a file under the home, if there is one."""
+
+    def __init__(self, home: Path | None) -> None:
+        self._blobs = None if home is None else Blobs(home)
+
+    @property
+    def folder(self) -> PrivateDirectory | None:
+        return None if self._blobs is None else self._blobs.folder
+
+    def blocks(self, blocks: Sequence[Block]) -> list[Block]:
+        """The same as text, pictures, sounds, links, and what nobody knows yet."""
+        made: list[Block] = []
+        media, room, files = MOST_MEDIA, ALL_MEDIA, MOST_FILES
+        for block in blocks:
+            if block.type == "resource" and block.text is not None:
+                made.append(inlined(block))
+            elif block.data is None:
+                made.append(block)
+            elif block.type in MEDIA and media > 0 and _bytes(block) <= min(room, LARGEST_MEDIUM):
+                media, room = media - 1, room - _bytes(block)
+                made.append(_sound(block))
+            else:
+                files -= 1
+                made.append(text_block(self.saved(block) if files >= 0 else _unsaved(block, _TOO_MANY)))
+        return made
+
+    def saved(self, block: Block) -> str:
+        """Write the data of a block into a file; a line that says where it is, or why it is nowhere."""
+        if self._blobs is None:
+            return _unsaved(block, "no home is configured to save it in")
+        data = decoded(block.data or "")
+        if data is None:
+            return _unsaved(block, _NOT_BASE64)
+        try:
+            path = self._blobs.save(data, block.mime_type)
+        except OSError as problem:
+            return _unsaved(block, f"it could not be saved: {problem.strerror or problem}")
+        return f"[{label(block)}, {len(data):,} bytes, saved as {path}]"
+
+
+_NOT_BASE64 = "its data is not valid base64"
+_TOO_MANY = f"more than {MOST_FILES} files in one result"
+
+
+def _unsaved(block: Block, why: str) -> str:
+    return f"[{label(block)}, about {_bytes(block):,} bytes, is left out: {why}]"
+
+
+def _bytes(block: Block) -> int:
+    return len(block.data or "") * 3 // 4
+
+
+def _sound(block: Block) -> Block:
+    """The picture or sound, if its data is; a model provider would refuse the whole conversation else."""
+    data = block.data or ""
+    if decoded(data) is None:
+        return text_block(_unsaved(block, _NOT_BASE64))
+    joined = "".join(data.split())
+    return block if joined == data else Block({**block.raw, "data": joined})
+
+
+_STRIDE = 65_536
+"""Characters between two marks: so many are decoded at most before those that are wanted."""
+_MOST = 1_000
+_IN_MEMORY = 64 * 2**20
+_CODEC = "utf-8", "surrogatepass"  # what came in comes out, whatever it was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOutput:
+    """One text that is kept."""
+
+    session: str
+    server: str
+    tool: str
+    length: int
+    """Characters."""
+    marks: tuple[int, ...]
+    """Where each stride begins, in bytes."""
+    place: Path | bytes
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return len(self.place) if isinstance(self.place, bytes) else 0
+
+    def read(self, offset: int = 0, count: int | None = None) -> str:
+        """The characters from `offset` on, `count` at most.
+
+        Raises:
+            OSError: it is gone.
+        """
+        end = self.length if count is None else min(offset + count, self.length)
+        if offset >= end:
+            return ""
+        first, last = offset // _STRIDE, -(-end // _STRIDE)
+        start, stop = self.marks[first], self.marks[last]
+        if isinstance(self.place, bytes):
+            raw = self.place[start:stop]
+        else:
+            with self.place.open("rb") as stream:
+                stream.seek(start)
+                raw = stream.read(stop - start)
+            with suppress(OSError):
+                os.utime(self.place)  # what is read is not old
+        if len(raw) != stop - start:
+            raise OSError("the file is not what was written")
+        skip = offset - first * _STRIDE
+        return raw.decode(*_CODEC)[skip : skip + end - offset]
+
+
+class OutputStore:
+    """The outputs of one host. Each belongs to a session, and only that session finds it."""
+
+    def __init__(self, home: Path | None) -> None:
+        self.folder = (
+            None
+            if home is None
+            else PrivateDirectory(home / "mcp-outputs", names=r"[0-9a-f]{32}\.txt", size=2**29, age=_DAY)
+        )
+        self._kept: dict[str, StoredOutput] = {}
+        self._lock = Lock()
+
+    def keep(self, text: str, *, session: str, server: str, tool: str) -> str:
+        """Store a text and return its handle: 128 random bits.
+
+        Raises:
+            OSError: there is no place for it.
+        """
+        marks = [0]
+        place = self._placed(text, marks)
+        output = StoredOutput(
+            session=session, server=server, tool=tool, length=len(text), marks=tuple(marks), place=place
+        )
+        handle = f"r_{token_hex(16)}"
+        with self._lock:
+            self._kept[handle] = output
+            surplus = list(self._kept)[: max(len(self._kept) - _MOST, 0)]
+            dropped = [self._kept.pop(name) for name in surplus]
+        for old in dropped:
+            self._drop(old)
+        return handle
+
+    def find(self, session: str, handle: str) -> StoredOutput | None:
+        """The output of this handle, if it is this session's."""
+        output = self._kept.get(handle)
+        return output if output is not None and output.session == session else None
+
+    def any_of(self, session: str) -> bool:
+        """Whether the session has something to read."""
+        # Of a copy: another thread may add one meanwhile.
+        return bool(self._kept) and any(output.session == session for output in list(self._kept.values()))
+
+    def close(self) -> None:
+        """Delete everything: the handles end with the host."""
+        with self._lock:
+            gone, self._kept = list(self._kept.values()), {}
+        for output in gone:
+            self._drop(output)
+
+    def _placed(self, text: str, marks: list[int]) -> Path | bytes:
+        refused: OSError | None = None
+        if self.folder is not None:
+            try:
+                return self.folder.write(f"{token_hex(16)}.txt", _encoded(text, marks))
+            except OSError as problem:
+                refused = problem
+        if len(text) > _IN_MEMORY:
+            raise refused or OSError("no home is configured, and it is too large for memory")
+        marks[1:] = []
+        data = b"".join(_encoded(text, marks))
+        with self._lock:
+            held = {handle: output.held for handle, output in self._kept.items() if output.held}
+            while held and sum(held.values()) + len(data) > _IN_MEMORY:
+                oldest = next(iter(held))
+                del held[oldest], self._kept[oldest]
+        return data
+
+    def _drop(self, output: StoredOutput) -> None:
+        if self.folder is not None and isinstance(output.place, Path):
+            self.folder.remove(output.place)
+
+
+def _encoded(text: str, marks: list[int]) -> Iterator[bytes]:
+    for start in range(0, len(text), _STRIDE):
+        chunk = text[start : start + _STRIDE].encode(*_CODEC)
+        marks.append(marks[-1] + len(chunk))
+        yield chunk

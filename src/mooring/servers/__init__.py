@@ -1,0 +1,1 @@
+"""Connections to servers: started, kept, listed and called."""

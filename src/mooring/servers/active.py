@@ -1,0 +1,336 @@
+"""An open connection: its transport, the negotiated protocol, and the metadata of each request."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from anyio import to_thread
+
+from mooring import concurrency
+from mooring.core.json_values import heavy
+from mooring.core.redact import Redactor
+from mooring.core.types import EMPTY, Snapshot, Tool
+from mooring.errors import MooringError
+from mooring.servers.listing import take_snapshot
+from mooring.servers.negotiate import Peer
+from mooring.transport import base
+from mooring.transport.base import Transport
+from mooring.transport.forwarding import PASSAGE
+from mooring.transport.limits import Progress
+from mooring.transport.message import WireError, number
+from mooring.transport.wire import Raw
+
+_ANNOTATION = "x-mcp-header"
+_PRINTABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_ENCODED = re.compile(r"=\?base64\?.*\?=")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
+_TYPES = ("string", "integer", "boolean")
+_ONE_SCHEMA = frozenset(
+    (
+        *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"),
+        *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+    )
+)
+_LIST_OF_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_MAP_OF_SCHEMAS = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties"))
+
+HeaderMap = dict[tuple[str, ...], str]
+"""The path of an argument (its name, and those of the objects around it), and the name after `Mcp-Param-`."""
+
+
+def request_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """`Mcp-Method`, and `Mcp-Name` for methods that name a thing."""
+    headers = {"Mcp-Method": method}
+    name = params.get(_NAMED.get(method, ""))
+    if isinstance(name, str):
+        headers["Mcp-Name"] = header_value(name)
+    return headers
+
+
+def parameter_headers(header_map: HeaderMap, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """`Mcp-Param-…` for the arguments that the tool's schema wants in headers, except for those that are
+    missing, null or no plain value."""
+    headers: dict[str, str] = {}
+    for path, name in header_map.items():
+        value: Any = arguments
+        for key in path:
+            value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+        if (text := _as_text(value)) is not None:
+            headers[f"Mcp-Param-{name}"] = header_value(text)
+    return headers
+
+
+def header_value(text: str) -> str:
+    """The text as a header can carry it: as it is, or in base64 with marks around it."""
+    if not text or (_PRINTABLE.fullmatch(text) and not _ENCODED.fullmatch(text)):
+        return text
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+def header_map(schema: Mapping[str, Any]) -> HeaderMap:
+    """The arguments that a valid schema wants in headers; see `header_problem`."""
+    return {
+        path: part[_ANNOTATION]
+        for path, part in _annotated(schema)
+        if path and isinstance(part[_ANNOTATION], str)
+    }
+
+
+def header_problem(schema: Mapping[str, Any]) -> str | None:
+    """What breaks the rules for header annotations: a tool with such a schema must not be used over HTTP."""
+    owners: dict[str, str] = {}
+    for path, part in _annotated(schema):
+        if not path:
+            return f"{_ANNOTATION} is only allowed on properties, not within another keyword or at the root"
+        where, name, kind = ".".join(path), part[_ANNOTATION], part.get("type")
+        if not isinstance(name, str):
+            return f"property {where!r}: {_ANNOTATION} must be a string, not {type(name).__name__}"
+        if not _TOKEN.fullmatch(name):
+            return f"property {where!r}: {_ANNOTATION} {name!r} is not a token of RFC 9110"
+        if not isinstance(kind, str) or kind not in _TYPES:
+            found = repr(kind) if isinstance(kind, str) else type(kind).__name__
+            return f"property {where!r}: {_ANNOTATION} needs the type string, integer or boolean, not {found}"
+        if (owner := owners.get(name.lower())) is not None:
+            return f"property {where!r}: {_ANNOTATION} {name!r} is also that of property {owner!r}"
+        owners[name.lower()] = where
+    return None
+
+
+def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
+    """The snapshot without tools whose header annotations break the rules (they must not be used), and
+    for each remaining tool that has any, which arguments go into headers."""
+    kept: list[Tool] = []
+    maps: dict[str, HeaderMap] = {}
+    warnings: list[str] = []
+    for tool in snapshot.tools:
+        if _ANNOTATION in repr(tool.input_schema):  # quicker than a walk, and False for almost every tool
+            if problem := header_problem(tool.input_schema):
+                warnings.append(f"{tool.server}: set aside tool {tool.name!r}: {problem}")
+                continue
+            if found := header_map(tool.input_schema):
+                maps[tool.name] = found
+        kept.append(tool)
+    if not warnings:
+        return snapshot, maps
+    return (
+        Snapshot(
+            server=snapshot.server,
+            info=snapshot.info,
+            instructions=snapshot.instructions,
+            tools=tuple(kept),
+            resources=snapshot.resources,
+            templates=snapshot.templates,
+            prompts=snapshot.prompts,
+            warnings=(*snapshot.warnings, *warnings),
+        ),
+        maps,
+    )
+
+
+def _annotated(root: Any) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
+    """Each part of a schema that has the annotation, with its path: the names of the properties that lead
+    to it, or None where something else than `properties` does. References are not followed."""
+    left: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
+    while left:
+        path, part = left.pop()
+        if not isinstance(part, dict):
+            continue
+        schema = cast("dict[str, Any]", part)
+        if _ANNOTATION in schema:
+            yield path, schema
+        for keyword, value in schema.items():
+            if keyword in _ONE_SCHEMA:
+                left.append((None, value))
+            elif isinstance(value, list) and keyword in _LIST_OF_SCHEMAS:
+                left.extend((None, item) for item in cast("list[Any]", value))
+            elif isinstance(value, dict):
+                inner = cast("dict[str, Any]", value)
+                if keyword == "properties":
+                    left.extend((None if path is None else (*path, name), inner[name]) for name in inner)
+                elif keyword in _MAP_OF_SCHEMAS:
+                    left.extend((None, item) for item in inner.values())
+
+
+def _as_text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return str(value)
+    except ValueError:  # a number with more digits than Python writes
+        return None
+
+
+Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
+"""Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
+TRACE = ("traceparent", "tracestate", "baggage")
+
+
+@dataclass(slots=True)
+class ActiveConnection:
+    """Requests on one wire. Gone when the wire is: never kept across a reconnect."""
+
+    channel: Transport
+    peer: Peer
+    redact: Redactor
+    header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
+    ttl: float = 0.0
+    """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
+    list_started: float = 0.0
+    """When the last listing began, on the clock of `mooring.concurrency`."""
+    mourned: bool = False
+    """Whether a request has already reported that the wire died."""
+    deferred: frozenset[str] = frozenset()
+    """Tools that must be called as tasks (handshake era)."""
+    task_news: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
+    """Whom to tell that a task has changed, by its id."""
+    task_keys: set[str] = field(default_factory=set[str])
+    """Ids of the held requests that tell of tasks."""
+    log_level: str | None = None
+    """What the server was last told to log from (handshake era)."""
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def next_number(self) -> int:
+        """A number that no other held request on this wire has."""
+        return next(self._numbers)
+
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float | None,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """The raw result of one request.
+
+        Raises:
+            WireError: no result came.
+            ValueError, TypeError: `params` is not JSON.
+        """
+        if (passage := PASSAGE.get()) is not None:
+            params = {**passage.params, **params}
+            # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
+            traced = {key: passage.meta[key] for key in TRACE if key in passage.meta}
+            meta = {**passage.meta, **(meta or EMPTY), **traced}
+        peer = self.peer
+        stamp = peer.listing if method in LISTS else peer.meta
+        if meta or stamp:
+            params = {**params, "_meta": {**(meta or EMPTY), **stamp}}
+            if passage is not None and peer.era == "modern":
+                params["_meta"].update(passage.stamp)
+        headers: Mapping[str, str] | None = None
+        if peer.era == "modern" and self.channel.kind == "http":
+            headers = {**peer.headers, **request_headers(method, params)}
+            if (
+                self.header_maps
+                and method == "tools/call"
+                and (found := self.header_maps.get(params["name"]))
+            ):
+                headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
+        if passage is not None:
+            self.channel.passages.append(passage)
+        try:
+            result = await self.channel.request(
+                method,
+                params,
+                timeout=timeout,
+                idle=idle,
+                on_progress=on_progress,
+                headers=headers,
+                request_id=request_id,
+            )
+        except WireError as fault:
+            if fault.kind == "answer":
+                error = {"code": fault.code, "message": str(fault)}
+                base.note(self.channel.server, method, params, None, error)
+            raise
+        finally:
+            if passage is not None:
+                self.channel.passages.remove(passage)
+        base.note(self.channel.server, method, params, result)
+        return result
+
+    async def _redacted(self, page: dict[str, Any]) -> dict[str, Any]:
+        """The page without secrets: a large one is looked through in a thread."""
+        if self.redact and heavy(page):
+            return await to_thread.run_sync(self.redact.within, page)
+        return self.redact.within(page)
+
+    async def list(self, timeout: float) -> Snapshot:
+        """What the server offers now; see `take_snapshot`."""
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            # What a server says of itself is kept in the lock and shown to models.
+            page = await self._redacted(await self.ask(method, params, timeout=timeout))
+            if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
+                self.ttl = max(ttl / 1000, 0.0)
+            return page
+
+        self.list_started = concurrency.monotonic()
+        base.note(self.channel.server, "initialize", {}, self.peer.raw)
+        snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
+        if self.peer.era == "modern" and self.channel.kind == "http":
+            snapshot, self.header_maps = mirrored(snapshot)
+        if self.peer.era == "legacy" and "tasks" in self.peer.info.capabilities:
+            self.deferred = frozenset(tool.name for tool in snapshot.tools if _needs_task(tool))
+        return snapshot
+
+
+def _without_secrets(snapshot: Snapshot, redact: Redactor) -> Snapshot:
+    """The rest of what a snapshot says: its entries were looked at page by page."""
+    if not redact:
+        return snapshot
+    info = snapshot.info
+    return replace(
+        snapshot,
+        info=replace(
+            info,
+            name=redact.within(info.name),
+            title=redact.within(info.title),
+            version=redact.within(info.version),
+            description=redact.within(info.description),
+            capabilities=redact.within(info.capabilities),
+        ),
+        instructions=redact.within(snapshot.instructions),
+        warnings=tuple(redact(warning) for warning in snapshot.warnings),
+    )
+
+
+def _needs_task(tool: Tool) -> bool:
+    execution = tool.extra.get("execution")
+    return isinstance(execution, Mapping) and cast("Raw", execution).get("taskSupport") == "required"
+
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+USUAL = "info"
+"""What somebody who asked for no level is told from."""
+WITHIN = 5.0
+
+
+def louder(one: str, other: str) -> str:
+    """The level of the two at which more is told."""
+    return min(one, other, key=LEVELS.index)
+
+
+async def set_level(live: ActiveConnection, level: str) -> None:
+    """Have the server log from `level` on, where it can be told. One that refuses logs as it likes."""
+    able = live.peer.era == "legacy" and "logging" in live.peer.info.capabilities
+    if able and live.log_level != level:
+        live.log_level = level
+        with suppress(WireError):
+            await live.ask("logging/setLevel", {"level": level}, timeout=WITHIN)

@@ -1,0 +1,285 @@
+"""Connections of one server in both protocol eras, and which tools need the handshake era."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from mooring import concurrency
+from mooring.config.files import cache_home, keep, kept
+from mooring.config.logs import logger
+from mooring.config.models import ServerConfig
+from mooring.config.plan import fingerprint
+from mooring.core.types import Era, Snapshot
+from mooring.core.value import replace
+from mooring.errors import AuthNeeded, MooringError, ServerError
+from mooring.servers.active import Guard
+from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_of, may_be_modern
+from mooring.servers.requests import RequestSender
+from mooring.servers.status import Permanent
+from mooring.servers.supervisor import Supervisor
+from mooring.transport.forwarding import PASSAGE
+from mooring.transport.message import WireError
+
+_KEPT = 512
+_log = logger("mooring.eracache")
+
+
+def recall_eras(server: ServerConfig) -> dict[str, str]:
+    """The era of each tool that was remembered for this server."""
+    try:
+        found: object = json.loads(kept(_path(server)) or b"{}")
+    except (OSError, ValueError) as error:
+        _log.debug("The era cache of server %r is ignored: %s", server.name, error)
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    eras = cast("dict[str, Any]", found)
+    return {tool: era for tool, era in eras.items() if era in ("legacy", "modern")}
+
+
+def remember_eras(server: ServerConfig, eras: Mapping[str, str]) -> None:
+    """Keep the eras for the next start."""
+    try:
+        keep(_path(server), json.dumps(dict(eras)).encode(), most=_KEPT)
+    except OSError as error:
+        _log.debug("No era cache for server %r: %s", server.name, error)
+
+
+def _path(server: ServerConfig) -> Path:
+    unique = sha256(f"{server.name}\0{fingerprint(server)}".encode("utf-8", "surrogatepass")).hexdigest()
+    return cache_home() / "eras" / f"{unique[:32]}.json"
+
+
+log = logger("mooring.connection")
+
+
+AGAIN_AFTER = 60.0
+"""Seconds until the other era is tried again after it could not be connected."""
+MOST_LEARNED = 1_000
+INTERNAL_ERROR = -32603
+NEWEST: Mapping[Era, str] = {"legacy": HANDSHAKE_VERSIONS[-1], "modern": MODERN_VERSIONS[-1]}
+_WORDS: Mapping[Era, tuple[str, ...]] = {
+    "modern": ("back-channel", "server-initiated request", "server-to-client requests are not available"),
+    "legacy": ("handler returned an invalid result", "returned an input-required result"),
+}
+_WIRES = {"stdio": "stdio", "http": "streamable-http", "sse": "sse"}
+
+
+class EraConnections:
+    """Picks the connection for each request, and keeps the second one."""
+
+    def __init__(
+        self,
+        main: RequestSender,
+        make: Callable[[ServerConfig], Supervisor],
+        guard: Callable[[Snapshot], Guard | None],
+    ) -> None:
+        self.main = main
+        self._make = make
+        self._guard = guard
+        self._other: RequestSender | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._seen: Snapshot | None = None
+        self._only: dict[str, Era] = {}
+        """Tools that only one of two processes of the server lists, and the era that it speaks."""
+        self._not_before = 0.0
+        self._learned: dict[str, Era] | None = None
+        """Tools that could not ask in one era: the other one is used for them. Read when first needed."""
+
+    @property
+    def _config(self) -> ServerConfig:
+        return self.main.owner.config
+
+    def wanted(self, tool: str | None = None) -> Era | None:
+        """The era in which the caller of this task wants a request made; None: any."""
+        passage = PASSAGE.get()
+        if passage is not None:
+            era = passage.era
+        else:
+            era = "legacy" if tool is not None and self.main.owner.questions.asks else None
+        if tool is None:
+            return era
+        if self._only and tool in self._only:
+            return self._only[tool]
+        return era if era is None else self.learned(tool, era)
+
+    def learned(self, tool: str, era: Era) -> Era:
+        """The era for calls of `tool` whose caller wants `era`."""
+        if self._learned is None:
+            self._learned = cast("dict[str, Era]", recall_eras(self._config))
+        return self._learned.get(tool, era)
+
+    async def carrier(self, wanted: Era | None, end: float) -> RequestSender:
+        """The connection in this era, or the server's own where there is no other; waited for until `end`."""
+        main, config = self.main, self._config
+        if wanted is None or config.protocol != "auto" or concurrency.monotonic() < self._not_before:
+            return main
+        if wanted == "legacy" and era_of(config.min_protocol) == "modern":
+            return main
+        live = main.owner.live
+        if live is None:
+            try:
+                live = await main.live(end)
+            except (WireError, MooringError):
+                return main  # which reports it in its own words
+        if live.peer.era == wanted or live.peer.single:
+            return main
+        other = self._other
+        if other is None or other.owner.live is None:
+            other = await self._opened(wanted, end)
+        return main if other is None else other
+
+    async def asking_by_result(
+        self, tool: str | None, carrier: RequestSender, problem: ServerError, end: float
+    ) -> RequestSender | None:
+        """The connection on which to repeat a request that failed because the server asks by its result.
+
+        The handshake era does not have that. None for any other failure, and without such a connection. For
+        prompts, resources and tools that the configuration calls idempotent only: a server of the SDK
+        reports any invalid result in the same words, and its tool has run by then. Later calls of `tool`
+        use the 2026 era at once, even if this one fails again.
+        """
+        live = carrier.owner.live
+        if live is None or live.peer.era != "legacy" or problem.code != INTERNAL_ERROR:
+            return None
+        if not _could_not_ask("legacy", problem.said):
+            return None
+        other = await self.carrier("modern", end)
+        if other is carrier or other.owner.live is None or other.owner.live.peer.era != "modern":
+            return None
+        if tool is not None and len(self._learned or ()) < MOST_LEARNED:
+            self._remember(tool, "modern")
+        return other
+
+    def learn(self, tool: str, carrier: RequestSender, said: str) -> str | None:
+        """What to add to the error of a call, where its tool failed because it cannot ask in this era.
+
+        The next call of the tool takes the other era. This one is not repeated: it may have had effects
+        before the tool asked.
+        """
+        live, wanted = carrier.owner.live, self.wanted(tool)
+        if wanted is None or live is None or not _could_not_ask(live.peer.era, said):
+            return None
+        other: Era = "legacy" if live.peer.era == "modern" else "modern"
+        newest = NEWEST[other]
+        if self._config.protocol != "auto":
+            then = f"Set `protocol: {newest}`, or leave it out, for server {self._config.name!r}."
+        elif (carrier is self.main and live.peer.single) or len(self._learned or ()) >= MOST_LEARNED:
+            return None
+        else:
+            self._remember(tool, other)
+            then = (
+                f"Later calls of it use {newest}. To use that from the first call on, set "
+                f"`protocol: {newest}` for server {self._config.name!r}."
+            )
+        asks = "asks" if live.peer.era == "modern" else "may ask"  # any invalid result is reported like this
+        return (
+            f"The tool {asks} its user in a way that protocol {live.peer.protocol} does not have. The call "
+            f"was not repeated, because it may have had effects. {then}"
+        )
+
+    def _remember(self, tool: str, era: Era) -> None:
+        self._learned = {**(self._learned or {}), tool: era}
+        remember_eras(self._config, self._learned)
+
+    async def watch(self, uri: str, *, wanted: bool) -> None:
+        """Subscribe to a resource on the second connection, too, or end that, where it is another process."""
+        live = None if self._other is None else self._other.owner.live
+        if live is None or live.channel.kind != "stdio":
+            return
+        watching = self._other and self._other.owner.notices.watching
+        if watching:
+            with suppress(WireError):
+                await (watching.add(uri) if wanted else watching.remove(uri))
+
+    async def idle(self) -> None:
+        """Until nothing is under way on the second connection."""
+        if self._other is not None:
+            await self._other.idle()
+
+    async def stop(self) -> None:
+        """End the second connection."""
+        other, self._other = self._other, None
+        self._seen, self._only = None, {}
+        if other is not None:
+            await other.owner.stop()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _opened(self, era: Era, end: float) -> RequestSender | None:
+        """The second connection, up; None where it cannot be had."""
+        async with self._opening:
+            if self._other is None:
+                if concurrency.monotonic() < self._not_before or not await self._may_speak(era):
+                    return None
+                self._start(era)
+            other = self._other
+            assert other is not None
+            try:
+                await other.owner.connected(end - concurrency.monotonic())
+            except AuthNeeded:
+                return None  # the server's own connection says what to do about it
+            except MooringError as problem:
+                log.info("%s has no second connection in the %s era: %s", self._config.name, era, problem)
+                await self.stop()
+                alone = isinstance(problem, Permanent)
+                self._not_before = math.inf if alone else concurrency.monotonic() + AGAIN_AFTER
+                return None
+        return other
+
+    async def _may_speak(self, era: Era) -> bool:
+        """Whether it is worth a try: a child process is not started twice without a sign that it helps."""
+        live = self.main.owner.live
+        if live is None:
+            return False
+        if era == "legacy" or live.channel.kind != "stdio" or await may_be_modern(live.channel):
+            return True
+        self._not_before = math.inf
+        return False
+
+    def _start(self, era: Era) -> None:
+        main = self.main.owner
+        assert main.live is not None
+        wire = _WIRES[main.live.channel.kind]
+        owner = self._make(
+            replace(self._config, protocol=NEWEST[era], start="background", transport=wire, min_protocol=None)
+        )
+        owner.access, owner.principal = main.access, main.principal
+        owner.privately(main.session, self._listed)
+        if wire == "stdio":  # another process: what changes in it is not known to the first one
+            owner.notices.watched = main.notices.watched
+            main.extend = self._whole
+        self._other = RequestSender(owner, gate=self.main.gate)
+        self._running = asyncio.create_task(owner.run())
+
+    def _listed(self, snapshot: Snapshot) -> Guard | None:
+        if self._seen is not None and self._seen != snapshot:
+            self.main.owner.lists.mark_dirty()  # a change that the server announces only on this connection
+        self._seen = snapshot
+        return self._guard(snapshot)
+
+    def _whole(self, snapshot: Snapshot) -> Snapshot:
+        """What the server's own process lists, with the tools that only the second process has: either may
+        gain and lose tools by itself. Calls of such a tool go to the process that lists it."""
+        if self._other is None or self._seen is None:
+            return snapshot
+        own, other = ({tool.remote_name: tool for tool in one.tools} for one in (snapshot, self._seen))
+        there: Era = era_of(self._seen.info.protocol) or "modern"
+        here: Era = "legacy" if there == "modern" else "modern"
+        self._only = dict.fromkeys(other.keys() - own.keys(), there)
+        self._only |= dict.fromkeys(own.keys() - other.keys(), here)
+        more = tuple(tool for name, tool in other.items() if name not in own)
+        return replace(snapshot, tools=(*snapshot.tools, *more)) if more else snapshot
+
+
+def _could_not_ask(era: Era, said: str) -> bool:
+    """Whether a call failed because its tool asks as the other era does, in the words of the SDKs."""
+    return any(words in said.lower() for words in _WORDS[era])

@@ -1,0 +1,289 @@
+"""Lists of one server kept fresh: notices, polling, relisting, and their guaranteed age."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import anyio
+
+from mooring import concurrency
+from mooring.core.types import Snapshot
+from mooring.errors import MooringError
+from mooring.servers.active import ActiveConnection
+from mooring.transport.base import log
+from mooring.transport.message import METHOD_NOT_FOUND, WireError
+
+DEBOUNCE = 0.2
+"""Notices within so many seconds cost one listing."""
+LIST_CHANGED = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
+PATIENCE = 60.0
+"""So long a subscription is tried again and again; then the whole connection is held for lost."""
+MIN_SWEEP = 10.0
+"""Seconds between two listings that a server's own cache hint can ask for."""
+IN_USE = 10
+"""While a server is in use, its lists are read so many times as often, but not before `LEAST_IN_USE`."""
+LEAST_IN_USE = 30.0
+SHORTEST = 1.0
+"""Seconds: no bound below it is stated, because a listing takes time too."""
+ONE_STREAM = ("stdio", "sse")
+"""Transports on which notices come the same way as answers: what can answer can also announce."""
+
+
+def differs(old: Snapshot, new: Snapshot) -> bool:
+    """Whether the lists of two snapshots differ. Entries that say the same are the same objects."""
+    return any(getattr(old, kind) != getattr(new, kind) for kind in ("tools", "prompts", "resources"))
+
+
+class Freshness:
+    """Keeps one live connection's lists fresh; runs beside it."""
+
+    def __init__(
+        self, live: ActiveConnection, sweep: float, mark_dirty: Callable[[], None], missed: Callable[[], None]
+    ) -> None:
+        self._live = live
+        self._sweep = sweep
+        self._mark_dirty = mark_dirty
+        self._missed = missed
+        self.in_use = False
+        """Whether a call succeeded since the last listing; set it with `use()`."""
+        self._active = False
+        self._standing = live.peer.era == "legacy"
+        self._announced: set[str] = set()
+        """Kinds of lists of which a change was announced on this connection."""
+        self._noticed_at = 0.0
+        self._unannounced = False
+        """Whether a listing showed a change that no notice had announced."""
+        self._listed_at: float | None = None
+        self._took = 0.0
+        self._news = anyio.Event()
+        self._acknowledged = anyio.Event()
+        self._stood = False
+        self._listings = 0
+        self._failures = 0
+
+    @property
+    def bound(self) -> float | None:
+        """Seconds within which a change on the server is known; None while a listing is overdue.
+
+        Short only where the server has announced changes of all its lists on this very connection, over a
+        transport that cannot lose notices alone, and no change was ever found without a notice.
+        """
+        period = self._period()
+        if self._listed_at is None or concurrency.monotonic() - self._listed_at > period:
+            return None
+        if self._standing and not self._unannounced and self._live.channel.kind in ONE_STREAM:
+            kinds = self._kinds()
+            if kinds and self._announced.issuperset(kinds):
+                return min(max(SHORTEST, DEBOUNCE + 2 * self._took), period)
+        return period
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a subscription stood and is down: a change in the meantime is not announced."""
+        return self._stood and not self._standing
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_sweeping)
+            if self._live.peer.era == "modern" and self._announces():
+                tasks.start_soon(self._keep_subscribed)
+
+    def acknowledged(self) -> None:
+        """The held subscription stands."""
+        self._standing = True
+        if self._listings:
+            # Nothing is replayed: what changed before this moment is only in the lists.
+            self._missed() if self._stood else self._mark_dirty()
+        self._stood = True
+        self._acknowledged.set()
+
+    def announced(self, method: str) -> None:
+        """The server announced that a list changed."""
+        self._noticed_at = concurrency.monotonic()
+        self._announced.add(method.split("/")[1])
+
+    def use(self) -> None:
+        """A call succeeded: the lists matter now, and are read again soon if they are old."""
+        self.in_use = True
+        if not self._active:
+            self._active = True
+            self._news.set()
+
+    def listed(self, *, changed: bool = False) -> None:
+        """A listing ended well; `changed`: it differs from the one before."""
+        self._listings += 1
+        self._failures = 0
+        if changed and self._listed_at is not None and self._noticed_at < self._listed_at:
+            self._unannounced = True
+        self._active, self.in_use = self.in_use, False
+        self._listed_at = self._live.list_started
+        self._took = concurrency.monotonic() - self._listed_at
+        self._news.set()
+
+    def failed(self) -> None:
+        """A listing failed: try again soon, but not at once."""
+        self._failures += 1
+        self._live.channel.spawn(self._retry)
+
+    async def _retry(self) -> None:
+        await anyio.sleep(min(2.0**self._failures, self._sweep))
+        self._mark_dirty()
+
+    def _announces(self) -> bool:
+        return bool(self._kinds())
+
+    def _kinds(self) -> list[str]:
+        offered = self._live.peer.info.capabilities
+        legacy = self._live.peer.era == "legacy"
+        return [
+            kind
+            for kind in ("tools", "prompts", "resources")
+            # Handshake servers send notices even where they do not promise them.
+            if isinstance(found := offered.get(kind), Mapping)
+            and (legacy or cast("Mapping[str, Any]", found).get("listChanged"))
+        ]
+
+    async def _keep_subscribed(self) -> None:
+        """Hold one `subscriptions/listen`; open it again when it drops."""
+        params = {"notifications": {f"{kind}ListChanged": True for kind in self._kinds()}}
+        wait, since = FIRST_WAIT, anyio.current_time()
+        for number in itertools.count(1):
+            self._acknowledged = anyio.Event()
+            try:
+                await self._live.ask(
+                    "subscriptions/listen", params, timeout=None, request_id=f"listen-{number}"
+                )
+            except WireError as fault:
+                log.debug("%s: its subscription ended: %s", self._live.channel.server, fault)
+                if fault.code == METHOD_NOT_FOUND:
+                    return  # it promised notices and cannot send them: the sweep must do
+            self._standing = False
+            self._listings += 1
+            now = anyio.current_time()
+            if self._acknowledged.is_set():
+                wait, since = FIRST_WAIT, now
+            elif now - since > PATIENCE:
+                self._live.channel.die("its subscription could not be opened again")
+                return
+            await anyio.sleep(wait * random.uniform(0.8, 1.2))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _keep_sweeping(self) -> None:
+        """Have the lists read again before the stated bound is over, with time left to read them."""
+        while True:
+            news = self._news = anyio.Event()
+            if self._listed_at is None:
+                await news.wait()
+                continue
+            wait = self._period() * random.uniform(0.7, 0.8) - DEBOUNCE
+            with anyio.move_on_after(self._listed_at + wait - concurrency.monotonic()):
+                await news.wait()
+                continue
+            self._mark_dirty()
+            with anyio.move_on_after(self._period()):  # a listing that fails is repeated by itself
+                await news.wait()
+
+    def _period(self) -> float:
+        """Seconds between two listings at most."""
+        hint = self._live.ttl
+        idle = self._sweep if not hint else max(min(hint, self._sweep), MIN_SWEEP)
+        period = min(idle, max(idle / IN_USE, LEAST_IN_USE)) if self._active else idle
+        return max(period, SHORTEST)
+
+
+List = Callable[[ActiveConnection, Freshness], Awaitable[MooringError | None]]
+"""Lists once and publishes; returns why that failed."""
+
+
+class Relister:
+    """However many callers ask and notices come, one listing at a time serves all of them."""
+
+    def __init__(self, server: str, take: List) -> None:
+        self._server, self._take = server, take
+        self._dirty = False
+        self._freshness: Freshness | None = None
+        self._under_way: asyncio.Future[None] | None = None
+        """Done when the listing that is under way has ended."""
+        self._callers: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+
+    def begin(self, freshness: Freshness) -> None:
+        """The first listing of a new connection begins."""
+        self._dirty, self._freshness = False, freshness
+
+    def mark_dirty(self) -> None:
+        """The lists are out of date: list after the debounce."""
+        self._dirty = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Let `run` look whether the connection is still up."""
+        self._wake.set()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the lists may have changed since they were last listed."""
+        unsure = self._freshness is not None and self._freshness.unsure
+        return self._dirty or unsure or self._under_way is not None
+
+    async def settle(self) -> None:
+        """Wait for a listing because the lists are `outdated`. Raises as `ask`."""
+        if self._under_way is not None and not self._dirty:
+            await asyncio.wait([self._under_way])
+            if not self._dirty:
+                return
+        await self.ask()
+
+    async def ask(self) -> None:
+        """Wait for a listing that begins now, without the debounce.
+
+        Raises:
+            MooringError: it failed; what was known before stays.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._callers.append(done)
+        self._wake.set()
+        await done
+
+    def fail(self, problem: MooringError) -> None:
+        """Tell the callers that no listing will come of this connection."""
+        callers, self._callers = self._callers, []
+        for caller in callers:
+            if not caller.done():
+                caller.set_exception(problem)
+
+    async def run(self, live: ActiveConnection, freshness: Freshness) -> None:
+        """List whenever that is due, until the connection is gone."""
+        while live.channel.death is None:
+            await self._wake.wait()
+            self._wake.clear()
+            if live.channel.death is None and (self._dirty or self._callers):
+                await self._list(live, freshness)
+
+    async def _list(self, live: ActiveConnection, freshness: Freshness) -> None:
+        with live.channel.lifetime(), anyio.move_on_after(DEBOUNCE):
+            while not self._callers:  # a caller that waits ends the debounce
+                await self._wake.wait()
+                self._wake.clear()
+        asked, self._callers = self._callers, []
+        self._dirty, self._under_way = False, asyncio.get_running_loop().create_future()
+        try:
+            problem = await self._take(live, freshness)
+        finally:
+            self._under_way.set_result(None)
+            self._under_way = None
+        if live.channel.death is not None:
+            self._callers += asked  # they are told why the connection is gone
+            return
+        if problem is not None:
+            self._dirty = True  # what was announced is still not known
+            freshness.failed()
+        for caller in asked:
+            if not caller.done():
+                caller.set_exception(problem) if problem else caller.set_result(None)

@@ -1,0 +1,345 @@
+"""One request to a server: concurrency limit, breaker, and retry where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from mooring import concurrency
+from mooring.core.breaker import Breaker, BreakerState
+from mooring.core.chain import raise_alone
+from mooring.core.types import EMPTY
+from mooring.errors import (
+    AuthNeeded,
+    CallError,
+    CallTimeout,
+    CircuitOpen,
+    MooringError,
+    NotTrusted,
+    Overloaded,
+)
+from mooring.servers.active import ActiveConnection
+from mooring.servers.status import call_error
+from mooring.servers.supervisor import Supervisor
+from mooring.transport.limits import Progress
+from mooring.transport.message import WireError
+
+
+class RelistLimit:
+    """A token bucket: `most` at once, and one more every `every` seconds."""
+
+    def __init__(self, most: int, every: float) -> None:
+        self._most, self._every = most, every
+        self._left, self._since = float(most), concurrency.monotonic()
+
+    def take(self) -> bool:
+        """Take one; False when none is left."""
+        now = concurrency.monotonic()
+        self._left = min(self._left + (now - self._since) / self._every, float(self._most))
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class QueueFull(Exception):
+    """The queue has no room for another request."""
+
+
+class ConcurrencyLimiter:
+    """Permits for requests under way, granted first come, first served.
+
+    The limits come with each call, because a reload may change them while requests are under way.
+    """
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        """Permits that are held."""
+        self._queue: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._queue)
+
+    def take(self, limit: int | None) -> bool:
+        """Take a permit if one is free and no request is waiting for it. Give it back with `leave()`."""
+        if limit is not None and (self.under_way >= limit or self._queue):
+            return False
+        self.under_way += 1
+        return True
+
+    async def enter(self, limit: int | None, max_queue: int, timeout: float) -> None:
+        """Take a permit, waiting for it in the queue for up to `timeout` seconds.
+
+        Raises:
+            Full: the queue already holds `max_queue` requests.
+            TimeoutError: no permit became free in time.
+        """
+        if self.take(limit):
+            return
+        if len(self._queue) >= max_queue:
+            raise QueueFull
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[turn] = None
+        self._grant(limit)
+        try:
+            async with asyncio.timeout(timeout):
+                await turn
+        except BaseException:
+            # The permit may have been granted in the same turn of the loop in which the wait ended.
+            self._queue.pop(turn, None)
+            if turn.done() and not turn.cancelled():
+                self.leave(limit)
+            raise
+
+    def leave(self, limit: int | None) -> None:
+        """Give a permit back; the next request in the queue gets it."""
+        self.under_way -= 1
+        self._grant(limit)
+
+    def _grant(self, limit: int | None) -> None:
+        while self._queue and (limit is None or self.under_way < limit):
+            turn = next(iter(self._queue))
+            del self._queue[turn]
+            if not turn.done():
+                self.under_way += 1
+                turn.set_result(None)
+
+
+MAX_RETRY_AFTER = 30.0
+HEALTHY = ("answer", "auth")
+"""Faults that say nothing bad of the transport: the server is there and has answered."""
+GUARDED = frozenset(("tools/call", "prompts/get", "resources/read", "completion/complete"))
+"""Requests that are compared with the lock right before they are sent."""
+RESENT = ("closed", "session", "refused")
+
+
+class RequestSender:
+    """Carries requests, each in its caller's own task, past the breaker and the gate of one server."""
+
+    def __init__(self, owner: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
+        self.owner = owner
+        self._breaker = Breaker()
+        self._gate = gate or ConcurrencyLimiter()
+        self._known: MooringError | None = None
+        """Why there was no connection, as it was last told."""
+        self._under_way = 0
+        self._idle = asyncio.Event()
+
+    @property
+    def _name(self) -> str:
+        return self.owner.config.name
+
+    @property
+    def gate(self) -> ConcurrencyLimiter:
+        """The limit of calls that are under way at the server at once."""
+        return self._gate
+
+    def breaker(self, now: float) -> BreakerState:
+        """How the breaker is."""
+        return self._breaker.state(now)
+
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        about: str,
+        end: float,
+        *,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """The raw result of one request, which ends at `end`; errors name `about`.
+
+        Raises:
+            CallError, AuthNeeded: no result came.
+        """
+        started = concurrency.monotonic()
+        probe = self._admitted(about, started)
+        told = False
+        self._under_way += 1
+        try:
+            if not self._gate.take(self.owner.config.max_concurrency):
+                await self._turn(about, end - started)
+            try:
+                live = self.owner.live or await self.live(end)
+                if self.owner.guard is not None and method in GUARDED:
+                    live = await self._guarded(method, params, about, end)
+                left = max(end - concurrency.monotonic(), 0.0)
+                try:
+                    result = await live.ask(
+                        method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta
+                    )
+                except WireError as fault:
+                    if not await self._repeatable(fault, live, left, again):
+                        raise
+                    live = self.owner.live or await self.live(end)
+                    if self.owner.guard is not None and method in GUARDED:
+                        live = await self._guarded(method, params, about, end)
+                    left = max(end - concurrency.monotonic(), 0.0)
+                    result = await self._last(live, method, params, left, idle, on_progress, meta)
+                self._breaker.succeeded()
+                self.owner.attempts.restarts.forgive()
+                told = True
+                return result
+            except WireError as fault:
+                told = self._tell_breaker(fault)
+                elapsed, words = concurrency.monotonic() - started, fault.obituary
+                server, redact = self.owner.config.name, self.owner.redact
+                raise_alone(call_error(fault, server, about, elapsed, words, redact))
+            finally:
+                self._gate.leave(self.owner.config.max_concurrency)
+        finally:
+            self._under_way -= 1
+            if not self._under_way and not self._idle.is_set():
+                self._idle.set()
+            if probe and not told:
+                self._breaker.abandoned()
+
+    async def idle(self) -> None:
+        """Until nothing is under way on the wire."""
+        self._idle.clear()
+        if self._under_way and self.owner.live is not None:
+            await self._idle.wait()
+
+    async def live(self, end: float) -> ActiveConnection:
+        """The live connection, waited for until `end`.
+
+        Raises:
+            WireError, AuthNeeded, NotTrusted: there is none.
+        """
+        try:
+            return await self.owner.connected(end - concurrency.monotonic())
+        except (AuthNeeded, NotTrusted):
+            raise
+        except MooringError as problem:
+            fault = WireError(str(problem), kind="refused", outcome="not sent")
+            # However many waited for a connection that did not come up, it failed once.
+            fault.news, self._known = problem is not self._known, problem
+            raise fault from problem
+
+    async def _guarded(
+        self, method: str, params: Mapping[str, Any], about: str, end: float
+    ) -> ActiveConnection:
+        """The live connection, once its lists are up to date and the lock allows the request.
+
+        Raises:
+            ToolChanged: the request is for something that is not as it was approved.
+            CallError: the server announced a change and then could not be listed.
+            WireError: there is no connection.
+        """
+        if self.owner.lists.outdated:
+            try:
+                async with asyncio.timeout(end - concurrency.monotonic()):
+                    await self.owner.lists.settle()
+            except (MooringError, TimeoutError) as problem:
+                reason = "not in time" if isinstance(problem, TimeoutError) else str(problem)
+                raise CallError(
+                    f"{about!r} was not sent: server {self._name!r} announced a change, and what it offers "
+                    f"now could not be compared with the lock: {reason}",
+                    server=self._name,
+                    tool=about,
+                    outcome="not sent",
+                ) from None
+        live = self.owner.live or await self.live(end)
+        if self.owner.guard is not None and (problem := self.owner.guard(method, params)) is not None:
+            raise problem
+        return live
+
+    async def _repeatable(
+        self, fault: WireError, live: ActiveConnection, left: float | None, again: bool
+    ) -> bool:
+        """Whether a request surely was not acted on, or may be acted on twice, and there is time (None: that
+        was the last try). If not, all that is known of the end of its wire is added to the fault."""
+        if fault.kind in ("session", "refused", "auth") and fault.status != 403:
+            live.channel.die(str(fault))  # connecting anew tells what it is now
+        if left is not None and await self._worth_repeating(fault, again, left):
+            return True
+        if live.channel.death is not None:
+            fault.news, live.mourned = not live.mourned, True
+            fault.obituary = await live.channel.obituary()
+        return False
+
+    async def _last(
+        self,
+        live: ActiveConnection,
+        method: str,
+        params: dict[str, Any],
+        left: float,
+        idle: float | None,
+        on_progress: Progress | None,
+        meta: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The result of the second try, after which there is none."""
+        try:
+            return await live.ask(method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta)
+        except WireError as fault:
+            await self._repeatable(fault, live, None, again=False)
+            raise
+
+    def _admitted(self, about: str, now: float) -> bool:
+        """Let the request pass the breaker; whether it goes as its probe.
+
+        Raises:
+            CircuitOpen: it may not pass.
+        """
+        probe = self._breaker.state(now) != "closed"
+        if not self._breaker.admit(now):
+            wait = self._breaker.retry_after(now)
+            raise CircuitOpen(
+                f"{about!r} was not sent: {self._name!r} failed {Breaker.THRESHOLD} times in a row "
+                f"and is left alone; it is tried again in {wait:.0f} s",
+                server=self._name,
+                tool=about,
+                retry_after=wait,
+            )
+        return probe
+
+    async def _turn(self, about: str, timeout: float) -> None:
+        """Wait in the queue until the server may get another request.
+
+        Raises:
+            Overloaded: the queue is full.
+            CallTimeout: no permit became free within `timeout`.
+        """
+        config, name = self.owner.config, self._name
+        try:
+            await self._gate.enter(config.max_concurrency, config.max_queue, timeout)
+        except QueueFull:
+            problem = (
+                f"{about!r} was not sent. The call queue of server {name!r} is full "
+                f"(max_queue={config.max_queue}). Try again later, or raise `max_concurrency` or `max_queue`."
+            )
+            raise Overloaded(problem, server=name, tool=about, outcome="not sent") from None
+        except TimeoutError:
+            problem = (
+                f"{about!r} was not sent. It timed out after {timeout:.3g} s in the call queue of server "
+                f"{name!r} (max_concurrency={config.max_concurrency}). Try again later, or raise "
+                "`max_concurrency`."
+            )
+            raise CallTimeout(problem, server=name, tool=about, elapsed=timeout, outcome="not sent") from None
+
+    def _tell_breaker(self, fault: WireError) -> bool:
+        if not fault.news:
+            return False  # a server that falls once has failed once, however many calls fall with it
+        if fault.kind in HEALTHY:
+            self._breaker.succeeded()
+        elif fault.kind != "status" or (fault.status or 0) >= 500:
+            self._breaker.failed(concurrency.monotonic())
+        else:
+            return False
+        return True
+
+    async def _worth_repeating(self, fault: WireError, again: bool, left: float) -> bool:
+        if fault.kind in RESENT:
+            return again or fault.outcome == "not sent"
+        wait = fault.retry_after
+        if fault.status in (429, 503) and wait is not None and wait <= MAX_RETRY_AFTER and wait < left:
+            await asyncio.sleep(wait)
+            return True
+        return False

@@ -1,0 +1,465 @@
+"""The owner of one server's connection: the only task that opens and closes anything of it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from mooring import concurrency
+from mooring.config.logs import logger
+from mooring.config.models import ServerConfig, Target
+from mooring.core.breaker import Restarts
+from mooring.core.events import Event, ServerConnected, ServerLost
+from mooring.core.redact import Redactor
+from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.errors import AuthNeeded, ConnectError, MooringError
+from mooring.servers.active import ActiveConnection, Guard, set_level
+from mooring.servers.elicitation import ElicitationHandler
+from mooring.servers.freshness import Freshness, Relister, differs
+from mooring.servers.listing import compared
+from mooring.servers.negotiate import doubted, first_era, negotiate, refuse_older
+from mooring.servers.notifications import NotificationRouter
+from mooring.servers.start_queue import ConnectTimer, StartLimit, StartSlot, Urgency
+from mooring.servers.status import (
+    STABLE,
+    ConnectHistory,
+    Flooding,
+    Permanent,
+    StateReporter,
+    call_error,
+    explain,
+    leaf,
+)
+from mooring.transport.base import Transport
+from mooring.transport.forwarding import PASSAGE
+from mooring.transport.message import WireError
+from mooring.transport.open import Wire, open_channel, wires
+from mooring.transport.pool import HttpPool
+
+if TYPE_CHECKING:
+    pass
+
+log = logger("mooring.connection")
+
+
+class _Again(Exception):
+    """This attempt goes on with another transport or era."""
+
+
+class Supervisor(StateReporter):
+    """Keeps a server connected: connect, publish what it offers, keep that fresh, notice its end, rest,
+    again. Everybody else only asks for the `live` connection."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        enabled: bool,
+        known: CachedSnapshot | None,
+        resolve: Callable[[ServerConfig], Awaitable[Target]],
+        redact: Redactor,
+        pool: HttpPool,
+        publish: Callable[[Snapshot], Guard | None],
+        emit: Callable[[Event], None],
+        stale: Callable[[str, str | None], None],
+        questions: ElicitationHandler,
+        starts: StartLimit,
+    ) -> None:
+        super().__init__(config, enabled=enabled, emit=emit)
+        self.publish = publish
+        self.extend: Callable[[Snapshot], Snapshot] = lambda listed: listed
+        """Adds to each listing what only another process of the server offers."""
+        self.guard: Guard | None = None
+        """For the latest listing; None where the lock enforces nothing."""
+        self.questions = questions
+        self.lists = Relister(config.name, self._list_again)
+        self.notices = NotificationRouter(
+            config.name, emit=emit, stale=stale, mark_dirty=self.lists.mark_dirty, heard=questions.heard
+        )
+        self._known = known
+        self._listed: Snapshot | None = None
+        self.live: ActiveConnection | None = None
+        """The connection while it is up; None the very moment its wire is gone."""
+        self.connected_at: float | None = None
+        self.next_try: float | None = None
+        """On the monotonic clock: when the server is tried again without being asked."""
+        self.freshness: Freshness | None = None
+        self.attempts = ConnectHistory(known)
+        self.principal: str | None = None
+        """Whose login is used; None: that of whoever runs the host."""
+        self.log_level: str | None = None
+        """From which level on a handshake server is to log; None: as it likes."""
+        self.ended = asyncio.Event()
+        self.redact = redact
+        self._resolve = resolve
+        self._pool = pool
+        self._starts = starts
+        self._slot: StartSlot | None = None
+        self._urgency: Urgency = 0
+        self._timer: ConnectTimer | None = None
+        self._rested = True
+        self._given_up = False
+        """Whether this attempt has failed and its callers know, though its child may still be ending."""
+        self._last_words: list[str] = []
+        self._waiters: list[asyncio.Future[ActiveConnection]] = []
+        self._kick = asyncio.Event()
+        self._life = anyio.CancelScope()
+        self._clock = anyio.CancelScope()
+        if not enabled:
+            self.settled.set()
+            self.ended.set()
+
+    # --- for everybody --------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the server offers, as far as it is known."""
+        if self._listed is None:
+            self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
+        return self._listed
+
+    def kick(self, urgency: Urgency = 2) -> None:
+        """End the rest, or the sleep of a lazy server: it is wanted now."""
+        self._kick.set()
+        if urgency > self._urgency:
+            self._urgency = urgency
+            self._starts.reconsider()
+
+    async def introduce(self) -> Target:
+        """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
+        target = await self._resolve(self.config)
+        if target.url is not None:
+            from mooring.auth.credentials import access_for
+
+            way = await self._pool.ways.to(self.config, target)
+            self.redact.learn(way.secrets(target.url))
+            self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
+        return target
+
+    async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> ActiveConnection:
+        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
+        `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
+
+        Raises:
+            MooringError: there is none, and why.
+        """
+        if self.live is not None:
+            return self.live
+        if self.state == "disabled":
+            raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
+        if self.ended.is_set():
+            raise Permanent("its connection was closed", server=self.config.name)
+        due = self.state == "pending" or self._kick.is_set() or self._may_try()
+        if self.problem is not None and not due:
+            raise self.problem
+        return await self._wait(timeout, urgency)
+
+    async def refresh(self) -> None:
+        """List everything anew, connecting first if need be. However many ask, one listing serves all.
+
+        Raises:
+            MooringError: it could not be done; what was known before stays.
+        """
+        if self.state == "disabled" or self.ended.is_set():
+            raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
+        if self.live is None:
+            await self._wait(None, 1)
+            return
+        await self.lists.ask()
+
+    def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
+        """From now on this is one conversation's own connection: its states are not the server's."""
+        self.session = self.notices.session = session
+        self.publish, self._emit = publish, self._keep_quiet
+
+    def _keep_quiet(self, event: Event) -> None: ...
+    async def answer(
+        self, method: str, params: Mapping[str, Any], on: Transport | None = None
+    ) -> dict[str, Any]:
+        """The result of a request of the server's, which came on this wire; see `Questions.answer`."""
+        return await self.questions.answer(self.config.name, method, params, on.passages if on else ())
+
+    async def stop(self) -> None:
+        """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
+        self._life.cancel()
+        self._tell(self._waiters, self._gone())
+        await self.ended.wait()
+
+    def _gone(self) -> MooringError:
+        return Permanent("its connection was closed", server=self.config.name)
+
+    def _may_try(self) -> bool:
+        """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
+        if isinstance(self.problem, AuthNeeded):
+            return self.access is not None and self.access.news()
+        useless = isinstance(self.problem, Permanent | Flooding)
+        return not useless and not self.attempts.restarts.rest(concurrency.monotonic())
+
+    async def _wait(self, timeout: float | None, urgency: Urgency | None) -> ActiveConnection:
+        if urgency is not None:
+            self.kick(urgency)
+        waiter: asyncio.Future[ActiveConnection] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiter
+        except TimeoutError:
+            raise ConnectError("it was not connected in time", server=self.config.name) from None
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
+        if self.state == "disabled":
+            return
+        PASSAGE.set(None)  # whoever's call woke it: what it says from now on is not said to them
+        try:
+            with self._life:
+                if self.config.start == "lazy":
+                    await self._kick.wait()
+                while True:
+                    self._kick.clear()
+                    await self._once()
+                    self._rested = await self._rest()
+        finally:
+            self.live = None
+            self._tell(self._waiters, self._gone())
+            self.lists.fail(self._gone())
+            self.settled.set()
+            self.ended.set()
+
+    async def _once(self) -> None:
+        """Connect and serve until it ends; this is the one broad catch of the library."""
+        self._to("pending", self.problem)
+        self._last_words, self._given_up = [], False
+        born = concurrency.monotonic()
+        try:
+            reason = await self._connect_and_serve()
+        except Exception as group:
+            if not self._given_up:
+                fault = leaf(group)
+                problem = explain(fault, self.config, self._last_words, self.redact)
+                if isinstance(problem, AuthNeeded) and self.access is not None:
+                    problem = await self.access.explain(self.redact(str(fault)))
+                self._give_up(problem)
+            return
+        finally:
+            self.live = self.connected_at = self.freshness = None
+        lived = concurrency.monotonic() - born
+        if lived > STABLE:
+            self._warned.clear()
+        self._warn_once(f"server {self.config.name!r} was lost: {reason}")
+        self._emit(ServerLost(server=self.config.name, reason=reason))
+        problem = ConnectError(reason, server=self.config.name)
+        if self.attempts.flooding:
+            self._give_up(problem)
+        else:  # calls that have come since the loss wait for the next connection
+            self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
+
+    def _give_up(self, problem: MooringError) -> None:
+        """This attempt failed. Callers get the error now; the child may take its time to end."""
+        self._given_up = True
+        self._end_start()
+        if self.attempts.flooding:
+            problem = Flooding(str(problem), server=self.config.name)
+        self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
+
+    def _end_start(self) -> None:
+        """The server is connected, or is not: its start needs neither slot nor timer any more."""
+        self._urgency = 0
+        if self._slot is not None:
+            self._slot.release()
+        if self._timer is not None:
+            self._timer.stop()
+
+    def _fail(self, problem: MooringError, delay: float) -> None:
+        """Not connected for `delay` seconds; a loss that is repaired at once is only an error for those who
+        waited for a listing."""
+        now, state = concurrency.monotonic(), "needs-auth" if isinstance(problem, AuthNeeded) else "failed"
+        if delay or isinstance(problem, AuthNeeded | Permanent):
+            self._warn_unavailable(state, problem)
+        if isinstance(problem, AuthNeeded | Permanent):
+            self.next_try = None
+        else:
+            if delay and self.attempts.restarts.rest(now):
+                again = f"it was started {Restarts.LIMIT} times within {Restarts.WINDOW:g} s without any use"
+                problem = ConnectError(
+                    f"{problem}\n{again}; next try in {delay:.0f} s", server=self.config.name
+                )
+            self.next_try = now + delay
+        self.lists.fail(problem)
+        if delay or self.next_try is None:
+            self._to(state, problem)
+            self._tell(self._waiters, problem)
+        else:
+            self._to("pending", problem)
+
+    async def _rest(self) -> bool:
+        """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
+        with anyio.move_on_after(
+            math.inf if self.next_try is None else self.next_try - concurrency.monotonic()
+        ) as rest:
+            await self._kick.wait()
+        self.next_try = None
+        return rest.cancelled_caught
+
+    async def _connect_and_serve(self) -> str:
+        """Serve until the wire is gone; why it is gone.
+
+        Raises:
+            Exception: it never came up.
+        """
+        started = concurrency.monotonic()
+        target = await self.introduce()
+        left = list(wires(self.config))
+        if left[0] == "stdio":
+            self.attempts.restarts.started(concurrency.monotonic())
+        self._clock = anyio.CancelScope()
+        spent = concurrency.monotonic() - started
+        timer = self._timer = ConnectTimer(self.config.connect_timeout - spent, self._clock.cancel)
+        timer.resume()
+        try:
+            with self._clock:
+                while True:
+                    try:
+                        return await self._serve_on(left, target, timer)
+                    except Exception as group:
+                        problem = leaf(group)
+                        if self.live is not None or self._given_up:
+                            raise
+                        if not isinstance(problem, _Again) and not self.attempts.another_way(left, problem):
+                            raise
+        finally:
+            self._end_start()
+        raise TimeoutError
+
+    async def _serve_on(self, left: list[Wire], target: Target, timer: ConnectTimer) -> str:
+        kind = left[0]
+        if kind == "stdio":
+            timer.pause()
+            if self._slot is not None:
+                self._slot.release()
+            self._slot = await self._starts.enter(lambda: self._urgency)
+            timer.resume()
+        async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
+            channel.on_flood = self.attempts.opened()
+            if self._slot is not None and channel.pid is not None:
+                self._slot.started(channel.pid)
+                timer.watch(channel.pid)
+            try:
+                channel.on_ask = partial(self.answer, on=channel)
+                self.attempts.first = first_era(kind, self.config, self.questions.capabilities)
+                peer = await negotiate(
+                    channel,
+                    era=self.attempts.era,
+                    guessed=self.attempts.guessed,
+                    config=self.config,
+                    # Half of the time is kept for servers that do not answer a probe at all.
+                    probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
+                    capabilities=self.questions.capabilities,
+                )
+                refuse_older(peer, self.config.min_protocol)
+                live = ActiveConnection(channel, peer, self.redact)
+                freshness = Freshness(
+                    live, self.config.sweep_interval, self.lists.mark_dirty, self.notices.missed
+                )
+                self.freshness = freshness
+                self.notices.attach(live, freshness)
+                channel.spawn(freshness.run)
+                self.lists.begin(freshness)
+                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                snapshot = await compared(self._listed, self.extend(listed))
+                if self.log_level is not None:
+                    await set_level(live, self.log_level)
+            except Exception as fault:
+                await self._not_served(channel, left, fault)
+                raise
+            except anyio.get_cancelled_exc_class():
+                self._last_words = channel.last_words()
+                if self._clock.cancel_called:
+                    self._give_up(explain(TimeoutError(), self.config, self._last_words, self.redact))
+                raise
+            self._end_start()
+            channel.listed = True
+            self.attempts.connected(peer)
+            channel.on_death = self._died
+            freshness.listed()
+            self.notices.connected(live, self.config.list_timeout)
+            self._online(live, snapshot)
+            await self.lists.run(live, freshness)
+            reason = self.redact(await channel.obituary())
+            self.lists.fail(ConnectError(reason, server=self.config.name))
+            return reason
+
+    async def _not_served(self, channel: Transport, left: list[Wire], fault: Exception) -> None:
+        """Decide what follows a failure before the channel is closed, which may take its whole grace.
+
+        Raises:
+            _Again: another transport or era is due.
+        """
+        if isinstance(fault, WireError) and channel.death is not None:
+            fault.args = (await channel.obituary(),)
+        self._last_words = channel.last_words()
+        if isinstance(fault, WireError) and fault.kind == "auth":
+            return  # what to do about it is found out after the channel is closed
+        if self.attempts.another_way(left, fault):
+            raise _Again from fault
+        self._give_up(explain(fault, self.config, self._last_words, self.redact))
+
+    def _online(self, live: ActiveConnection, snapshot: Snapshot) -> None:
+        name = self.config.name
+        self.live, self._listed, self._known = live, snapshot, None
+        self.connected_at = time.time()
+        if self.access is not None:
+            self.access.accepted()
+        self.guard = self.publish(snapshot)
+        self._to("connected", None)
+        self._emit(ServerConnected(server=name, protocol=live.peer.protocol, tools=len(snapshot.tools)))
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(live)
+
+    def _died(self, reason: str) -> None:
+        """Synchronous, from the wire itself: nobody gets the dead connection any more."""
+        self.live = None
+        self.lists.wake()
+
+    async def _list_again(self, live: ActiveConnection, freshness: Freshness) -> MooringError | None:
+        """List once and publish; return why that failed."""
+        with live.channel.lifetime():
+            try:
+                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                snapshot = await compared(self.snapshot, self.extend(listed))
+                self.notices.relisted(self.snapshot, snapshot)
+                changed = differs(self.snapshot, snapshot)
+                self._listed = snapshot
+                freshness.listed(changed=changed)
+                self.guard = self.publish(self.snapshot)
+            except WireError as fault:
+                if fault.kind == "auth" and fault.status != 403:
+                    live.channel.die(str(fault))  # connecting anew tells what it is now
+                problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
+                self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
+                return problem
+        return None
+
+    # --- states ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _tell(waiters: list[Any], problem: MooringError) -> None:
+        told = waiters[:]
+        waiters.clear()
+        for waiter in told:
+            if not waiter.done():
+                waiter.set_exception(problem)

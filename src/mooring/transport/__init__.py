@@ -1,0 +1,1 @@
+"""Byte transports: child processes, HTTP and legacy SSE."""

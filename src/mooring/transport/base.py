@@ -1,0 +1,371 @@
+"""What every transport shares: requests out, messages in, and the trace of both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, NamedTuple, cast
+
+import anyio
+import anyio.abc
+
+from mooring.config.logs import logger
+from mooring.transport.forwarding import ForwardedRequest
+from mooring.transport.limits import BYTES, MESSAGES, DeadlineTimer, FloodLimit, Pending, Progress
+from mooring.transport.message import (
+    INTERNAL_ERROR,
+    RequestId,
+    WireError,
+    answer_id,
+    encode,
+    not_offered,
+    number,
+)
+
+Way = Literal["sent", "received", "stdout", "stderr", "fault"]
+
+
+class TracedExchange(NamedTuple):
+    """One request and what the server answered."""
+
+    server: str
+    method: str
+    params: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None = None
+    """What the server answered instead of a result."""
+
+
+class Passing(NamedTuple):
+    """One thing seen on a wire."""
+
+    server: str
+    way: Way
+    said: Mapping[str, Any] | str
+    """A message; of `stdout` and `stderr` a line, of `fault` a sentence."""
+
+
+listeners: list[Callable[[TracedExchange], None]] = []
+"""Of this process."""
+
+taps: list[Callable[[Passing], None]] = []
+"""Of this process; called within the exchange, so that none may wait or raise."""
+
+
+def note(
+    server: str,
+    method: str,
+    params: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    error: Mapping[str, Any] | None = None,
+) -> None:
+    """Tell of an exchange, if anybody listens."""
+    if listeners:
+        exchange = TracedExchange(server, method, params, result, error)
+        for listener in listeners:
+            listener(exchange)
+
+
+def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
+    """Tell of a message, if anybody listens."""
+    if taps:
+        seen = Passing(server, way, said)
+        for tap in taps:
+            tap(seen)
+
+
+log = logger("mooring.net")
+
+
+MAX_INBOUND = 256
+"""Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
+
+
+class Transport:
+    """One server's wire. Subclasses own the bytes; the owner task runs `run()` and `close()`."""
+
+    kind: str = ""
+    """`stdio`, `http` or `sse`: for status and messages."""
+
+    def __init__(self, server: str, max_message: int = 0) -> None:
+        self.server = server
+        self.flooded = False
+        """Whether the wire was cut because the server sent too much that answers no request."""
+        self._allowance = FloodLimit(max_message)
+        self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
+        """Called for every notification, in order, before the next message is looked at."""
+        self.on_death: Callable[[str], None] = _ignore_death
+        """Called once, synchronously, when the wire is gone: before any waiter runs again."""
+        self.on_flood: Callable[[], None] = _ignore_gap
+        """Called before `on_death` when the wire is cut because of what the server sent."""
+        self.on_gap: Callable[[], None] = _ignore_gap
+        """Called when notices may have been missed."""
+        self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
+        """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
+        self.pid: int | None = None
+        """Process id of the child, for transports that have one."""
+        self.listed = False
+        """Whether the server finished its start: it was negotiated with and listed."""
+        self.passages: list[ForwardedRequest] = []
+        """The clients of a gateway for whom requests are under way here."""
+        self.death: str | None = None
+        self.dropped: int = 0
+        """Messages thrown away: unreadable, answering nothing, or too many."""
+        self.waiting: dict[RequestId, Pending] = {}
+        """Our requests that have no answer yet."""
+        self._watch = DeadlineTimer(self.waiting)
+        self._next_id = 0
+        self._excuses = 0
+        self._gone = anyio.Event()
+        self._bound: set[anyio.CancelScope] = set()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._working: dict[RequestId, anyio.CancelScope] = {}
+
+    # --- for the connection -----------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        """The result of one request. `idle` is how long silence may last; progress resets it.
+
+        Raises:
+            WireError: no result came.
+            ValueError, TypeError: `params` is not JSON.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification; a dead wire swallows it."""
+        raise NotImplementedError(type(self).__name__)
+
+    async def pump(self) -> None:
+        """Run until the wire is gone; what the server starts is worked on in this task group."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                await self._gone.wait()
+            finally:
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+
+    def die(self, reason: str) -> None:
+        """The wire is gone. Synchronous and idempotent."""
+        if self.death is None:
+            self.death = reason
+            passing(self.server, "fault", reason)
+            self._watch.end()
+            self.on_death(reason)
+            self._gone.set()
+            for scope in self._bound:
+                scope.cancel()
+
+    @contextmanager
+    def lifetime(self) -> Generator[None]:
+        """What is done within ends early when the wire dies."""
+        with anyio.CancelScope() as scope:
+            self._bound.add(scope)
+            try:
+                if self.death is not None:
+                    scope.cancel()
+                yield
+            finally:
+                self._bound.discard(scope)
+
+    def expect(self, key: RequestId, request: Pending) -> None:
+        """A request of ours is under way."""
+        self.waiting[key] = request
+        if self._excuses:
+            request.pause()
+        self._watch.heed(request.due)
+
+    @contextmanager
+    def excused(self) -> Generator[None]:
+        """Meanwhile the server waits for us: its silence counts against none of our requests."""
+        self._excuses += 1
+        for request in self.waiting.values():
+            request.pause()
+        try:
+            yield
+        finally:
+            self._excuses -= 1
+            for request in () if self._excuses else self.waiting.values():
+                request.resume()
+                self._watch.heed(request.due)
+
+    async def opened(self) -> None:
+        """Until requests can be sent; most wires are born open.
+
+        Raises:
+            WireError: the server does not offer this wire.
+        """
+
+    def settle(self, protocol: str, *, modern: bool) -> None:
+        """The era is known. HTTP needs it; pipes do not care."""
+
+    def last_words(self) -> list[str]:
+        """Lines that may tell a person why the server does not answer."""
+        return []
+
+    async def obituary(self) -> str:
+        """Why the wire is gone, with all that is known of it."""
+        return self.death or "the connection is gone"
+
+    # --- for subclasses ---------------------------------------------------------------------
+
+    def prepare(
+        self, method: str, params: dict[str, Any], request_id: RequestId | None, wants_progress: bool
+    ) -> tuple[RequestId, RequestId, bytes]:
+        """The id on the wire, the id under which the answer is awaited, and the message itself.
+
+        Raises:
+            ValueError, TypeError: the id is taken, or `params` is not JSON.
+        """
+        if request_id is None:
+            self._next_id += 1
+            request_id = self._next_id
+        key = answer_id(request_id)
+        if key is None or key in self.waiting:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        if wants_progress:
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": request_id}
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        return request_id, key, self.packed(message)
+
+    def packed(self, message: Mapping[str, Any]) -> bytes:
+        """The bytes of a message that is about to leave.
+
+        Raises:
+            ValueError, TypeError: it is not JSON.
+        """
+        body = encode(message)
+        passing(self.server, "sent", message)
+        return body
+
+    def failed(self, method: str, fault: WireError) -> None:
+        """A request of ours got no answer: tell whoever traces."""
+        if taps:
+            passing(self.server, "fault", f"{method}: {fault}")
+
+    def inbound(self, message: Mapping[str, Any]) -> None:
+        """Take what the server sent of its own accord."""
+        method, params = message.get("method"), message.get("params")
+        if not isinstance(method, str) or not isinstance(params, dict | None):
+            self.dropped += 1
+            return
+        if "id" in message:
+            self._take_request(answer_id(message["id"]), method, cast("dict[str, Any] | None", params))
+        else:
+            self._take_notice(method, cast("dict[str, Any]", params or {}))
+
+    def charge(self, size: int, messages: float = 1.0) -> None:
+        """Count what the server sent without being asked; cut the wire when it floods."""
+        if not self._allowance.take(messages, size):
+            self.cut(
+                f"the server floods its connection: more than {MESSAGES} messages or lines, or "
+                f"{BYTES // 2**20} MiB, that answer no request came within seconds; it is tried again later"
+            )
+
+    def cut(self, reason: str) -> None:
+        """End the wire because of what the server sent on it."""
+        if self.death is None:
+            self.flooded = True
+            self.on_flood()
+            self.die(reason)
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Start `work` beside everything else; nothing happens once the wire is gone."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work, *args)
+
+    async def reply(self, message: dict[str, Any]) -> None:
+        """Send the answer to a request of the server's."""
+        raise NotImplementedError(type(self).__name__)
+
+    async def close(self, grace: float) -> None:
+        """End the wire: tell the server, fail every waiter, free what is held within `grace` and a bit."""
+        raise NotImplementedError(type(self).__name__)
+
+    def _take_notice(self, method: str, params: dict[str, Any]) -> None:
+        if method == "notifications/progress":
+            self._take_progress(params)
+        elif method == "notifications/cancelled":
+            scope = self._working.get(answer_id(params.get("requestId")) or "")
+            if scope is not None:
+                scope.cancel()
+        self.on_notice(method, params)
+
+    def _take_progress(self, params: dict[str, Any]) -> None:
+        waiter = self.waiting.get(answer_id(params.get("progressToken")) or "")
+        progress, text = number(params.get("progress")), params.get("message")
+        if waiter is None or progress is None:
+            return
+        waiter.touch()
+        if waiter.passage is not None:
+            waiter.passage.heard("notifications/progress", params)  # as it is, and before the answer
+        elif waiter.on_progress is not None:
+            words = text if isinstance(text, str) else None
+            self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
+
+    def _take_request(self, request_id: RequestId | None, method: str, params: object) -> None:
+        if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:
+            self.dropped += 1
+            return
+        self._working[request_id] = anyio.CancelScope()
+        self.spawn(self._work, request_id, method, params)
+
+    async def _work(self, request_id: RequestId, method: str, params: Any) -> None:
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
+        with self._working[request_id] as scope:
+            try:
+                answer["result"] = await self._answer(method, params)
+            except Exception as error:
+                answer["error"] = _as_error(error)
+        self._working.pop(request_id, None)
+        if not scope.cancelled_caught:
+            with suppress(WireError):
+                await self.reply(answer)
+
+    async def _answer(self, method: str, params: Any) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        with self.excused():
+            return await self.on_ask(method, cast("dict[str, Any]", params or {}))
+
+
+def _as_error(error: Exception) -> dict[str, Any]:
+    code = getattr(error, "code", INTERNAL_ERROR)
+    # Only errors made for the wire show their text: any other may hold what the server must not learn.
+    text = str(error) if hasattr(error, "code") else "the client failed to answer"
+    return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
+
+
+async def _contained(tell: Progress, progress: float, total: float | None, message: str | None) -> None:
+    try:
+        await tell(progress, total, message)
+    except Exception:
+        log.exception("a progress callback failed")
+
+
+def _ignore(method: str, params: Mapping[str, Any]) -> None:
+    pass
+
+
+def _ignore_death(reason: str) -> None:
+    pass
+
+
+def _ignore_gap() -> None:
+    pass
+
+
+async def _refuse(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    raise not_offered(method)

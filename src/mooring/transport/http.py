@@ -1,0 +1,282 @@
+"""The Streamable HTTP wire, both eras: each request is a POST in its caller's own task."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+import anyio
+
+from mooring.transport import base
+from mooring.transport.base import Transport, log
+from mooring.transport.endpoint import HttpEndpoint, content_fault, message_in
+from mooring.transport.limits import Pending, Progress, cost
+from mooring.transport.message import (
+    CONNECTION_CLOSED,
+    REQUEST_TIMEOUT,
+    RequestId,
+    WireError,
+    answer_id,
+    closed,
+    take_answer,
+)
+
+NOTICE_TIMEOUT = 10.0
+CLOSE_TIMEOUT = 2.0
+RESUME_TRIES = 2
+RESUME_WAIT = 1.0
+MAX_WAIT = 30.0
+MIN_STREAM_WAIT, MAX_STREAM_WAIT = 0.05, 2.0
+"""The server's own stream is opened again quickly: until then its notices are lost."""
+SESSION = "Mcp-Session-Id"
+
+
+class _Exchange(Pending):
+    """One request, whose deadline ends the block around it."""
+
+    __slots__ = ("timer",)
+
+    def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
+        super().__init__(timeout, idle, on_progress)
+        self.timer = asyncio.timeout(None)
+
+    def expire(self) -> None:
+        self.timer.reschedule(self._loop.time())
+
+
+class _Cut(Exception):
+    """A stream ended before the answer came."""
+
+    def __init__(self, last_id: str | None, retry: float | None) -> None:
+        self.last_id = last_id
+        self.retry = retry
+
+
+class HttpTransport(Transport):
+    """POSTs to one endpoint. In the handshake era also a session, a stream of its own, and resumption."""
+
+    kind = "http"
+
+    def __init__(self, server: str, endpoint: HttpEndpoint) -> None:
+        super().__init__(server, endpoint.max_message)
+        self._endpoint = endpoint
+        self._modern = False
+        self._protocol: str | None = None
+        self._session_id: str | None = None
+
+    def settle(self, protocol: str, *, modern: bool) -> None:
+        # The era decides what cancels a request and what may be resumed.
+        self._protocol, self._modern = protocol, modern
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        idle: float | None = None,
+        on_progress: Progress | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        if self.death is not None:
+            raise closed(self.death, "not sent")
+        wire_id, key, body = self.prepare(
+            method, params, request_id, idle is not None or on_progress is not None
+        )
+        exchange = _Exchange(timeout, idle, on_progress)
+        self.expect(key, exchange)
+        abandoned = True
+        try:
+            async with exchange.timer:
+                answer, status = await self._exchange(body, key, headers or {}, opens=method == "initialize")
+            abandoned = False
+        except TimeoutError:
+            fault = WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT)
+            self.failed(method, fault)
+            raise fault from None
+        except WireError as fault:
+            abandoned = False
+            self.failed(method, fault)
+            if timeout is None and fault.kind == "too-large":
+                self.cut(str(fault))  # on a held stream nothing was asked for
+            raise
+        finally:
+            del self.waiting[key]
+            # In the 2026 era the closed stream is the cancellation; before it, a notice is.
+            if abandoned and cancellable and not self._modern:
+                notice = {"requestId": wire_id, "reason": "no longer waited for"}
+                self.spawn(self.tell, "notifications/cancelled", notice)
+        return take_answer(answer, status=status)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        if self._modern or self.death is not None:
+            return  # the 2026 era has no notices from the client over HTTP
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        await self.reply(message)
+        if method == "notifications/initialized" and self._session_id is not None:
+            self.spawn(self._hear)
+
+    async def reply(self, message: dict[str, Any]) -> None:
+        try:
+            async with (
+                asyncio.timeout(NOTICE_TIMEOUT),
+                self._endpoint.open("POST", self.packed(message), self._headers(body=True)) as response,
+            ):
+                if response.status >= 400:
+                    log.debug("%s answered a notice with HTTP %s", self.server, response.status)
+        except (TimeoutError, WireError) as fault:
+            log.debug("%s did not take a notice: %s", self.server, fault)
+
+    async def close(self, grace: float) -> None:
+        self.die("the connection was closed")
+        if self._session_id is not None:
+            with suppress(WireError, aiohttp.ClientError, OSError, TimeoutError):
+                async with (
+                    asyncio.timeout(min(grace, CLOSE_TIMEOUT)),
+                    self._endpoint.open("DELETE", None, self._headers(body=False)),
+                ):
+                    pass
+
+    def _headers(self, *, body: bool) -> dict[str, str]:
+        headers = {"Accept": "text/event-stream"}
+        if body:
+            headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        if self._session_id is not None:
+            headers[SESSION] = self._session_id
+        if self._protocol is not None:
+            headers["MCP-Protocol-Version"] = self._protocol
+        return headers
+
+    # --- one exchange -------------------------------------------------------------------------
+
+    async def _exchange(
+        self, body: bytes, key: RequestId, headers: Mapping[str, str], *, opens: bool
+    ) -> tuple[Mapping[str, Any], int]:
+        """The message that answers `key`, and the HTTP status it came with."""
+        try:
+            async with self._endpoint.open("POST", body, {**self._headers(body=True), **headers}) as response:
+                if response.status >= 300:
+                    raise await self._endpoint.refused(response, session=self._session_id is not None)
+                if opens and (session := response.headers.get(SESSION)):
+                    self._session_id = session
+                return await self._answer_in(response, key), response.status
+        except _Cut as cut:
+            return await self._resume(key, cut), 200
+
+    async def _answer_in(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream":
+            return await self._answer_in_stream(response, key)
+        if kind != "application/json" or response.status == 202:
+            raise await content_fault(response, kind)
+        message = message_in(await self._endpoint.whole(response))
+        if message is None or "method" in message:
+            raise WireError("the answer is no JSON-RPC message", kind="invalid", outcome="unknown")
+        base.passing(self.server, "received", message)
+        if answer_id(message.get("id")) != key:
+            self.dropped += 1
+            raise WireError("the answer belongs to another request", kind="invalid", outcome="unknown")
+        return message
+
+    async def _answer_in_stream(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
+        last_id, retry = None, None
+        held = self.waiting[key].due == math.inf
+        try:
+            async for event in self._endpoint.events(response, self._charge_stream, unasked=held):
+                last_id, retry = event.id or last_id, event.retry or retry
+                began = perf_counter()
+                message = message_in(event.data)
+                if message is not None and "method" not in message and answer_id(message.get("id")) == key:
+                    base.passing(self.server, "received", message)
+                    return message
+                self._take_unasked(message, len(event.data), began)
+        except (aiohttp.ClientError, ConnectionError):
+            pass
+        raise _Cut(last_id, retry)
+
+    def _take_unasked(self, message: Mapping[str, Any] | None, size: int, began: float) -> None:
+        """Take what came on a stream and answers no request that is read from it.
+
+        Raises:
+            WireError: the server floods.
+        """
+        self._charge_stream(size, cost(began))
+        if message is None:
+            return
+        base.passing(self.server, "received", message)
+        if "method" in message:
+            self.inbound(message)
+        else:
+            self.dropped += 1
+
+    def _charge_stream(self, size: int, messages: float) -> None:
+        self.charge(size, messages)
+        if self.flooded:
+            raise closed(self.death or "", "unknown")
+
+    async def _resume(self, key: RequestId, cut: _Cut) -> Mapping[str, Any]:
+        """Go on reading a stream that broke off: handshake era only, and only where the server numbers
+        its events. The server sends the answer once."""
+        for _ in range(0 if self._modern else RESUME_TRIES):
+            if cut.last_id is None:
+                break
+            await asyncio.sleep(RESUME_WAIT if cut.retry is None else min(cut.retry, MAX_WAIT))
+            headers = {**self._headers(body=False), "Last-Event-ID": cut.last_id}
+            try:
+                async with self._endpoint.open("GET", None, headers) as response:
+                    if response.status >= 300:
+                        break
+                    return await self._answer_in_stream(response, key)
+            except _Cut as again:
+                cut = _Cut(again.last_id or cut.last_id, again.retry or cut.retry)
+            except WireError:
+                if self.flooded:
+                    raise
+        raise WireError(
+            "the stream ended before the answer came",
+            kind="closed",
+            outcome="unknown",
+            code=CONNECTION_CLOSED,
+        )
+
+    # --- the server's own stream (handshake era) ----------------------------------------------
+
+    async def _hear(self) -> None:
+        """Hold the stream on which the server speaks first; come back when it drops."""
+        last_id: str | None = None
+        wait = RESUME_WAIT
+        dropped = False
+        while self.death is None:
+            headers = self._headers(body=False) | ({"Last-Event-ID": last_id} if last_id else {})
+            try:
+                async with self._endpoint.open("GET", None, headers) as response:
+                    if response.status == 404:
+                        self.die("the server has forgotten the session")
+                        return
+                    if 400 <= response.status < 500 and response.status != 429:
+                        return  # 405 and the like: it has no such stream
+                    if response.status < 300:
+                        wait = RESUME_WAIT
+                        if dropped and last_id is None:
+                            self.on_gap()
+                        async for event in self._endpoint.events(response, self._charge_stream, unasked=True):
+                            last_id, wait = event.id or last_id, event.retry or wait
+                            began = perf_counter()
+                            self._take_unasked(message_in(event.data), len(event.data), began)
+            except (WireError, aiohttp.ClientError, ConnectionError) as fault:
+                log.debug("%s: its stream broke: %s", self.server, fault)
+                if isinstance(fault, WireError) and fault.kind == "too-large":
+                    self.cut(str(fault))
+                    return
+            dropped = True
+            await anyio.sleep(min(max(wait, MIN_STREAM_WAIT), MAX_STREAM_WAIT))
+            wait *= 2

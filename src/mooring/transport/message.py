@@ -1,0 +1,210 @@
+"""JSON-RPC messages: to bytes and back, their answers, and error codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from pydantic_core import from_json
+
+from mooring.errors import Outcome
+
+LARGE = 128 * 2**10
+"""Smaller blocks are kept anyway."""
+_MOST = 2 * 2**20
+"""For larger answers the memory had better go back: sixteen megabytes at most are kept."""
+_FOLD = 4
+
+_known = LARGE
+
+
+def keep_room(size: int) -> None:
+    """An answer of this many bytes came: have room kept for the next one, once for each size.
+
+    Elsewhere than with glibc it does nothing, and nowhere does it touch the memory that it asks for.
+    """
+    global _known
+    if _known < size <= _MOST:
+        _known = min(2 * size, _MOST)
+        bytes(_FOLD * _known)  # asked for and let go: the largest block that was ever freed
+
+
+RequestId = int | str
+Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
+
+PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
+CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
+MAX_ID_DIGITS = 18
+MAX_DEPTH = 150
+"""Levels of nesting in one message. What is nested deeper is left out of it."""
+TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
+"""Stands in a message for a part of an entry that was left out."""
+ENTRY_PART = 5
+"""The level of the values of an entry (such as the schema of a tool), which are left out as a whole."""
+MAX_TOKENS = 100_000
+"""Brackets and texts that are looked at to find what is nested too deeply."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+class WireError(Exception):
+    """A request failed; `kind` says where, `outcome` whether the server may have acted on it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: Kind,
+        outcome: Outcome,
+        code: int = INTERNAL_ERROR,
+        data: Any = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        challenge: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.outcome: Outcome = outcome
+        self.code = code
+        self.data = data
+        self.status = status
+        """HTTP status, where there was one."""
+        self.retry_after = retry_after
+        self.challenge = challenge
+        """`WWW-Authenticate` of a 401 or 403."""
+        self.obituary: str | None = None
+        """All that is known of the death of the wire, when that was the reason."""
+        self.news = True
+        """False when another request has already reported the same death of the wire."""
+
+
+def closed(reason: str, outcome: Outcome) -> WireError:
+    return WireError(reason, kind="closed", outcome=outcome, code=CONNECTION_CLOSED)
+
+
+def not_offered(method: str) -> WireError:
+    """The answer to a request of the server's that nobody here takes."""
+    return WireError(f"{method} is not offered", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The message as one line of JSON.
+
+    Raises:
+        ValueError, TypeError: it holds something JSON has no word for (NaN, an object of Python).
+    """
+    return _encode(message).encode()
+
+
+def decode(line: bytes) -> Any:
+    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
+    infinities, which are no JSON but which Python servers write, become null. A part that is nested too
+    deeply becomes `TOO_DEEP`, so that one bad entry does not cost the others.
+
+    Raises:
+        ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
+    """
+    if len(line) > LARGE:
+        keep_room(len(line))
+    try:
+        return from_json(line, allow_inf_nan=False)
+    except ValueError as problem:
+        if "recursion" in str(problem):
+            return _decode_text(_without_depths(line))
+        return _decode_text(line)
+
+
+def _decode_text(line: bytes) -> Any:
+    try:
+        return from_json(line, allow_inf_nan=False)
+    except ValueError:
+        text = line.decode("utf-8", "replace")
+        try:
+            return _mended(json.loads(text, parse_constant=_null))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def _without_depths(line: bytes) -> bytes:
+    """The message with `TOO_DEEP` in the place of every part of an entry that is nested too deeply."""
+    kept: list[bytes] = []
+    depth = copied = start = 0
+    deep = False
+    for number, token in enumerate(_TOKEN.finditer(line)):
+        if number > MAX_TOKENS:
+            raise ValueError("nested too deeply")
+        sign = line[token.start()]
+        if sign in b"[{":
+            depth += 1
+            if depth == ENTRY_PART:
+                start = token.start()
+            deep = deep or depth > MAX_DEPTH
+        elif sign in b"]}":
+            if depth == ENTRY_PART and deep:
+                kept += (line[copied:start], json.dumps(TOO_DEEP).encode())
+                copied, deep = token.end(), False
+            depth -= 1
+    kept.append(line[copied:])
+    return b"".join(kept)
+
+
+def _null(constant: str) -> None:
+    return None
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def answer_id(value: object) -> RequestId | None:
+    """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        number = value.isascii() and value.isdecimal() and len(value) <= MAX_ID_DIGITS
+        return int(value) if number else value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def number(value: object) -> float | None:
+    """The value as a number; None when it is none, or too large to be one."""
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
+def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dict[str, Any]:
+    """The result in an answer, or the error in it raised as a `WireError`."""
+    error = message.get("error")
+    if error is None:
+        result = message.get("result")
+        if isinstance(result, dict):
+            return cast("dict[str, Any]", result)
+        raise WireError(
+            "the answer holds neither a result nor an error",
+            kind="invalid",
+            outcome="unknown",
+            code=PARSE_ERROR,
+            status=status,
+        )
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    code, text = fields.get("code"), fields.get("message")
+    raise WireError(
+        text if isinstance(text, str) and text else "the server gave an error without a message",
+        kind="answer",
+        outcome="failed",
+        code=code if isinstance(code, int) else INTERNAL_ERROR,
+        data=fields.get("data"),
+        status=status,
+    )

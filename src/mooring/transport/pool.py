@@ -1,0 +1,327 @@
+"""HTTP connections: TLS context and proxy of each server, and one shared pool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import urllib.request
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote, urlsplit
+
+from mooring.config.models import ServerConfig, Target
+from mooring.config.network import DIRECT, check_proxy
+from mooring.config.validate import shown
+from mooring.core.value import Value
+from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+MOST_FILES = 1_000
+_PEM = (".pem", ".crt", ".cer")
+_Stamp = tuple[tuple[str, int, int], ...]
+
+
+class HttpRoute(Value):
+    """How one server, and whoever logs us in to it, is reached."""
+
+    ssl: ssl.SSLContext | bool = True
+    """True: what the system trusts, and no certificate of our own."""
+    proxy: str | None = None
+    """None: what the environment says."""
+    identified: bool = False
+    """Whether we have a certificate to show."""
+
+    def proxy_for(self, url: str) -> str | None:
+        """The proxy for this address, if any: the configured one, or that of the environment."""
+        if self.proxy is not None:
+            return None if self.proxy == DIRECT else self.proxy
+        parts = urlsplit(url)
+        if urllib.request.proxy_bypass(parts.hostname or ""):
+            return None
+        return urllib.request.getproxies().get(parts.scheme)
+
+    def secrets(self, url: str) -> Iterator[str]:
+        """What of the proxy's address must not be shown."""
+        parts = urlsplit(self.proxy_for(url) or "")
+        if known := parts.password or parts.username:
+            yield from {known, unquote(known)}
+
+
+class HttpRoutes:
+    """The ways of one host. A TLS context takes 20 ms to make: those with the same files share one, until
+    a file is another."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[tuple[tuple[str, str], ...], tuple[_Stamp, ssl.SSLContext]] = {}
+
+    async def to(self, server: ServerConfig, target: Target) -> HttpRoute:
+        """The way to a server.
+
+        Raises:
+            ConfigError: a file cannot be used, or there is no way through such a proxy.
+        """
+        context: ssl.SSLContext | bool = True
+        try:
+            if target.tls:
+                from anyio import to_thread
+
+                context = await to_thread.run_sync(self._context, target.tls)
+            way = HttpRoute(ssl=context, proxy=target.proxy, identified="cert" in target.tls)
+            _check_proxy(way, target.url or "")
+        except ValueError as problem:
+            raise ConfigError(str(problem), file=server.file, place=f"server {shown(server.name)}") from None
+        return way
+
+    def _context(self, tls: Mapping[str, str]) -> ssl.SSLContext:
+        key = tuple(sorted(tls.items()))
+        stamp = _stamp(tls)
+        known = self._contexts.get(key)
+        if known is None or known[0] != stamp:
+            known = self._contexts[key] = (stamp, _made(tls))
+        return known[1]
+
+
+def _check_proxy(way: HttpRoute, url: str) -> None:
+    proxy = way.proxy_for(url)
+    try:
+        if proxy is not None:
+            check_proxy(proxy)
+    except ValueError as problem:
+        source = "'proxy'" if way.proxy is not None else "the proxy that the environment names for it"
+        raise ValueError(f"{source} {problem}") from None
+
+
+def _made(tls: Mapping[str, str]) -> ssl.SSLContext:
+    """A context that verifies.
+
+    Raises:
+        ValueError: a file cannot be used; the text names the field and the next step.
+    """
+    context = ssl.create_default_context()
+    if "ca" in tls:
+        for path in _authorities(tls["ca"]):
+            try:
+                context.load_verify_locations(path)
+            except ssl.SSLError:
+                raise ValueError(f"'tls.ca': {str(path)!r} holds no certificate in PEM form") from None
+    if "cert" in tls:
+        _identify(context, tls)
+    return context
+
+
+def _identify(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
+    """Have the context speak with our own certificate."""
+    cert = _file("cert", tls["cert"])
+    key = _file("key", tls["key"]) if "key" in tls else cert
+    text = key.read_bytes()
+    if b"PRIVATE KEY-----" not in text:
+        where = "name the file of the key in 'tls.key'" if "key" not in tls else "is it the right file?"
+        raise ValueError(
+            f"'tls.{'key' if 'key' in tls else 'cert'}': {str(key)!r} holds no private key; {where}"
+        )
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(cert, key, password=tls.get("key_password", ""))
+    except ssl.SSLError as problem:
+        if problem.reason == "KEY_VALUES_MISMATCH":
+            raise ValueError(
+                f"'tls.key': the key in {str(key)!r} does not belong to the certificate in {str(cert)!r}"
+            ) from None
+        if b"ENCRYPTED" in text:
+            wrong = "does not open it" if "key_password" in tls else "is missing"
+            raise ValueError(
+                f"'tls.key': {str(key)!r} is encrypted, and 'tls.key_password' {wrong}"
+            ) from None
+        raise ValueError(f"'tls.cert': {str(cert)!r} holds no certificate in PEM form") from None
+
+
+def _authorities(place: str) -> list[Path]:
+    if not os.path.isdir(place):
+        return [_file("ca", place)]
+    found = sorted(path for path in Path(place).iterdir() if path.suffix in _PEM)[:MOST_FILES]
+    if not found:
+        raise ValueError(f"'tls.ca': there is no file {' or '.join(_PEM)} in {place!r}")
+    return [_file("ca", str(path)) for path in found]
+
+
+def _file(field: str, place: str) -> Path:
+    """A file that is there and can be read."""
+    path = Path(place)
+    try:
+        if not path.is_file():
+            raise ValueError(f"'tls.{field}': there is no file {place!r}")
+        with path.open("rb"):
+            return path
+    except OSError as problem:
+        raise ValueError(f"'tls.{field}': {place!r} cannot be read: {problem.strerror}") from None
+
+
+def _stamp(tls: Mapping[str, str]) -> _Stamp:
+    """What tells whether a file was replaced: certificates are renewed while hosts run."""
+    places = [tls[name] for name in ("ca", "cert", "key") if name in tls]
+    files = [Path(place) for place in places]
+    files += [path for folder in files if folder.is_dir() for path in sorted(folder.iterdir())[:MOST_FILES]]
+    found: list[tuple[str, int, int]] = []
+    for path in files:
+        try:
+            about = path.stat()
+        except OSError:
+            continue
+        found.append((str(path), about.st_mtime_ns, about.st_size))
+    return tuple(found)
+
+
+def reason_of(problem: Exception) -> str | None:
+    """What a fault of TLS or of a proxy means, and what to do; None when it is another fault."""
+    import aiohttp
+
+    if isinstance(problem, aiohttp.ClientProxyConnectionError):
+        return f"the proxy {problem.host}:{problem.port} cannot be reached: {system_reason(problem.os_error)}"
+    if isinstance(problem, aiohttp.ClientHttpProxyError):
+        return proxy_refusal(problem.status)
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        fault = problem.certificate_error
+        why = getattr(fault, "verify_message", "") or str(fault)
+        return f"the certificate of {problem.host}:{problem.port} is not trusted: {why}; {_advice(why)}"
+    return None
+
+
+def proxy_refusal(status: int) -> str:
+    """What it means that a proxy answered in the place of the server."""
+    if status == 407:
+        return "the proxy wants a login (HTTP 407): write `proxy` as http://user:password@host:port"
+    return f"the proxy did not connect to it (HTTP {status})"
+
+
+def system_reason(problem: OSError) -> str:
+    """What the system says. asyncio puts words of its own in the place of "Connection refused"."""
+    if problem.errno is not None and 0 < problem.errno < 200 and not isinstance(problem, ssl.SSLError):
+        return os.strerror(problem.errno)
+    return problem.strerror or str(problem)
+
+
+def _advice(why: str) -> str:
+    if "mismatch" in why.lower():
+        return "reach it by a name that its certificate is for"
+    if "expired" in why.lower():
+        return "whoever runs it has to renew it"
+    return "if it is signed by an authority of your own, name that in `tls.ca`"
+
+
+CHUNK = 64 * 1024
+BUFFER = 256 * 1024
+"""Bytes of a body that are read ahead: with a quarter of it, aiohttp's own, large answers come in fits."""
+CHUNKS_PER_TURN = 16
+"""Chunks of a body that are taken before the event loop serves others."""
+KEEP_ALIVE = 4.0
+"""Under the 5 s after which common servers close an idle connection: a request sent into a closing
+connection is lost without anyone knowing whether it was read."""
+
+
+class TooLargeBody(Exception):
+    """The body, decompressed, holds more than it may."""
+
+
+class HttpPool:
+    """Opened on first use; closed with the host."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self.ways = HttpRoutes()
+
+    def session(self) -> aiohttp.ClientSession:
+        """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
+        if self._session is None:
+            import aiohttp
+
+            self._session = aiohttp.ClientSession(
+                # aiohttp keeps one verifying TLS context for the whole process: all servers share it, but for
+                # those that have settings of their own. A connection serves only those with the same.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("User-Agent",),
+                read_bufsize=BUFFER,
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body, decompressed, in bounded pieces: a small bomb never becomes a large one in memory.
+
+    Raises:
+        ValueError: the encoding is none we asked for, or, on the way, the data is damaged.
+    """
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding in ("identity", ""):
+        return _AsTheyCame(response)
+    if encoding not in ("gzip", "deflate"):
+        raise ValueError(f"the body is encoded as {encoding!r}, which was not asked for")
+    return _unpacked(response)
+
+
+class _AsTheyCame:
+    """Pieces that nobody joined: that is done once, by whoever wants it. A generator would cost every
+    answer a tenth of what aiohttp does."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._next = response.content.readchunk
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk, more = await self._next()
+        if chunk or more:
+            return chunk
+        raise StopAsyncIteration
+
+
+async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    async for chunk in response.content.iter_any():
+        data = chunk
+        while data:
+            try:
+                piece = unpack.decompress(data, CHUNK)
+            except zlib.error as damage:
+                raise ValueError(f"the compressed body is damaged ({damage})") from None
+            if piece:
+                yield piece
+            data = unpack.unconsumed_tail
+
+
+async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        TooLargeBody: it holds more than `limit` bytes.
+        ValueError: see `body_chunks`.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in body_chunks(response):
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise TooLargeBody
+        if len(parts) % CHUNKS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return b"".join(parts)

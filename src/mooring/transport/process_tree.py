@@ -1,0 +1,219 @@
+"""Descendants of child processes: marked, found, and ended, also when the host is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+if sys.platform == "linux":
+    import resource
+
+
+MARKER = "MOORING_CHILD"
+"""Set in the environment of every child: where limits cannot be set, and for `mooring doctor` and tests."""
+RLIMIT_LOCKS = 10
+DIGITS = 19
+OUTER = (8, 4)
+"""Digits of the host and of the server; the rest belongs to hosts that run as servers."""
+INNER = (4, 3)
+ROUNDS = 50
+"""How often a caller looks again for processes that were forked while others were killed."""
+
+_marked_by = 0
+_host = ""
+_numbers = itertools.count(1)
+
+
+def host_mark() -> str:
+    """The digits with which all marks of this host begin; empty where there can be none."""
+    global _marked_by, _host, _numbers
+    if sys.platform != "linux":
+        return ""
+    if _marked_by != os.getpid():  # a fork is a host of its own
+        _marked_by, _host, _numbers = os.getpid(), _chosen(), itertools.count(1)
+    return _host
+
+
+def new_mark() -> str:
+    """The digits for one more server of this host; empty where there can be none."""
+    host = host_mark()
+    if not host:
+        return ""
+    width = (OUTER if len(host) == OUTER[0] else INNER)[1]
+    return f"{host}{next(_numbers) % (10**width - 1) + 1:0{width}}"
+
+
+def put_mark(pid: int, mark: str) -> bool:
+    """Mark a process that was just started, and what it has started since; False when it cannot be."""
+    if not mark or sys.platform != "linux":
+        return False
+    value = int(mark.ljust(DIGITS, "0"))
+    waiting, marked = [pid], 0
+    while waiting:
+        one = waiting.pop()
+        with suppress(OSError, ValueError):  # it is gone, or not ours: such as a program that became root
+            resource.prlimit(one, RLIMIT_LOCKS, (value, resource.prlimit(one, RLIMIT_LOCKS)[1]))
+            marked += 1
+            waiting += _children(one)
+    return marked > 0
+
+
+def kill_marked(mark: str) -> bool:
+    """Kill every process whose mark begins with `mark`; False when there was none."""
+    return kill_all(_marked(mark) if mark else ())
+
+
+def kill_all(processes: Iterable[int]) -> bool:
+    """Kill these; False when there were none."""
+    found = False
+    for pid in processes:
+        found = True
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def descendants(marker: str) -> list[int]:
+    """Processes that carry `marker` in their environment: descendants of a child. Linux only."""
+    wanted = f"{MARKER}={marker}".encode()
+    found: list[int] = []
+    for pid in _others() if sys.platform == "linux" else ():
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _chosen() -> str:
+    if sys.platform != "linux":
+        return ""
+    soft, hard = resource.getrlimit(RLIMIT_LOCKS)
+    if hard != resource.RLIM_INFINITY:
+        return ""
+    if soft == resource.RLIM_INFINITY:
+        return str(secrets.randbelow(8 * 10**7) + 10**7)
+    given = str(soft)
+    outer = sum(OUTER)
+    if len(given) == DIGITS and given.endswith("0" * (DIGITS - outer)):
+        return given[:outer] + str(secrets.randbelow(9 * 10**3) + 10**3)
+    return ""  # a limit that is not ours, or a third host inside each other: the outer ones end its servers
+
+
+def _marked(mark: str) -> list[int]:
+    if sys.platform != "linux":
+        return []
+    found: list[int] = []
+    for pid in _others():
+        with suppress(OSError, ValueError):
+            soft = str(resource.prlimit(pid, RLIMIT_LOCKS)[0])
+            if len(soft) == DIGITS and soft.startswith(mark) and _lives(pid):
+                found.append(pid)
+    return found
+
+
+def _others() -> list[int]:
+    """All other processes; none if no descriptor is free to look."""
+    with suppress(OSError):
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+    return []
+
+
+def _lives(pid: int) -> bool:
+    """Whether it still runs: one that has ended may wait for its parent to take notice."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+        return [int(child) for child in file.read().split()]
+    return []
+
+
+_SCRIPT = """
+trap '' INT TERM HUP
+groups=
+while read -r word group; do
+  case $word in
+    add) groups="$groups $group" ;;
+    del) kept=; for one in $groups; do [ "$one" = "$group" ] || kept="$kept $one"; done; groups=$kept ;;
+  esac
+done
+[ -z "$groups" ] && exit
+sleep 1
+for one in $groups; do kill -s KILL -- "-$one" 2>/dev/null; done
+[ -z "$1" ] && exit
+tries=0
+while [ $tries -lt 50 ]; do
+  found=$(grep -lsE "^Max file locks +$1" /proc/[0-9]*/limits)
+  [ -z "$found" ] && exit
+  for one in $found; do one=${one#/proc/}; kill -s KILL "${one%/limits}" 2>/dev/null; done
+  tries=$((tries + 1))
+  sleep 0.1
+done
+"""
+
+_pipe: int | None = None
+_owner = 0
+_process: subprocess.Popen[bytes] | None = None
+
+
+def guard(group: int) -> None:
+    """End `group` should this process die without `release`-ing it."""
+    global _pipe, _owner, _process
+    if sys.platform == "win32":
+        return  # there, the children's job object ends with us
+    if _pipe is None or _owner != os.getpid():
+        try:
+            read, write = os.pipe()
+        except OSError:
+            return  # no room for a watchdog is no reason to lose the child
+        try:
+            _process = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT, "mooring-watchdog", host_mark()],
+                stdin=read,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={"PATH": "/usr/bin:/bin"},
+            )
+        except OSError:
+            os.close(write)
+            return
+        finally:
+            os.close(read)
+        _pipe, _owner = write, os.getpid()
+        os.set_blocking(_pipe, False)
+    _say(f"add {group}\n")
+
+
+def release(group: int) -> None:
+    """`group` is ended; the watchdog goes with the last one."""
+    if _owner == os.getpid():
+        _say(f"del {group}\n")
+
+
+def dismiss() -> None:
+    """No group is left: end the watchdog."""
+    global _pipe, _process
+    if _pipe is not None and _owner == os.getpid():
+        os.close(_pipe)
+        if _process is not None:
+            # It has nothing to do but to read the end of its input.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                _process.wait(1)
+        _pipe = _process = None
+
+
+def _say(line: str) -> None:
+    if _pipe is not None:
+        # A watchdog that somebody ended is no reason to fail: it is only the last resort.
+        with contextlib.suppress(OSError):
+            os.write(_pipe, line.encode())

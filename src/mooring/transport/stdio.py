@@ -1,0 +1,210 @@
+"""The stdio wire: one JSON message a line through a child's pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from time import perf_counter
+
+import anyio
+
+from mooring.errors import Outcome
+from mooring.transport import base
+from mooring.transport.base import log
+from mooring.transport.duplex import DuplexTransport, Waiter
+from mooring.transport.limits import LINE, Slice, cost
+from mooring.transport.message import decode
+from mooring.transport.process import STDERR_LINES, Child
+
+KEPT_NOISE = 3
+SHOWN = 200
+BACKLOG = 4
+"""So many times the largest message may wait for a child that does not read: then it counts as dead."""
+BATCH = 16
+"""Messages that leave in one write: with more, the server would idle while we work, and we while it does."""
+LINES_PER_LOOK = 32
+"""Lines that are handled before the clock is looked at."""
+EXIT_WAIT = 0.25
+"""How long after its last output a child's exit code is waited for, to tell it in the error."""
+
+UNSTARTED_GRACE = 0.5
+"""Seconds that a child that was not listed yet gets to exit, if `shutdown_grace` is longer."""
+
+
+class StdioTransport(DuplexTransport):
+    """A child's stdin and stdout."""
+
+    kind = "stdio"
+
+    def __init__(self, child: Child, *, max_message: int) -> None:
+        super().__init__(child.server, max_message)
+        self.child = child
+        self.pid = child.pid
+        self.noise: deque[str] = deque(maxlen=KEPT_NOISE)
+        """First lines on stdout that were no messages: they often say what is wrong."""
+        self._max = max_message
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._later: deque[bytes] = deque()
+        """Input that waits until the loop has served others; meanwhile no more is read."""
+        self._ends = False
+        self._turn = Slice()
+        self._outbox: list[bytes] = []
+        self._sent = 0
+        self._unread = 0
+        child.listen(self._read, self._stdout_ended)
+
+    async def close(self, grace: float) -> None:
+        for key in self.waiting:
+            self.cancel_on_wire(key)
+        self._flush()
+        self.die("the connection was closed")
+        # A server that has not even finished its start has nothing to put in order.
+        await self.child.end(grace if self.listed else min(grace, UNSTARTED_GRACE))
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def send(self, body: bytes, waiter: Waiter | None) -> None:
+        if self.death is not None:
+            return
+        if waiter is not None:
+            waiter.place = self._sent
+        self._sent += len(body) + 1
+        if len(self.waiting) <= 1 and not self._outbox:
+            self._put(body + b"\n")  # nothing else is under way that it could share a write with
+            return
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(body)
+        if len(self._outbox) >= BATCH:
+            self._flush()
+
+    def outcome(self, waiter: Waiter) -> Outcome:
+        # A request of which the child never read a byte was not acted on: it may be sent again.
+        return "not sent" if waiter.place >= self.child.written - self._unread else "unknown"
+
+    def _flush(self) -> None:
+        """All that was said in one turn of the loop leaves in one write."""
+        if self.death is None and self._outbox:
+            lines, self._outbox = self._outbox, []
+            self._put(b"\n".join(lines) + b"\n")
+
+    def _put(self, data: bytes) -> None:
+        if self.child.doomed:
+            self.die("the server is being killed")
+        elif self.child.write(data) > BACKLOG * self._max:
+            self.die("the server does not read its input")
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> None:
+        if self._later:
+            self._later.append(data)
+        elif rest := self._cut_lines(data):
+            self._later.append(rest)
+            self.child.pause()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle one more slice of what waits."""
+        while self._later and self.death is None:
+            if rest := self._cut_lines(self._later.popleft()):
+                self._later.appendleft(rest)
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+        self._later.clear()
+        self.child.resume()
+        if self._ends:
+            self._stdout_ended()
+
+    def _cut_lines(self, data: bytes) -> bytes:
+        """Cut what arrived into lines, for one slice of time; what is left. Each byte is looked at once and
+        copied at most twice, but for those that wait."""
+        start = lines = 0
+        while (end := data.find(b"\n", start)) >= 0 and self.death is None:
+            line = data[start:end]
+            if self._parts:
+                self._parts.append(line)
+                line = b"".join(self._parts)
+                self._parts.clear()
+                self._size = 0
+            start = end + 1
+            if len(line) > self._max:
+                self._too_large()
+            else:
+                self._read_line(line)
+            lines += 1
+            if lines == LINES_PER_LOOK:
+                self._turn.begin()
+            elif lines % LINES_PER_LOOK == 0 and self._turn.over():
+                return data[start:]
+        rest = data[start:] if start else data
+        if rest and self.death is None:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > self._max:
+                self._too_large()
+        return b""
+
+    def _too_large(self) -> None:
+        self._parts.clear()
+        self.die(
+            f"a message of more than {self._max} bytes arrived; "
+            f"raise `max_message` of server {self.server!r} if it is meant to be that large"
+        )
+
+    def _read_line(self, line: bytes) -> None:
+        size = len(line) + 1
+        line = line.strip()
+        if not line:
+            self.charge(size, LINE)
+            return
+        message: object = None
+        began = perf_counter()
+        with suppress(ValueError):
+            message = decode(line) if line.startswith(b"{") else None
+        if not self.take(message, size, began):
+            self.dropped += 1
+            self.charge(size, cost(began))
+            if base.taps:
+                base.passing(self.server, "stdout", line.decode("utf-8", "replace"))
+            if len(self.noise) < KEPT_NOISE:
+                self.noise.append(self.child.redact(line.decode("utf-8", "replace"))[:SHOWN])
+                log.debug("%s wrote to stdout what is no message: %r", self.server, self.noise[-1])
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _stdout_ended(self) -> None:
+        if self._later:
+            self._ends = True  # what it said before is heard first
+            return
+        self._unread = self.child.unread if self.waiting else 0
+        self.die("the server closed its output")
+
+    async def obituary(self) -> str:
+        if self.death is not None and (self.flooded or "max_message" in self.death):
+            return self.death
+        with anyio.move_on_after(EXIT_WAIT):
+            await self.child.exited.wait()
+            await self.child.silent.wait()
+        code = self.child.returncode
+        reason = self.death or "the server does not answer" if code is None else _exit_text(code)
+        return "\n".join([reason, *self.last_words()])
+
+    def last_words(self) -> list[str]:
+        lines: list[str] = []
+        # Errors of the start do not explain why a server that has worked fails later.
+        if not self.answered and (first := self.child.first_errors.before(STDERR_LINES)):
+            lines += ["its first errors on stderr:", *first]
+        if tail := [line for line in self.child.stderr_tail if line.strip()]:
+            lines += ["its last words on stderr:", *tail]
+        if self.noise:
+            lines += ["on stdout, where only messages belong, it wrote:", *self.noise]
+        return lines
+
+
+def _exit_text(code: int) -> str:
+    if code >= 0:
+        return f"the server exited with code {code}"
+    return f"the server was ended by signal {-code}"

@@ -1,0 +1,38 @@
+"""The nearest names: similar first, deterministic, bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.core.text import nearest
+
+NAMES = ["mcp_files_read_file", "mcp_files_write_file", "mcp_mail_send", "mcp_mail_search"]
+
+
+def test_a_slip_finds_the_name_that_was_meant() -> None:
+    assert nearest("mcp_files_raed_file", NAMES)[0] == "mcp_files_read_file"
+    assert nearest("MCP__Mail__Send", NAMES)[0] == "mcp_mail_send"
+
+
+def test_the_bare_name_of_a_tool_finds_it_behind_its_prefix() -> None:
+    assert nearest("send", NAMES) == ("mcp_mail_send",)
+
+
+def test_nothing_alike_gives_nothing() -> None:
+    assert nearest("zzz", NAMES) == ()
+    assert nearest("", NAMES) == ()
+
+
+@given(st.text(), st.lists(st.text(), unique=True), st.randoms())
+def test_the_answer_does_not_depend_on_the_order_of_the_names(name: str, names: list[str], random) -> None:
+    shuffled = list(names)
+    random.shuffle(shuffled)
+    found = nearest(name, names)
+    assert len(found) <= 3
+    assert set(found) <= set(names)
+    assert nearest(name, shuffled) == found
+
+
+def test_a_name_of_a_megabyte_is_looked_at_in_part() -> None:
+    assert nearest("mcp_mail_send" + "x" * 1_000_000, [*NAMES, "y" * 1_000_000]) == ()

@@ -1,0 +1,173 @@
+"""Frozen values: made by name, equal by their fields, never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, cast
+
+import pytest
+
+from mooring.config.validate import Settings, flag, optional, section, setting, whole, within
+from mooring.core.value import Value, field, replace
+from mooring.errors import ConfigError
+
+
+class Point(Value):
+    """A place."""
+
+    x: int
+    y: int = 0
+
+
+class Corner(Point):
+    """A place where something ends."""
+
+    name: str = "top"
+
+
+class Inner(Settings):
+    """A section."""
+
+    on: bool = setting(flag, default=False)
+
+
+class Outer(Settings):
+    """Settings with a section."""
+
+    count: int | None = setting(optional(within(whole, least=1, most=9)), default=None)
+    inner: Inner = setting(section(Inner), default=Inner())
+
+
+def test_a_value_is_its_fields() -> None:
+    assert Point(x=1) == Point(x=1, y=0)
+    assert Point(x=1) != Point(x=2)
+    assert Point(x=1) != Corner(x=1)
+    assert len({Point(x=1), Point(x=1), Point(x=2)}) == 2
+    assert repr(Corner(x=1)) == "Corner(x=1, y=0, name='top')"
+    assert replace(Corner(x=1), y=2) == Corner(x=1, y=2)
+    assert Corner.field_names() == {"x", "y", "name"}
+
+
+def test_a_value_cannot_be_changed() -> None:
+    point: Any = Point(x=1)
+    with pytest.raises(FrozenInstanceError):
+        point.x = 2
+    with pytest.raises(FrozenInstanceError):
+        del point.x
+    assert point == Point(x=1)
+
+
+@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
+def test_a_value_lacks_no_field_and_has_no_other(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"Point is given, or lacks, '[xz]'"):
+        Point(**given)
+
+
+@pytest.mark.parametrize("written", [True, 1, "1", "true", "True", "t", "yes", "Y", "on"])
+def test_what_people_write_for_true_is_true(written: object) -> None:
+    assert flag(written) is True
+
+
+@pytest.mark.parametrize("written", [False, 0, "0", "false", "FALSE", "f", "no", "n", "Off"])
+def test_what_people_write_for_false_is_false(written: object) -> None:
+    assert flag(written) is False
+
+
+@pytest.mark.parametrize("written", [None, 2, 1.5, "", "perhaps", [], {}])
+def test_anything_else_is_neither(written: object) -> None:
+    with pytest.raises(ValueError, match="must be true or false"):
+        flag(written)
+
+
+@pytest.mark.parametrize(("written", "number"), [(5, 5), ("5", 5), (" 5 ", 5), (5.0, 5), ("-3", -3)])
+def test_a_whole_number_may_be_text(written: object, number: int) -> None:
+    assert whole(written) == number
+
+
+@pytest.mark.parametrize("written", [None, True, 1.5, "1.5", "five", "", float("nan"), 10**400, []])
+def test_what_is_no_whole_number_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="must be a whole number"):
+        whole(written)
+
+
+def test_a_section_is_given_as_itself_or_as_a_mapping_and_its_problems_have_their_place() -> None:
+    given: dict[str, Any] = {"inner": {"on": "yes"}}
+    assert Outer(**given) == Outer(inner=Inner(on=True))
+    wrong: dict[str, Any] = {"count": 10, "inner": {"on": "perhaps", "onn": 1}}
+    with pytest.raises(ConfigError) as caught:
+        Outer(**wrong)
+    assert str(caught.value) == (
+        "'count' must be at most 9; 'inner.on' must be true or false; "
+        "'inner.onn' is not a known field; did you mean 'on'?"
+    )
+
+
+class Tagged(Value):
+    """A value with a remark that does not count."""
+
+    name: str
+    remark: str = field(default="", compare=False, shown=False)
+
+
+class Dated(Tagged):
+    """One with a field more."""
+
+    year: int = 0
+
+
+class Noted(Value):
+    """One whose default has no hash."""
+
+    notes: Mapping[str, str] = MappingProxyType({})
+
+
+def test_what_does_not_count_does_not_count_in_values_derived_from_it() -> None:
+    assert Dated(name="a", remark="x") == Dated(name="a", remark="y") != Dated(name="a", year=1)
+    assert hash(Dated(name="a", remark="x")) == hash(Dated(name="a"))
+    assert repr(Dated(name="a", remark="x")) == "Dated(name='a', year=0)"
+
+
+def test_the_fields_of_a_value_are_those_of_a_dataclass() -> None:
+    assert is_dataclass(Dated)
+    assert [one.name for one in fields(cast("Any", Dated))] == ["name", "remark", "year"]
+    assert [one.name for one in fields(cast("Any", Tagged(name="a")))] == ["name", "remark"]
+    assert dataclasses.replace(Dated(name="a"), year=3) == Dated(name="a", year=3)
+    assert [one.name for one in fields(cast("Any", Noted()))] == ["notes"]
+    assert dataclasses.asdict(Tagged(name="a")) == {"name": "a", "remark": ""}
+
+
+def test_another_value_like_one_is_of_its_class_and_checked_like_it() -> None:
+    assert replace(Dated(name="a", remark="x"), year=3) == Dated(name="a", year=3)
+    assert replace(Outer(count=1), count="2") == Outer(count=2)
+    with pytest.raises(ConfigError, match="'count' must be at most 9"):
+        replace(Outer(), count=10)
+    with pytest.raises(TypeError, match="Point is given, or lacks, 'z'"):
+        replace(Point(x=1), z=1)
+
+
+def test_a_value_that_holds_its_fields_is_like_any_other() -> None:
+    point = Point.holding({"x": 1, "y": 2})
+    assert point == Point(x=1, y=2)
+    assert replace(point, y=3) == Point(x=1, y=3)
+    with pytest.raises(FrozenInstanceError):
+        cast("Any", point).x = 2
+
+
+def test_threads_that_ask_for_the_fields_at_once_get_the_same() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            kinds = {f"r{number}": "str" for number in range(30)}
+            hidden = {name: field(default="secret", shown=False) for name in kinds}
+            one: Any = type("One", (Value,), {"__annotations__": kinds, **hidden})
+            with ThreadPoolExecutor(4) as threads:
+                shown = set(threads.map(repr, [one()] * 8))
+            assert shown == {"One()"}
+    finally:
+        sys.setswitchinterval(interval)
