@@ -79,6 +79,7 @@ _HOMES = {
     "ContextProvider": "agents.context",
     "PromptList": "prompts",
     "ResourceList": "resources",
+    "SemanticRanker": "servers.semantic_ranking",
     "Session": "session",
     "SyncHost": "sync",
     "SyncLogin": "sync",
@@ -155,6 +156,7 @@ if TYPE_CHECKING:
     from mooring.policy import ApprovalRequest as ApprovalRequest
     from mooring.prompts import PromptList as PromptList
     from mooring.resources import ResourceList as ResourceList
+    from mooring.servers.semantic_ranking import SemanticRanker as SemanticRanker
     from mooring.servers.waiting import RefreshReport as RefreshReport
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost

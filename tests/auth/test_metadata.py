@@ -31,7 +31,7 @@ from mooring.auth.token_store import (
 )
 from mooring.config.network import AuthConfig, read_auth
 from mooring.core.addresses import RefusedAddressError
-from tests.core.test_egress import HOSTILE_URLS, INTERNAL_HOSTS
+from tests.core.test_addresses import HOSTILE_URLS, INTERNAL_HOSTS
 
 ISSUER = "https://as.example/tenant"
 DOCUMENT = {

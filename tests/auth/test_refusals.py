@@ -17,7 +17,7 @@ from mooring.auth.metadata import Challenge
 from mooring.config.network import AuthConfig
 from mooring.core.addresses import RefusedAddressError, realm
 from tests.auth.test_login import CLIENT, log_in
-from tests.core.test_egress import INTERNAL_HOSTS
+from tests.core.test_addresses import INTERNAL_HOSTS
 from tests.lab.oauth import METADATA, PROTECTED, AuthLab, browse
 
 PUBLIC = "93.184.216.34"

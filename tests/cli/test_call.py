@@ -15,11 +15,11 @@ def echo_server(text: str, *, error: bool = False) -> dict:
     folder = str(demo.command("notes")[-1]).rsplit("/", 1)[0]
     code = (
         f"import sys; sys.path.insert(0, {folder!r})\n"
-        "from protocol import Server, Tool, serve_stdio\n"
+        "from protocol import Server, DemoTool, serve_stdio\n"
         "def say():\n"
         f"    if {error}: raise ValueError({text!r})\n"
         f"    return {text!r}, None\n"
-        f"tool = Tool(description={text!r}, properties={{}}, handler=say)\n"
+        f"tool = DemoTool(description={text!r}, properties={{}}, handler=say)\n"
         f"serve_stdio(Server(name='echo', era='handshake', instructions='', tools={{'say': tool}}))\n"
     )
     return {"command": sys.executable, "args": ["-S", "-c", code]}

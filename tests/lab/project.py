@@ -21,7 +21,7 @@ class Project:
         self.file, self.lock = folder / "mooring.json", folder / "mooring.lock"
         self.script, self.log = folder / "script.json", folder / "log"
 
-    def save_lock(self, tools: list[dict[str, Any]], *, start: str = "background", **more: Any) -> None:
+    def write(self, tools: list[dict[str, Any]], *, start: str = "background", **more: Any) -> None:
         """Define the server: `script` goes into its script, the rest into its configuration."""
         script = {"tools": ["echo"], "log": str(self.log), **more.pop("script", {}), "definitions": tools}
         self.script.write_text(json.dumps(script))

@@ -143,14 +143,14 @@ def test_a_write_that_fails_half_way_leaves_the_old_lock_and_no_litter(
 WRITER = """
 import sys
 from pathlib import Path
-from mooring.lock.cache import read, write
+from mooring.lock.cache import load_lock, save_lock
 from mooring.lock.compare import Lock, build
 from tests.lab.offers import FILES, PRINT, of
 path, name = Path(sys.argv[1]), sys.argv[2]
 lock = build([of(FILES, name)], {name: PRINT})
 for _ in range(20):
-    write(path, lock)
-    assert len(read(path).servers) == 1
+    save_lock(path, lock)
+    assert len(load_lock(path).servers) == 1
 """
 
 

@@ -33,7 +33,7 @@ TELLTALE = """
 import base64, json, os, sys
 from urllib.parse import quote
 sys.path.insert(0, FOLDER)
-from protocol import Server, Tool, serve_stdio
+from protocol import Server, DemoTool, serve_stdio
 known = [value for name, value in os.environ.items() if name.startswith("P_")] + sys.argv[2:]
 spelled = [form for value in known for form in (
     value, quote(value, safe=""), base64.b64encode(value.encode()).decode(),
@@ -50,7 +50,7 @@ def fail():
 text = "I know " + " ".join(spelled)
 print(text, file=sys.stderr, flush=True)
 serve_stdio(Server(name="echo", era="handshake", instructions=text,
-                   tools={"say": Tool(description=text, properties={}, handler=fail)}))
+                   tools={"say": DemoTool(description=text, properties={}, handler=fail)}))
 """
 
 

@@ -33,7 +33,7 @@ def _encode(texts: Sequence[str]) -> Any:
 
 @pytest.mark.anyio
 async def test_a_tool_is_found_by_what_it_means_where_no_word_is_shared(hosting: Any) -> None:
-    from mooring.adapters.semantic import SemanticRanker
+    from mooring.servers.semantic_ranking import SemanticRanker
 
     async with hosting(lab_server(tools=[], definitions=TOOLS)) as host:
         assert host.search("zorble") == []
@@ -48,7 +48,7 @@ async def test_a_tool_is_found_by_what_it_means_where_no_word_is_shared(hosting:
 async def test_a_real_model_from_a_folder_is_loaded(tmp_path: Path, hosting: Any) -> None:
     model2vec = pytest.importorskip("model2vec")
     tokenizers = pytest.importorskip("tokenizers")
-    from mooring.adapters.semantic import SemanticRanker
+    from mooring.servers.semantic_ranking import SemanticRanker
 
     vocabulary = {"[UNK]": 0} | {word: number for number, word in enumerate(MEANINGS, 1)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
