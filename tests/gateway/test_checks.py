@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
-from mooring.gateway.http_server import Limits, TooMany
+from mooring.gateway.http_server import Limits, RateLimited
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import Refusal
 
@@ -108,7 +108,7 @@ def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: i
         try:
             limits.enter("one", now)
             taken += 1
-        except TooMany as refused:
+        except RateLimited as refused:
             assert refused.retry_after > 0
     assert taken <= burst + 2.0 * now + 1e-6
 
@@ -116,7 +116,7 @@ def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: i
 def test_a_place_is_free_again_when_somebody_leaves() -> None:
     limits = Limits(rate=None, burst=1, concurrency=1)
     limits.enter("one", 0)
-    with pytest.raises(TooMany):
+    with pytest.raises(RateLimited):
         limits.enter("one", 0)
     limits.enter("other", 0)
     limits.leave("one")

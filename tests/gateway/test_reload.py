@@ -261,7 +261,7 @@ async def test_the_command_takes_over_another_file_when_told_and_says_when_it_do
             assert (await statuses(ana), await statuses(bob)) == ({200}, {200})
             here.file.write_text("{")
             process.send_signal(signal.SIGHUP)
-            await until(lambda: said.read_text().count("stays as it was") >= workers)
+            await until(lambda: said.read_text().count("stays in use") >= workers)
             assert (await statuses(ana), await statuses(bob)) == ({200}, {200})
             here.write(tokens=BOTH[:1])
             process.send_signal(signal.SIGHUP)

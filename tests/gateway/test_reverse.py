@@ -133,7 +133,7 @@ async def test_where_a_client_cannot_be_asked_the_server_is_told_so_and_the_call
         client = await here.caller(modern=modern)
         reply = await client.call("test_elicitation", QUESTION)
         said = str(reply.last)
-        assert any(words in said for words in ("does not do", "input_required", "apabilit", "back-channel"))
+        assert any(words in said for words in ("does not support", "input_required", "apabilit", "back-channel"))
 
 
 async def test_state_is_good_only_for_whom_and_for_what_it_was_given(
@@ -196,7 +196,7 @@ async def test_a_watched_resource_that_changes_is_told_to_whoever_watches_it(ser
             await old.ask("resources/unsubscribe", {"uri": uri})
             with pytest.raises(TimeoutError):
                 await soon(elsewhere, 0.2)
-        await until(lambda: not here.serving.gateway.crossing.watching)
+        await until(lambda: not here.serving.gateway.era_bridge.watching)
 
 
 @pytest.mark.parametrize("era", ["dual", "legacy"])
@@ -321,7 +321,7 @@ async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(ser
 async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspended_calls, "MOST_EACH", 2)
+    monkeypatch.setattr(suspended_calls, "MAX_CALLS_PER_PRINCIPAL", 2)
     async with serving(fixture(era="legacy")) as here:
         client = await here.caller(capabilities=ABLE)
         states = [(await client.call("test_elicitation", QUESTION)).result for _ in range(3)]
@@ -360,7 +360,7 @@ async def test_a_client_whose_stream_broke_is_told_what_it_missed_and_nothing_tw
         [session] = here.serving.gateway.registry
         for number, name in enumerate(("pid", "fail"), 2):
             await client.call("grow", {"name": name})
-            await until(lambda told=number: session.told == told)
+            await until(lambda told=number: session.notified == told)
         assert await stream("1", 3) == ["1", "2", "3"]
         assert await stream("3", 1) == ["3"]
         assert await stream("99999", 1) == ["3"]

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from mooring.gateway.http_server import FIRST_WORD
+from mooring.gateway.http_server import FIRST_REQUEST_TIMEOUT
 from tests.lab.caller import Caller
 from tests.lab.stdio import COMMAND
 
@@ -49,7 +49,7 @@ async def hold(port: int, count: int, first_address: int) -> None:
 
 async def _end(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(FIRST_WORD * 4):
+        async with asyncio.timeout(FIRST_REQUEST_TIMEOUT * 4):
             return not await reader.read(1)
     except ConnectionError:
         return True

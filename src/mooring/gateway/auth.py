@@ -361,7 +361,7 @@ class Authenticator:
         """Whether nobody is asked who they are."""
         return not self._named and self._signed is None
 
-    def keeps(self, principal: Principal, old: Authenticator) -> bool:
+    def still_valid(self, principal: Principal, old: Authenticator) -> bool:
         """Whether somebody whom the old door let in may stay: what they showed is as good here."""
         if principal == ANONYMOUS:
             return self.open

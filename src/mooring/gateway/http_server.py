@@ -23,11 +23,11 @@ from mooring.gateway.clients import account
 from mooring.gateway.http import HttpHandler, json_response
 from mooring.gateway.legacy_sse import LegacySse
 
-KEPT = 50_000
+MAX_TRACKED_CLIENTS = 50_000
 """Clients that are remembered; the one that was quiet for longest is forgotten first."""
 
 
-class TooMany(Exception):
+class RateLimited(Exception):
     """This client must wait; `retry_after` in seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
@@ -66,12 +66,14 @@ class Limits:
         else:
             self._shares.move_to_end(client)
         if share.under_way >= self._concurrency:
-            raise TooMany(f"{self._concurrency} requests of this client are under way", 1.0)
+            raise RateLimited(f"{self._concurrency} requests of this client are under way", 1.0)
         if self._rate is not None:
             share.tokens = min(self._burst, share.tokens + (now - share.at) * self._rate)
             share.at = now
             if share.tokens < 1:
-                raise TooMany(f"more than {self._rate:g} requests a second", (1 - share.tokens) / self._rate)
+                raise RateLimited(
+                    f"more than {self._rate:g} requests a second", (1 - share.tokens) / self._rate
+                )
             share.tokens -= 1
         share.under_way += 1
 
@@ -82,20 +84,20 @@ class Limits:
 
     def _forget(self) -> None:
         # Those with requests under way are kept, whatever the number: they will come to `leave`.
-        while len(self._shares) > KEPT:
+        while len(self._shares) > MAX_TRACKED_CLIENTS:
             name, share = next(iter(self._shares.items()))
             if share.under_way:
                 return
             del self._shares[name]
 
 
-FIRST_WORD = 15.0
+FIRST_REQUEST_TIMEOUT = 15.0
 """Seconds within which a new connection must have sent a request's headers."""
-SPARED = 256
+RESERVED_DESCRIPTORS = 256
 """File descriptors that are left for servers, files and whatever else the process opens."""
 
 
-def room(wanted: int) -> int:
+def connection_capacity(wanted: int) -> int:
     """How many connections there may be, so that the process never runs out of file descriptors.
 
     What the system lets us have is asked for first.
@@ -109,7 +111,7 @@ def room(wanted: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY:
         return wanted
-    return max(min(wanted, hard - SPARED), 1)
+    return max(min(wanted, hard - RESERVED_DESCRIPTORS), 1)
 
 
 class ConnectionLimit:
@@ -120,16 +122,16 @@ class ConnectionLimit:
         self.most = most
         self.count = 0
         self._silent: dict[ClientConnection, None] = {}
-        self._resting: dict[ClientConnection, None] = {}
+        self._idle: dict[ClientConnection, None] = {}
 
-    def came(self, connection: ClientConnection) -> bool:
+    def opened(self, connection: ClientConnection) -> bool:
         """Count one in; False when there is no room, since everybody else is being served."""
         self.count += 1
         self._silent[connection] = None
         if self.count <= self.most:
             return True
         self._silent.pop(connection)
-        for group in (self._silent, self._resting):
+        for group in (self._silent, self._idle):
             if group:
                 oldest = next(iter(group))
                 del group[oldest]
@@ -138,69 +140,69 @@ class ConnectionLimit:
                 return True
         return False
 
-    def busy(self, connection: ClientConnection) -> None:
+    def activated(self, connection: ClientConnection) -> None:
         """It has sent a request."""
         self._silent.pop(connection, None)
-        self._resting.pop(connection, None)
+        self._idle.pop(connection, None)
 
-    def rests(self, connection: ClientConnection) -> None:
+    def idled(self, connection: ClientConnection) -> None:
         """Its request was answered."""
-        self._resting[connection] = None
+        self._idle[connection] = None
 
-    def went(self, connection: ClientConnection) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         self.count -= 1
-        self.busy(connection)
+        self.activated(connection)
 
 
 class ClientConnection(RequestHandler):
     """A connection that is closed when it says nothing."""
 
-    __slots__ = ("_crowd", "_first")
+    __slots__ = ("_connection_limit", "_timeout")
 
-    def __init__(self, crowd: ConnectionLimit, *args: Any, **options: Any) -> None:
+    def __init__(self, connection_limit: ConnectionLimit, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._crowd = crowd
-        self._first: asyncio.TimerHandle | None = None
+        self._connection_limit = connection_limit
+        self._timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._crowd.came(self):
-            self._first = asyncio.get_running_loop().call_later(FIRST_WORD, self.force_close)
+        if self._connection_limit.opened(self):
+            self._timeout = asyncio.get_running_loop().call_later(FIRST_REQUEST_TIMEOUT, self.force_close)
         else:
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._crowd.went(self)
-        self._heard()
+        self._connection_limit.closed(self)
+        self._cancel_timeout()
         super().connection_lost(exc)
 
     def begin(self) -> None:
         """A request has come."""
-        self._heard()
-        self._crowd.busy(self)
+        self._cancel_timeout()
+        self._connection_limit.activated(self)
 
     def end(self) -> None:
         """It was answered; the next one may come."""
         if self.transport is not None:
-            self._crowd.rests(self)
+            self._connection_limit.idled(self)
 
     def abort(self) -> None:
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()
 
-    def _heard(self) -> None:
-        if self._first is not None:
-            self._first.cancel()
-            self._first = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
 
 class Listener(web.Server):
     """Makes the connections."""
 
-    crowd: ConnectionLimit
+    connection_limit: ConnectionLimit
 
     def __call__(self) -> RequestHandler:
-        return ClientConnection(self.crowd, self, loop=self._loop, **self._kwargs)
+        return ClientConnection(self.connection_limit, self, loop=self._loop, **self._kwargs)
 
 
 log = logger("mooring.gateway")
@@ -215,13 +217,13 @@ BACKLOG = 1024
 class WebServer:
     """Listens, and sends each request to where it belongs."""
 
-    def __init__(self, gateway: Gateway, door: Authenticator, *, sse: bool = False) -> None:
-        self._old = LegacySse(gateway) if sse else None
-        self._gateway, self._door = gateway, door
+    def __init__(self, gateway: Gateway, authenticator: Authenticator, *, sse: bool = False) -> None:
+        self._legacy_sse = LegacySse(gateway) if sse else None
+        self._gateway, self._authenticator = gateway, authenticator
         settings = gateway.settings
         self._endpoint = HttpHandler(gateway)
         self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
-        self.crowd = ConnectionLimit(room(settings.max_connections))
+        self.connection_limit = ConnectionLimit(connection_capacity(settings.max_connections))
         self._server: Listener | None = None
         self._listening: asyncio.Server | None = None
 
@@ -236,7 +238,7 @@ class WebServer:
             handler_cancellation=True,
             lingering_time=LINGER,
         )
-        self._server.crowd = self.crowd
+        self._server.connection_limit = self.connection_limit
         self._listening = await asyncio.get_running_loop().create_server(
             self._server, host, port, ssl=tls, backlog=BACKLOG, reuse_port=shared or None
         )
@@ -250,14 +252,16 @@ class WebServer:
         if self._server is not None:
             await self._server.shutdown(1.0)
 
-    async def take(self, settings: GatewaySettings, door: Authenticator) -> None:
+    async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
         """Go on under other settings; those whose tokens are no longer good are let go."""
-        old, self._door = self._door, door
+        old, self._authenticator = self._authenticator, authenticator
         self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
-        self.crowd.most = room(settings.max_connections)
-        if self._old is not None:
-            self._old.cut(lambda principal: door.keeps(principal, old))
-        await self._gateway.take(settings, lambda principal: door.keeps(principal, old), logins=door.open)
+        self.connection_limit.most = connection_capacity(settings.max_connections)
+        if self._legacy_sse is not None:
+            self._legacy_sse.close_streams(lambda principal: authenticator.still_valid(principal, old))
+        await self._gateway.reconfigure(
+            settings, lambda principal: authenticator.still_valid(principal, old), logins=authenticator.open
+        )
 
     def refuse_new(self) -> None:
         if self._listening is not None:
@@ -271,7 +275,7 @@ class WebServer:
         connection.begin()
         more: dict[str, str] = {}
         try:
-            more = self._door.check(request)
+            more = self._authenticator.check(request)
             return await self._route(request, more)
         except Denied as denied:
             self._gateway.metrics.refused(denied.status)
@@ -286,14 +290,14 @@ class WebServer:
             return web.Response(status=204, headers=more)
         if path == "/mcp" or path.startswith("/mcp/"):
             return await self._mcp(request, path[5:], more)
-        if self._old is not None and path in ("/sse", "/messages"):
+        if self._legacy_sse is not None and path in ("/sse", "/messages"):
             return await self._mcp(request, "", more)
         if path == "/health":
             return web.json_response({"status": "ok"})
         if path == "/ready":
             return await self._ready(request)
         if path == "/metrics":
-            await self._door.principal(request, self._gateway.settings.scopes)
+            await self._authenticator.principal(request, self._gateway.settings.scopes)
             if self._gateway.stateless:
                 raise Denied(501, "there are no metrics with --workers: each process has figures of its own")
             return web.Response(text=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
@@ -301,26 +305,26 @@ class WebServer:
             return self._metadata(path.removeprefix(METADATA))
         raise Denied(404, "there is nothing here; the MCP endpoint is /mcp")
 
-    async def _mcp(self, request: web.BaseRequest, profile: str, more: dict[str, str]) -> web.StreamResponse:
+    async def _mcp(self, request: web.BaseRequest, name: str, more: dict[str, str]) -> web.StreamResponse:
         gateway = self._gateway
-        view = gateway.view(profile)
-        scopes = (*gateway.settings.scopes, *(view.settings.scopes if view else ()))
-        principal = await self._door.principal(request, scopes)
-        if view is None:
-            raise Denied(404, f"there is no profile {profile[:80]!r}")
+        profile = gateway.profile(name)
+        scopes = (*gateway.settings.scopes, *(profile.settings.scopes if profile else ()))
+        principal = await self._authenticator.principal(request, scopes)
+        if profile is None:
+            raise Denied(404, f"there is no profile {name[:80]!r}")
         if gateway.draining:
             raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
         client = account(principal, request.remote)
         try:
             self._limits.enter(client, time.monotonic())
-        except TooMany as problem:
+        except RateLimited as problem:
             raise Denied(
                 429, str(problem), {"Retry-After": str(max(1, round(problem.retry_after)))}
             ) from None
         try:
-            if self._old is not None and not request.path.startswith("/mcp"):
-                return await self._old.serve(request, view, principal, more)
-            return await self._endpoint.serve(request, view, principal, more)
+            if self._legacy_sse is not None and not request.path.startswith("/mcp"):
+                return await self._legacy_sse.serve(request, profile, principal, more)
+            return await self._endpoint.serve(request, profile, principal, more)
         finally:
             self._limits.leave(client)
 
@@ -337,7 +341,7 @@ class WebServer:
         good = not gateway.draining and not set(waiting) - lazy
         details = True
         try:
-            await self._door.principal(request, gateway.settings.scopes)
+            await self._authenticator.principal(request, gateway.settings.scopes)
         except Denied:
             details = False
         hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
@@ -347,7 +351,7 @@ class WebServer:
         gateway = self._gateway
         gauges = {
             "sessions": ("Sessions of handshake clients.", float(len(gateway.registry))),
-            "connections": ("Open connections.", float(self.crowd.count)),
+            "connections": ("Open connections.", float(self.connection_limit.count)),
             "under_way": ("Requests that are being answered.", float(gateway.under_way)),
         }
         servers = [(s.name, s.state == "connected", s.tools) for s in gateway.host.status()]
@@ -356,8 +360,10 @@ class WebServer:
     def _metadata(self, path: str) -> web.Response:
         gateway = self._gateway
         resource = path or "/mcp"
-        view = gateway.view(resource[5:]) if resource == "/mcp" or resource.startswith("/mcp/") else None
-        if view is None:
+        profile = (
+            gateway.profile(resource[5:]) if resource == "/mcp" or resource.startswith("/mcp/") else None
+        )
+        if profile is None:
             raise Denied(404, "there is no such resource")
-        scopes = (*gateway.settings.scopes, *view.settings.scopes)
-        return web.json_response(self._door.metadata(resource, scopes))
+        scopes = (*gateway.settings.scopes, *profile.settings.scopes)
+        return web.json_response(self._authenticator.metadata(resource, scopes))

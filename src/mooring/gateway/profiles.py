@@ -30,7 +30,7 @@ log = logger("mooring.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileTools:
+class ProfileCatalog:
     """What a view shows at one instant, and where each thing comes from."""
 
     catalog: Catalog
@@ -52,10 +52,10 @@ class Profile:
         self.sessions: dict[str, Session] = {}
         """Of the clients that have none of their own, by principal."""
         self._seen: Catalog | None = None
-        self._offer: ProfileTools | None = None
+        self._contents: ProfileCatalog | None = None
         self._index: tuple[Catalog, Index] | None = None
 
-    def take(self, settings: ProfileSettings, *, logins: bool) -> None:
+    def reconfigure(self, settings: ProfileSettings, *, logins: bool) -> None:
         """Show from now on what these settings say, under the same name and to the same sessions.
 
         Args:
@@ -70,18 +70,18 @@ class Profile:
         return self.settings.style or self.host.style
 
     @property
-    def offer(self) -> ProfileTools:
+    def contents(self) -> ProfileCatalog:
         """Made anew when the host's catalog is another one."""
         whole = self.host.catalog
-        if self._offer is None or self._seen is not whole:
-            self._seen, self._offer = whole, self._make(whole)
-        return self._offer
+        if self._contents is None or self._seen is not whole:
+            self._seen, self._contents = whole, self._make(whole)
+        return self._contents
 
     # --- for sessions ---------------------------------------------------------------------------
 
     @property
     def catalog(self) -> Catalog:
-        return self.offer.catalog
+        return self.contents.catalog
 
     @property
     def index(self) -> Index:
@@ -179,7 +179,7 @@ class Profile:
             return False
         return any(fnmatchcase(name, glob) for glob in self.settings.allow)
 
-    def _make(self, whole: Catalog) -> ProfileTools:
+    def _make(self, whole: Catalog) -> ProfileCatalog:
         settings = self.settings
         catalog = self._part(whole)
         # Not through the merge, which would make tools of them again.
@@ -198,7 +198,7 @@ class Profile:
         templates: dict[str, ResourceTemplate] = {}
         for template in catalog.templates if settings.resources else ():
             templates.setdefault(template.uri_template, template)
-        return ProfileTools(
+        return ProfileCatalog(
             catalog=catalog,
             prompts={
                 names[prompt.server, prompt.name]: prompt
@@ -239,20 +239,20 @@ class Profile:
             style=self.style,
             static=[snapshot(server, tools) for server, tools in own.items()],
             configured=whole.configured,
-            previous=self._offer.catalog if self._offer is not None else None,
+            previous=self._contents.catalog if self._contents is not None else None,
         )
 
 
-def resource_server(view: Profile, uri: str) -> str | None:
+def resource_server(profile: Profile, uri: str) -> str | None:
     """The server that lists `uri`, else the one that has a template for it, else the only one that has
     resources at all: some servers list none of those that they have."""
-    offer = view.offer
-    if (resource := offer.resources.get(uri)) is not None:
+    contents = profile.contents
+    if (resource := contents.resources.get(uri)) is not None:
         return resource.server
-    if (template := offer.templates.get(uri)) is not None:
+    if (template := contents.templates.get(uri)) is not None:
         return template.server
-    for pattern, item in offer.templates.items():
+    for pattern, item in contents.templates.items():
         if matches(pattern, uri):
             return item.server
-    owners = {item.server for item in (*offer.resources.values(), *offer.templates.values())}
+    owners = {item.server for item in (*contents.resources.values(), *contents.templates.values())}
     return owners.pop() if len(owners) == 1 else None

@@ -85,7 +85,7 @@ async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
 
 
 MOST_UNDER_WAY = 1024
-FAREWELL = 2.0
+CLOSE_TIMEOUT = 2.0
 CHUNK = 65536
 AT_ONCE = 64
 """Requests of a file that are under way at once."""
@@ -97,11 +97,11 @@ class _Line:
     headers: Mapping[str, str] = EMPTY
     streams = True
 
-    def __init__(self, box: Outbox) -> None:
-        self._box = box
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def send(self, body: bytes) -> None:
-        self._box.put(body)
+        self._outbox.put(body)
 
 
 class StdioServer:
@@ -110,13 +110,13 @@ class StdioServer:
     def __init__(
         self,
         gateway: Gateway,
-        box: Outbox,
+        outbox: Outbox,
         principal: Principal = ANONYMOUS,
         address: str | None = None,
     ) -> None:
-        self._gateway, self._box, self._principal, self._address = gateway, box, principal, address
-        self._line = _Line(box)
-        self._view = gateway.view("")
+        self._gateway, self._outbox, self._principal, self._address = gateway, outbox, principal, address
+        self._line = _Line(outbox)
+        self._profile = gateway.profile("")
         self._client: Client | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[Any]] = set()
@@ -128,7 +128,7 @@ class StdioServer:
         try:
             message: object = decode(line)
         except (ValueError, RecursionError):
-            self._box.put(error_body(None, Refusal(PARSE_ERROR, "the line is not JSON")))
+            self._outbox.put(error_body(None, Refusal(PARSE_ERROR, "the line is not JSON")))
             return
         if isinstance(message, list):
             self._start(self._batch(cast("list[object]", message)))
@@ -150,7 +150,7 @@ class StdioServer:
             problem = Refusal(
                 INVALID_REQUEST, "the id is none, or in use, or too many requests are under way"
             )
-            self._box.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
+            self._outbox.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
             return
         self._start(self._work(key, message))
 
@@ -173,7 +173,7 @@ class StdioServer:
         except Refusal as refusal:
             body = error_body(None, refusal)
         if body is not None:
-            self._box.put(body)
+            self._outbox.put(body)
 
     def _cancel(self, key: object) -> None:
         if isinstance(key, int | str) and (scope := self._scopes.get(key)) is not None:
@@ -189,7 +189,7 @@ class StdioServer:
             finally:
                 del self._scopes[key]
             if body is not None:
-                self._box.put(body)
+                self._outbox.put(body)
 
     async def _answer(self, key: RequestId, message: dict[str, Any]) -> bytes | None:
         client = self._client_for(message)
@@ -197,16 +197,18 @@ class StdioServer:
             if (task := asyncio.current_task()) is not None:
                 self._listening.add(task)
                 task.add_done_callback(self._listening.discard)
-            async with self._gateway.hub.listening(client, message, self._box):
+            async with self._gateway.subscriptions.listening(client, message, self._outbox):
                 await asyncio.get_running_loop().create_future()  # until it is cancelled
         return result_body(key, await self._gateway.answer(client, message, self._line))
 
     def _client_for(self, message: Mapping[str, Any]) -> Client:
-        assert self._view is not None
+        assert self._profile is not None
         registry = self._gateway.registry
         if era_of_message(message, None) == "modern":
             meta = modern_stamp(message)
-            return registry.passing(self._view, self._principal, "modern", meta[VERSION], meta[CAPABILITIES])
+            return registry.transient(
+                self._profile, self._principal, "modern", meta[VERSION], meta[CAPABILITIES]
+            )
         params = fields(message.get("params"))
         if message["method"] == "initialize":
             if self._client is None:
@@ -214,22 +216,24 @@ class StdioServer:
                 abilities = fields(params.get("capabilities"))
                 try:
                     self._client = registry.open(
-                        self._view, self._principal, version, abilities, self._address
+                        self._profile, self._principal, version, abilities, self._address
                     )
                 except TooManySessions as full:
                     raise Refusal(INVALID_REQUEST, str(full)) from None
-                self._client.standing = self._box
+                self._client.event_stream = self._outbox
         elif self._client is None:
             if message["method"] == "ping":
-                return registry.passing(self._view, self._principal, "legacy", handshake_version(None), {})
+                return registry.transient(
+                    self._profile, self._principal, "legacy", handshake_version(None), {}
+                )
             raise Refusal(INVALID_REQUEST, "begin with initialize, or send what the 2026 era needs in _meta")
         return self._client
 
     def close(self) -> None:
         """Say nothing more."""
-        self._box.close()
+        self._outbox.close()
 
-    async def room(self, most: int) -> None:
+    async def connection_capacity(self, most: int) -> None:
         """Wait until fewer than `most` requests are under way."""
         while len(tasks := self._tasks - self._listening) >= most:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -255,21 +259,21 @@ async def serve_stdio(gateway: Gateway) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     reader = await _reader(gateway.settings.max_body)
     write, close = await _writer(out)
-    box = Outbox()
-    pipe = StdioServer(gateway, box)
-    pouring = asyncio.create_task(box.pour(write, frame=lambda body: body + b"\n"))
+    outbox = Outbox()
+    server = StdioServer(gateway, outbox)
+    writing = asyncio.create_task(outbox.write_all(write, frame=lambda body: body + b"\n"))
     try:
         if _is_stream(0):
-            await _read(reader, pipe)
-            await pipe.settle(FAREWELL)
+            await _read(reader, server)
+            await server.settle(CLOSE_TIMEOUT)
         else:  # nobody goes away at the end of a file: all of it is answered
-            await _read(reader, pipe, most=AT_ONCE)
-            await pipe.settle(None)
+            await _read(reader, server, most=AT_ONCE)
+            await server.settle(None)
     finally:
-        box.close()
+        outbox.close()
         with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await pouring
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await writing
         close()
 
 
@@ -327,7 +331,7 @@ def _is_stream(file: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
 
 
-async def _read(reader: asyncio.StreamReader, pipe: StdioServer, most: int | None = None) -> None:
+async def _read(reader: asyncio.StreamReader, server: StdioServer, most: int | None = None) -> None:
     """Take line after line; while `most` requests are under way, take none."""
     while True:
         try:
@@ -339,7 +343,7 @@ async def _read(reader: asyncio.StreamReader, pipe: StdioServer, most: int | Non
         except asyncio.LimitOverrunError:
             raise ConnectionError("a message on standard input is too large") from None
         if line.strip():
-            pipe.take(line)
+            server.take(line)
         if most is not None:
             await asyncio.sleep(0)  # a request counts when its task has begun
-            await pipe.room(most)
+            await server.connection_capacity(most)

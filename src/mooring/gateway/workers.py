@@ -21,7 +21,7 @@ _MARK = "MOORING_GATEWAY_WORKER"
 AGAIN_AFTER = 1.0
 
 
-def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> None:
+def check_workers(config: HostConfig, default_profile: ProfileSettings, *, sse: bool) -> None:
     """Refuse what several processes without common state cannot keep.
 
     Raises:
@@ -33,7 +33,7 @@ def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> N
         for server in config.active
         if server.isolation == "session"
     ]
-    if whole.discovery != "never":
+    if default_profile.discovery != "never":
         found.append("`--discovery`: what a client selects would be known to one process")
     found += [
         f"profile {name!r} has `discovery: {profile.discovery}`: "
