@@ -133,7 +133,9 @@ async def test_where_a_client_cannot_be_asked_the_server_is_told_so_and_the_call
         client = await here.caller(modern=modern)
         reply = await client.call("test_elicitation", QUESTION)
         said = str(reply.last)
-        assert any(words in said for words in ("does not support", "input_required", "apabilit", "back-channel"))
+        assert any(
+            words in said for words in ("does not support", "input_required", "apabilit", "back-channel")
+        )
 
 
 async def test_state_is_good_only_for_whom_and_for_what_it_was_given(

@@ -97,4 +97,4 @@ def test_bottomless_nesting_costs_the_details_and_not_the_record(tmp_path: Path)
     for _ in range(5000):
         deep = [deep]
     record = json.loads(Artifacts(tmp_path, same).write({"tool": "t", "arguments": deep}).read_text())
-    assert (record["tool"], record["problem"]) == ("t", "no JSON can hold the rest: RecursionError")
+    assert (record["tool"], record["problem"]) == ("t", "not JSON-serialisable: RecursionError")

@@ -42,7 +42,7 @@ PERSON = {
         ({"name": "Ana", "other": 1}, "$: 'other' is not among its properties"),
         ({"name": "Ana", "tags": ["a", "a"]}, "$.tags: has items that are the same"),
         ({"name": "Ana", "tags": ["c"]}, "$.tags[0]: 'c' is not one of ['a', 'b']"),
-        (None, "the structured content that its output schema describes is missing"),
+        (None, "the structured content required by the output schema is missing"),
         ([1], "$: [1] is not of type 'object'"),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_output_whose_file_is_gone_or_changed_is_an_error(tmp_path: Path) -> 
     assert output is not None
     (file,) = (tmp_path / "mcp-outputs").iterdir()
     file.write_text("less")
-    with pytest.raises(OSError, match="not what was written"):
+    with pytest.raises(OSError, match="the file was changed"):
         output.read()
     file.unlink()
     with pytest.raises(FileNotFoundError):

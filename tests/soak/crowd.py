@@ -106,7 +106,7 @@ async def check(idle: int, gateway: subprocess.Popen[bytes]) -> bool:
     print(f"{memory / max(open_now, 1) / 1024:.1f} KiB of memory each")
     among = f"at most {max(times) * 1e3:.0f} ms among them"
     print(f"a call on a new connection: {alone * 1e3:.0f} ms alone, {among}")
-    print(f"{ended} were closed by the gateway after {FIRST_WORD:g} s; {left} left")
+    print(f"{ended} were closed by the gateway after {FIRST_REQUEST_TIMEOUT:g} s; {left} left")
     return ended == opened == idle and open_now > idle * 0.95 and max(times) < PATIENCE and left < 5
 
 

@@ -154,8 +154,8 @@ class Gateway:
         self.metrics.answered(known, outcome.split()[0], seconds)
 
     def _note(self, caller: Caller, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
-        """Write requests to the audit log that no session records: reads, prompts, and calls refused before they
-        reached a session."""
+        """Write requests to the audit log that no session records: reads, prompts, and calls refused before
+        they reached a session."""
         audit, verb = self.host.audit, _NOTED.get(str(message["method"]))
         waits = (
             verb == "call" and outcome == "ok"

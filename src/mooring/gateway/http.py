@@ -1,4 +1,4 @@
-"""Streamable HTTP of the gateway, both eras on one port."""
+"""Streamable HTTP transport of the gateway; both eras on one endpoint."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 
 HEARTBEAT_INTERVAL = 25.0
-"""Seconds of silence after which an open stream is written to, so that one that is gone is noticed."""
-WRITE_WITHIN = 30.0
+"""Idle seconds after which a comment is written to an open stream, to detect closed connections."""
+WRITE_TIMEOUT = 30.0
 HEARTBEAT = b":\n\n"
 
 
 class HttpExchange:
-    """One POST. Its answer is plain JSON, unless something must be said before it: then it is a stream."""
+    """One POST. The response is JSON, or an event stream if messages are sent before it."""
 
     __slots__ = ("_more", "_outbox", "_request", "_stream", "_writer", "headers", "streams")
 
@@ -68,14 +68,14 @@ class HttpExchange:
         self._outbox.put(body)
 
     async def finish(self, body: bytes, status: int) -> web.StreamResponse:
-        """Send the answer."""
+        """Send the response."""
         if self._outbox is None:
             return json_response(body, status, self._more)
         self._outbox.put(body)
         return await self.end()
 
     async def end(self) -> web.StreamResponse:
-        """End a stream that has begun."""
+        """End a stream that was started."""
         assert self._outbox is not None
         assert self._writer is not None
         self._outbox.close()
@@ -88,7 +88,7 @@ class HttpExchange:
         return self._outbox is not None
 
     def drop(self) -> None:
-        """The client is gone."""
+        """Stop writing: the client is gone."""
         if self._writer is not None:
             self._writer.cancel()
 
@@ -112,7 +112,7 @@ def stream_response(more: Mapping[str, str]) -> web.StreamResponse:
 
 
 def numbered(first: int) -> Callable[[bytes], bytes]:
-    """Frames events with ids from `first` on, so that a client can say which was its last."""
+    """Return a function that frames events with ids from `first` on, for `Last-Event-ID`."""
     numbers = itertools.count(first)
     return lambda body: b"id: %d\n" % next(numbers) + sse(body)
 
@@ -126,10 +126,10 @@ async def write_stream(
     frame: Callable[[bytes], bytes] = sse,
     prime: bytes = b"",
 ) -> None:
-    """Write what comes into the box until it is closed, or the client is gone or too slow."""
+    """Write the messages of an outbox until it is closed, or the client is gone or too slow."""
 
     async def write(data: bytes) -> None:
-        async with asyncio.timeout(WRITE_WITHIN):
+        async with asyncio.timeout(WRITE_TIMEOUT):
             await stream.write(data)
 
     try:
@@ -138,7 +138,7 @@ async def write_stream(
             await write(prime)
         await outbox.write_all(write, frame=frame, heartbeat=heartbeat, heartbeat_data=HEARTBEAT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(WRITE_WITHIN):
+            async with asyncio.timeout(WRITE_TIMEOUT):
                 await stream.write_eof()
     except (ConnectionError, TimeoutError):
         outbox.lose()
@@ -150,21 +150,21 @@ def abort(request: web.BaseRequest) -> None:
 
 
 SESSION = "Mcp-Session-Id"
-PRIMED = "2025-11-25"
+PRIMING_VERSION = "2025-11-25"
 
 
 class RequestContext(NamedTuple):
-    """A request, who sent it, and what of the catalog it concerns."""
+    """An HTTP request with its profile and principal."""
 
     request: web.BaseRequest
     profile: Profile
     principal: Principal
     more: Mapping[str, str]
-    """Headers that go with every answer."""
+    """Headers of every response."""
 
 
 class HttpHandler:
-    """The methods of `/mcp` and of each `/mcp/<profile>`."""
+    """Handles POST, GET and DELETE of `/mcp` and `/mcp/<profile>`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -179,7 +179,7 @@ class HttpHandler:
             return await self._get(context)
         if request.method == "DELETE":
             return await self._delete(context)
-        raise Denied(405, "this endpoint takes POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
+        raise Denied(405, "this endpoint accepts POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class HttpHandler:
             return json_response(error_body(key, refusal), refusal.status, context.more)
 
     async def body(self, request: web.BaseRequest) -> bytes:
-        """The whole body, within its limits of size and time.
+        """Read the body.
 
         Raises:
-            Denied: it is too large, too slow, of another kind, or its encoding is wrong.
+            Denied: It is too large, too slow, not JSON, or wrongly encoded.
         """
         settings = self._gateway.settings
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -219,7 +219,7 @@ class HttpHandler:
         try:
             if request.content.is_eof():  # small bodies arrive with their headers
                 body = request.content.read_nowait(-1)
-                if len(body) > settings.max_body:  # it was compressed
+                if len(body) > settings.max_body:  # after decompression
                     raise large
                 return body
             async with asyncio.timeout(settings.body_timeout):
@@ -233,14 +233,16 @@ class HttpHandler:
                 408, f"the body did not arrive within {settings.body_timeout:g} s", {"Connection": "close"}
             ) from None
         except (HttpProcessingError, web.RequestPayloadError, zlib.error):
-            raise Denied(400, "the body is not encoded as its headers say", {"Connection": "close"}) from None
+            raise Denied(
+                400, "the body does not match its Content-Encoding", {"Connection": "close"}
+            ) from None
         return b"".join(parts)
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         if "id" not in message:
-            return web.Response(status=202)  # the 2026 era has no notices from clients over HTTP
+            return web.Response(status=202)  # the 2026 era has no client notifications over HTTP
         if not is_id(message["id"]):
-            raise Refusal(INVALID_REQUEST, "the id of a request is a text or a whole number")
+            raise Refusal(INVALID_REQUEST, "the id of a request must be a string or an integer")
         check_agreement(context.request.headers, message)
         meta = modern_stamp(message)
         version, able = meta["io.modelcontextprotocol/protocolVersion"], meta[CAPABILITIES]
@@ -261,7 +263,7 @@ class HttpHandler:
                 client.cancelled(fields(message.get("params")).get("requestId"))
             return web.Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
-            raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
+            raise Refusal(INVALID_REQUEST, "a request needs a method, and a string or an integer as id")
         return await self._answered(context, client, message)
 
     async def _batch(self, context: RequestContext, messages: list[object]) -> web.StreamResponse:
@@ -277,7 +279,7 @@ class HttpHandler:
     async def _initialize(self, context: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         params = fields(message.get("params"))
         if not is_id(message.get("id")) or "protocolVersion" not in params:
-            raise Refusal(INVALID_REQUEST, "a handshake has an id and a 'protocolVersion'")
+            raise Refusal(INVALID_REQUEST, "initialize needs an id and a 'protocolVersion'")
         version = handshake_version(params.get("protocolVersion"))
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
@@ -299,14 +301,16 @@ class HttpHandler:
         if gateway.stateless:
             return gateway.registry.transient(profile, principal, "legacy", handshake_version(None), {})
         if key is None:
-            raise Refusal(INVALID_REQUEST, f"the request has no {SESSION}; begin with initialize", status=400)
+            raise Refusal(
+                INVALID_REQUEST, f"the request has no {SESSION} header; send initialize first", status=400
+            )
         client = gateway.registry.find(key, profile, principal)
         if client is None:
             raise Refusal(-32001, "Session not found", status=404)
         return client
 
     def _known(self, context: RequestContext) -> Client:
-        """The same, where there is no message to answer."""
+        """Return the session of a GET or DELETE."""
         try:
             return self._session(context)
         except Refusal as refusal:
@@ -315,7 +319,7 @@ class HttpHandler:
     async def _answered(
         self, context: RequestContext, client: Client, message: dict[str, Any]
     ) -> web.StreamResponse:
-        """Have the desk answer; going away cancels what is done for the request."""
+        """Answer a request. It is cancelled if the client disconnects."""
         exchange = HttpExchange(context.request, context.more)
         try:
             body, status = await self._result(client, message, exchange)
@@ -329,11 +333,10 @@ class HttpHandler:
     async def _result(
         self, client: Client, message: dict[str, Any], exchange: ClientExchange
     ) -> tuple[bytes | None, int]:
-        """The answer to one request and its status; None where the client said that it does not wait any
-        longer."""
+        """Return the response body and HTTP status; the body is None if the client cancelled the request."""
         key: RequestId = message["id"]
         if key in client.under_way:
-            return error_body(key, Refusal(INVALID_REQUEST, "a request of this id is under way")), 400
+            return error_body(key, Refusal(INVALID_REQUEST, "a request with this id is already running")), 400
         with anyio.CancelScope() as scope:
             client.under_way[key] = scope
             try:
@@ -351,7 +354,7 @@ class HttpHandler:
     async def _listen(
         self, context: RequestContext, client: Client, message: dict[str, Any]
     ) -> web.StreamResponse:
-        """A subscription: the answer is a stream that lasts until either side ends it."""
+        """Answer `subscriptions/listen` with a stream that lasts until either side ends it."""
         request = context.request
         outbox = Outbox(on_lost=lambda: abort(request))
         stream = stream_response(context.more)
@@ -360,10 +363,10 @@ class HttpHandler:
         return stream
 
     async def _get(self, context: RequestContext) -> web.StreamResponse:
-        """The standing stream of a session; a new one takes the place of the old."""
+        """Open the event stream of a session; it replaces an older one."""
         request = context.request
         if self._gateway.stateless or SESSION not in request.headers:
-            raise Denied(405, "there is no stream here without a session", {"Allow": "POST"})
+            raise Denied(405, "a stream needs a session", {"Allow": "POST"})
         client = self._known(context)
         if client.event_stream is not None:
             client.event_stream.close()
@@ -373,8 +376,8 @@ class HttpHandler:
         for body in missed:
             outbox.put(body)
         first = client.notified - len(missed) + 1
-        # Says where the stream begins, to clients that know what an event without data means.
-        prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMED else b""
+        # An event without data: the position at which the stream starts.
+        prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMING_VERSION else b""
         stream = stream_response(context.more)
         try:
             await write_stream(
@@ -387,7 +390,7 @@ class HttpHandler:
 
     async def _delete(self, context: RequestContext) -> web.StreamResponse:
         if SESSION not in context.request.headers:
-            raise Denied(405, "there is nothing to delete without a session", {"Allow": "POST"})
+            raise Denied(405, "DELETE needs a session", {"Allow": "POST"})
         await self._gateway.registry.end(self._known(context))
         return web.Response(status=200)
 

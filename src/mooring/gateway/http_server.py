@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings
 from mooring.core.types import hidden_document
 from mooring.gateway.app import Gateway
@@ -24,11 +22,11 @@ from mooring.gateway.http import HttpHandler, json_response
 from mooring.gateway.legacy_sse import LegacySse
 
 MAX_TRACKED_CLIENTS = 50_000
-"""Clients that are remembered; the one that was quiet for longest is forgotten first."""
+"""Clients whose use is tracked; the least recently active is dropped first."""
 
 
 class RateLimited(Exception):
-    """This client must wait; `retry_after` in seconds."""
+    """The client exceeded a limit; `retry_after` is in seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -43,21 +41,21 @@ class _Share:
 
 
 class Limits:
-    """A bucket of requests and a number of places for each client."""
+    """Token bucket and concurrency limit of each client."""
 
     def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
         self.set(rate=rate, burst=burst, concurrency=concurrency)
         self._shares: OrderedDict[str, _Share] = OrderedDict()
 
     def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        """From now on these hold; what is under way stays counted."""
+        """Change the limits; running requests stay counted."""
         self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
 
     def enter(self, client: str, now: float) -> None:
-        """Count one request in; whoever enters must `leave`.
+        """Count a request; call `leave` at its end.
 
         Raises:
-            TooMany: it may not come in, and was not counted.
+            RateLimited: A limit is exceeded; the request was not counted.
         """
         share = self._shares.get(client)
         if share is None:
@@ -66,13 +64,14 @@ class Limits:
         else:
             self._shares.move_to_end(client)
         if share.under_way >= self._concurrency:
-            raise RateLimited(f"{self._concurrency} requests of this client are under way", 1.0)
+            raise RateLimited(f"{self._concurrency} requests of this client are running (concurrency)", 1.0)
         if self._rate is not None:
             share.tokens = min(self._burst, share.tokens + (now - share.at) * self._rate)
             share.at = now
             if share.tokens < 1:
                 raise RateLimited(
-                    f"more than {self._rate:g} requests a second", (1 - share.tokens) / self._rate
+                    f"more than {self._rate:g} requests per second (gateway.rate)",
+                    (1 - share.tokens) / self._rate,
                 )
             share.tokens -= 1
         share.under_way += 1
@@ -83,7 +82,6 @@ class Limits:
             share.under_way -= 1
 
     def _forget(self) -> None:
-        # Those with requests under way are kept, whatever the number: they will come to `leave`.
         while len(self._shares) > MAX_TRACKED_CLIENTS:
             name, share = next(iter(self._shares.items()))
             if share.under_way:
@@ -92,19 +90,16 @@ class Limits:
 
 
 FIRST_REQUEST_TIMEOUT = 15.0
-"""Seconds within which a new connection must have sent a request's headers."""
+"""Seconds within which a new connection must send the headers of a request."""
 RESERVED_DESCRIPTORS = 256
-"""File descriptors that are left for servers, files and whatever else the process opens."""
+"""File descriptors reserved for servers and files."""
 
 
 def connection_capacity(wanted: int) -> int:
-    """How many connections there may be, so that the process never runs out of file descriptors.
-
-    What the system lets us have is asked for first.
-    """
+    """Raise the limit of file descriptors and return how many connections fit into it, at most `wanted`."""
     try:
         import resource
-    except ImportError:  # Windows counts otherwise
+    except ImportError:  # Windows
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -115,8 +110,8 @@ def connection_capacity(wanted: int) -> int:
 
 
 class ConnectionLimit:
-    """All open connections. When there are too many, one goes that nobody would miss: the oldest of those
-    that never said anything, or else the one that has been at rest for longest."""
+    """All open connections. At the limit, the oldest one without any request is closed, else the longest idle
+    one."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -125,7 +120,7 @@ class ConnectionLimit:
         self._idle: dict[ClientConnection, None] = {}
 
     def opened(self, connection: ClientConnection) -> bool:
-        """Count one in; False when there is no room, since everybody else is being served."""
+        """Count a new connection; False if it must be closed because all others are active."""
         self.count += 1
         self._silent[connection] = None
         if self.count <= self.most:
@@ -141,12 +136,12 @@ class ConnectionLimit:
         return False
 
     def activated(self, connection: ClientConnection) -> None:
-        """It has sent a request."""
+        """Mark a connection as active: it sent a request."""
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
     def idled(self, connection: ClientConnection) -> None:
-        """Its request was answered."""
+        """Mark a connection as idle: its request was answered."""
         self._idle[connection] = None
 
     def closed(self, connection: ClientConnection) -> None:
@@ -155,7 +150,7 @@ class ConnectionLimit:
 
 
 class ClientConnection(RequestHandler):
-    """A connection that is closed when it says nothing."""
+    """A connection that is closed if it sends no request in time."""
 
     __slots__ = ("_connection_limit", "_timeout")
 
@@ -177,12 +172,12 @@ class ClientConnection(RequestHandler):
         super().connection_lost(exc)
 
     def begin(self) -> None:
-        """A request has come."""
+        """A request arrived."""
         self._cancel_timeout()
         self._connection_limit.activated(self)
 
     def end(self) -> None:
-        """It was answered; the next one may come."""
+        """The request was answered."""
         if self.transport is not None:
             self._connection_limit.idled(self)
 
@@ -197,7 +192,7 @@ class ClientConnection(RequestHandler):
 
 
 class Listener(web.Server):
-    """Makes the connections."""
+    """Creates the connections."""
 
     connection_limit: ConnectionLimit
 
@@ -205,17 +200,14 @@ class Listener(web.Server):
         return ClientConnection(self.connection_limit, self, loop=self._loop, **self._kwargs)
 
 
-log = logger("mooring.gateway")
-
-
 KEEP_ALIVE = 75.0
 LINGER = 1.0
-"""Seconds for which the rest of a body that nobody reads is taken, so that the answer gets through."""
+"""Seconds for which the unread rest of a body is consumed, so that the client reads the response."""
 BACKLOG = 1024
 
 
 class WebServer:
-    """Listens, and sends each request to where it belongs."""
+    """Listens, and routes requests to their handlers."""
 
     def __init__(self, gateway: Gateway, authenticator: Authenticator, *, sse: bool = False) -> None:
         self._legacy_sse = LegacySse(gateway) if sse else None
@@ -227,10 +219,8 @@ class WebServer:
         self._server: Listener | None = None
         self._listening: asyncio.Server | None = None
 
-    async def start(
-        self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
-    ) -> int:
-        """Listen; the port, which is chosen by the system for port 0."""
+    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Listen and return the port."""
         self._server = Listener(
             self._handle,
             access_log=None,
@@ -240,20 +230,20 @@ class WebServer:
         )
         self._server.connection_limit = self.connection_limit
         self._listening = await asyncio.get_running_loop().create_server(
-            self._server, host, port, ssl=tls, backlog=BACKLOG, reuse_port=shared or None
+            self._server, host, port, backlog=BACKLOG, reuse_port=shared or None
         )
         sockets: tuple[socket.socket, ...] = tuple(self._listening.sockets)
         return sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """No new connections; those that are there have been given their time."""
+        """Close the listener and all connections."""
         if self._listening is not None:
             self._listening.close()
         if self._server is not None:
             await self._server.shutdown(1.0)
 
     async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
-        """Go on under other settings; those whose tokens are no longer good are let go."""
+        """Apply new settings; sessions and streams whose tokens are no longer valid end."""
         old, self._authenticator = self._authenticator, authenticator
         self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self.connection_limit.most = connection_capacity(settings.max_connections)
@@ -299,11 +289,11 @@ class WebServer:
         if path == "/metrics":
             await self._authenticator.principal(request, self._gateway.settings.scopes)
             if self._gateway.stateless:
-                raise Denied(501, "there are no metrics with --workers: each process has figures of its own")
+                raise Denied(501, "no metrics with --workers: each process would report its own")
             return web.Response(text=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
         if path.startswith(METADATA) and self._gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
-        raise Denied(404, "there is nothing here; the MCP endpoint is /mcp")
+        raise Denied(404, "not found; the MCP endpoint is /mcp")
 
     async def _mcp(self, request: web.BaseRequest, name: str, more: dict[str, str]) -> web.StreamResponse:
         gateway = self._gateway
@@ -311,7 +301,7 @@ class WebServer:
         scopes = (*gateway.settings.scopes, *(profile.settings.scopes if profile else ()))
         principal = await self._authenticator.principal(request, scopes)
         if profile is None:
-            raise Denied(404, f"there is no profile {name[:80]!r}")
+            raise Denied(404, f"unknown profile {name[:80]!r}")
         if gateway.draining:
             raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
         client = account(principal, request.remote)
@@ -331,9 +321,9 @@ class WebServer:
     # --- operation ------------------------------------------------------------------------------
 
     async def _ready(self, request: web.BaseRequest) -> web.Response:
-        """Ready when every server has ended its first try, well or not: one that is down does not count.
+        """Report ready when every server connected or failed to.
 
-        How many tools are hidden is told to everyone; which, to callers that may read `/metrics`.
+        The number of hidden items is public; their names need the token of `/metrics`.
         """
         gateway = self._gateway
         waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
@@ -352,7 +342,7 @@ class WebServer:
         gauges = {
             "sessions": ("Sessions of handshake clients.", float(len(gateway.registry))),
             "connections": ("Open connections.", float(self.connection_limit.count)),
-            "under_way": ("Requests that are being answered.", float(gateway.under_way)),
+            "under_way": ("Running requests.", float(gateway.under_way)),
         }
         servers = [(s.name, s.state == "connected", s.tools) for s in gateway.host.status()]
         return gateway.metrics.text(gauges, servers)
@@ -364,6 +354,6 @@ class WebServer:
             gateway.profile(resource[5:]) if resource == "/mcp" or resource.startswith("/mcp/") else None
         )
         if profile is None:
-            raise Denied(404, "there is no such resource")
+            raise Denied(404, "unknown resource")
         scopes = (*gateway.settings.scopes, *profile.settings.scopes)
         return web.json_response(self._authenticator.metadata(resource, scopes))

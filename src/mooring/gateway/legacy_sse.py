@@ -1,4 +1,4 @@
-"""The HTTP+SSE of 2024, for clients that know nothing else: one stream down, POSTs up."""
+"""HTTP+SSE transport of 2024-11-05: a GET opens the event stream, POSTs carry the requests."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["LegacySse"]
 
 
 class LegacySse:
-    """Streams that are open, by the id that stands in their POST address."""
+    """The open streams by the session id in their POST URL."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._streams: dict[str, tuple[StdioServer, Principal]] = {}
         self._open_for = Counter[str]()
-        """How many streams each account holds."""
+        """Number of open streams per account."""
         self._endpoint = HttpHandler(gateway)
 
     def close_streams(self, still_valid: Callable[[Principal], bool]) -> None:
-        """End the streams of those who are not to be kept."""
+        """End the streams of principals for which `still_valid` returns False."""
         for stdio, principal in self._streams.values():
             if not still_valid(principal):
                 stdio.close()
@@ -77,6 +77,6 @@ class LegacySse:
     async def _take(self, request: web.BaseRequest, principal: Principal) -> web.StreamResponse:
         found = self._streams.get(request.query.get("session_id", ""))
         if found is None or found[1] != principal:
-            raise Denied(404, "there is no such session")
+            raise Denied(404, "unknown session")
         found[0].take(await self._endpoint.body(request))
         return web.Response(status=202, text="Accepted")

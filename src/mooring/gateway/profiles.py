@@ -1,4 +1,4 @@
-"""Profiles: the part of the catalog that one kind of client sees."""
+"""Profiles: the part of the catalog that a group of clients sees."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ log = logger("mooring.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileCatalog:
-    """What a view shows at one instant, and where each thing comes from."""
+    """The visible tools, prompts, resources and templates of a profile."""
 
     catalog: Catalog
     prompts: Mapping[str, Prompt]
     """By the name that clients use."""
     resources: Mapping[str, Resource]
-    """By URI: of two servers with the same one, the first by name is heard."""
+    """By URI. If two servers have the same URI, the first server by name wins."""
     templates: Mapping[str, ResourceTemplate]
 
 
 class Profile:
-    """A shore for sessions: they see and call what the profile lets through, and nothing else."""
+    """A restricted host for sessions: they see and call what the profile allows."""
 
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
@@ -50,18 +50,17 @@ class Profile:
         self.settings = settings
         self._logins = logins
         self.sessions: dict[str, Session] = {}
-        """Of the clients that have none of their own, by principal."""
+        """Sessions of clients without one of their own, by principal."""
         self._seen: Catalog | None = None
         self._contents: ProfileCatalog | None = None
         self._index: tuple[Catalog, Index] | None = None
 
     def reconfigure(self, settings: ProfileSettings, *, logins: bool) -> None:
-        """Show from now on what these settings say, under the same name and to the same sessions.
+        """Apply new settings to the same sessions.
 
         Args:
-            settings: Of the profile.
-            logins: Whether clients may begin a login that everybody would use; where clients are told
-                apart, only whoever runs the gateway may.
+            settings: The settings of the profile.
+            logins: Whether clients may start logins for shared servers. False if clients are authenticated.
         """
         self.settings, self._logins, self._seen = settings, logins, None
 
@@ -71,7 +70,7 @@ class Profile:
 
     @property
     def contents(self) -> ProfileCatalog:
-        """Made anew when the host's catalog is another one."""
+        """The visible contents; rebuilt after the host's catalog changed."""
         whole = self.host.catalog
         if self._contents is None or self._seen is not whole:
             self._seen, self._contents = whole, self._make(whole)
@@ -122,7 +121,7 @@ class Profile:
         await self.host.leave(self._behind(session))
 
     def _behind(self, session: Session) -> Session:
-        """The host's own session of a client: it has the connections that are the client's alone."""
+        """Return the host's session of a client, which owns the client's isolated connections."""
         return self.host.session(session.id, agent_id=session.agent_id, principal=session.principal)
 
     def allows(self, tool: Tool) -> bool:
@@ -137,7 +136,7 @@ class Profile:
         return await self.host.act(tool, arguments, timeout)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server could still bring it; see `Host.arrival`."""
+        """Wait until `tool` exists, or no starting server can provide it; see `Host.arrival`."""
         await self.host.arrival(tool, timeout, self)
 
     def absence(self, tool: str) -> Absence | None:
@@ -156,10 +155,10 @@ class Profile:
     def emit(self, event: Event) -> None:
         self.host.emit(event)
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- filters --------------------------------------------------------------------------------
 
     def admits(self, server: str) -> bool:
-        """Whether anything of this server is shown."""
+        """Whether this server is visible."""
         return any(fnmatchcase(server, glob) for glob in self.settings.servers)
 
     def shares(self, server: str) -> bool:
@@ -171,7 +170,7 @@ class Profile:
 
     def _passes(self, tool: Tool) -> bool:
         if tool.verb != "call" or tool.server == OWNER:
-            return False  # clients have resources and prompts themselves, and need no tools for them
+            return False  # clients use the protocol for resources and prompts, not tools
         if not self._logins and is_login(tool) and not self._isolated(tool.server):
             return False
         name = f"{tool.server}/{tool.remote_name}"
@@ -182,7 +181,7 @@ class Profile:
     def _make(self, whole: Catalog) -> ProfileCatalog:
         settings = self.settings
         catalog = self._part(whole)
-        # Not through the merge, which would make tools of them again.
+        # `merge` would turn them into tools again.
         prompts = [prompt for prompt in whole.prompts if settings.prompts and self.admits(prompt.server)]
         pairs = [(prompt.server, prompt.name) for prompt in prompts]
         names = assign(pairs, self.style, whole.configured)
@@ -190,7 +189,7 @@ class Profile:
         for resource in catalog.resources if settings.resources else ():
             if resources.setdefault(resource.uri, resource) is not resource:
                 log.warning(
-                    "%r of %r is hidden: %r has a resource of the same URI",
+                    "resource hidden, another server has the same URI uri=%r server=%r other=%r",
                     resource.uri[:200],
                     resource.server,
                     resources[resource.uri].server,
@@ -210,7 +209,7 @@ class Profile:
         )
 
     def _part(self, whole: Catalog) -> Catalog:
-        """The catalog of the servers and tools that this profile shows, under its own names."""
+        """Return the catalog of the visible servers and tools, with this profile's names."""
         offers: dict[str, list[Tool]] = {server: [] for server in whole.servers if self.admits(server)}
         own: dict[str, list[Tool]] = {}
         for tool in whole.tools.values():
@@ -244,8 +243,8 @@ class Profile:
 
 
 def resource_server(profile: Profile, uri: str) -> str | None:
-    """The server that lists `uri`, else the one that has a template for it, else the only one that has
-    resources at all: some servers list none of those that they have."""
+    """Return the server that lists `uri`, else the one with a matching template, else the only one with
+    resources: some servers do not list all of theirs."""
     contents = profile.contents
     if (resource := contents.resources.get(uri)) is not None:
         return resource.server

@@ -1,4 +1,4 @@
-"""The gateway on standard input and output; batches of 2025-03-26."""
+"""Stdio transport of the gateway, and JSON-RPC batches of 2025-03-26."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ from mooring.gateway.protocol import (
 from mooring.transport.message import RequestId, decode
 
 BATCH_VERSION = "2025-03-26"
-MOST = 32
-"""Messages of one batch: it counts as one request among those that a client may have under way."""
+MAX_BATCH = 32
+"""Messages in one batch, which counts as one request for the concurrency limit."""
 
 Answer = Callable[[dict[str, Any]], Awaitable[bytes | None]]
-"""Takes one message that is a request; its answer, or None where the client no longer wants one."""
+"""Returns the response to one request; None if the client cancelled it."""
 
 
 class Plain:
-    """An exchange in which nothing can be said before the answer."""
+    """An exchange without messages before the response."""
 
     streams = False
     headers: Mapping[str, str] = EMPTY
 
     def send(self, body: bytes) -> None:
-        """Lost: there is nowhere to say it."""
+        """Drop the message."""
 
 
 async def answered(client: Client, messages: list[object], answer: Answer) -> bytes | None:
-    """The answers to all requests of a batch as one body; None where there is no request in it.
+    """Return the responses to all requests of a batch as one body; None if it has no request.
 
     Raises:
-        Refusal: this is no batch that this client may send.
+        Refusal: The client's protocol version has no batches, or the batch is empty or too large.
     """
     if client.protocol != BATCH_VERSION:
-        raise Refusal(INVALID_REQUEST, f"only clients of {BATCH_VERSION} send several messages at once")
-    if not 0 < len(messages) <= MOST:
-        raise Refusal(INVALID_REQUEST, f"a batch holds 1 to {MOST} messages")
-    parts = await asyncio.gather(*(_one(client, message, answer) for message in messages))
+        raise Refusal(INVALID_REQUEST, f"batches are supported in protocol version {BATCH_VERSION} only")
+    if not 0 < len(messages) <= MAX_BATCH:
+        raise Refusal(INVALID_REQUEST, f"a batch must have 1 to {MAX_BATCH} messages")
+    parts = await asyncio.gather(*(_answer_one(client, message, answer) for message in messages))
     bodies = [part for part in parts if part is not None]
     return b"[" + b",".join(bodies) + b"]" if bodies else None
 
 
-async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
+async def _answer_one(client: Client, message: object, answer: Answer) -> bytes | None:
     said = fields(message)
     key: Any = said.get("id")
     method: object = said.get("method")
     if said.get("jsonrpc") != "2.0" or (method is not None and not isinstance(method, str)):
-        return error_body(None, Refusal(INVALID_REQUEST, "this is no JSON-RPC message"))
+        return error_body(None, Refusal(INVALID_REQUEST, "not a JSON-RPC message"))
     if method is None:
         client.answered(said)
         return None
@@ -79,20 +79,20 @@ async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
             client.cancelled(fields(said.get("params")).get("requestId"))
         return None
     if not is_id(key) or method == "initialize":
-        problem = "the id of a request is a text or a whole number, and a handshake stands alone"
+        problem = "a request id must be a string or an integer, and initialize cannot be in a batch"
         return error_body(key if is_id(key) else None, Refusal(INVALID_REQUEST, problem))
     return await answer(said)
 
 
-MOST_UNDER_WAY = 1024
+MAX_RUNNING = 1024
 CLOSE_TIMEOUT = 2.0
 CHUNK = 65536
-AT_ONCE = 64
-"""Requests of a file that are under way at once."""
+FILE_CONCURRENCY = 64
+"""Concurrent requests if standard input is a file."""
 
 
 class _Line:
-    """One request on the pipe: what belongs to it goes where everything goes."""
+    """An exchange that writes to the common output."""
 
     headers: Mapping[str, str] = EMPTY
     streams = True
@@ -105,7 +105,7 @@ class _Line:
 
 
 class StdioServer:
-    """The conversation with the one client at the other end."""
+    """Serves one client over a stream of lines."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class StdioServer:
         self._client: Client | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[Any]] = set()
-        """Those of the tasks that hold a subscription, and end only with the client."""
+        """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
 
     def take(self, line: bytes) -> None:
-        """One line that came in."""
+        """Handle one input line."""
         try:
             message: object = decode(line)
         except (ValueError, RecursionError):
@@ -146,9 +146,9 @@ class StdioServer:
 
     def _begin(self, message: dict[str, Any]) -> None:
         key = message["id"]
-        if not is_id(key) or key in self._scopes or len(self._tasks) >= MOST_UNDER_WAY:
+        if not is_id(key) or key in self._scopes or len(self._tasks) >= MAX_RUNNING:
             problem = Refusal(
-                INVALID_REQUEST, "the id is none, or in use, or too many requests are under way"
+                INVALID_REQUEST, "the id is invalid or in use, or too many requests are running"
             )
             self._outbox.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
             return
@@ -168,7 +168,7 @@ class StdioServer:
 
         try:
             if self._client is None:
-                raise Refusal(INVALID_REQUEST, "begin with initialize")
+                raise Refusal(INVALID_REQUEST, "send initialize first")
             body = await answered(self._client, messages, answer)
         except Refusal as refusal:
             body = error_body(None, refusal)
@@ -198,7 +198,7 @@ class StdioServer:
                 self._listening.add(task)
                 task.add_done_callback(self._listening.discard)
             async with self._gateway.subscriptions.listening(client, message, self._outbox):
-                await asyncio.get_running_loop().create_future()  # until it is cancelled
+                await asyncio.get_running_loop().create_future()  # until cancelled
         return result_body(key, await self._gateway.answer(client, message, self._line))
 
     def _client_for(self, message: Mapping[str, Any]) -> Client:
@@ -226,26 +226,26 @@ class StdioServer:
                 return registry.transient(
                     self._profile, self._principal, "legacy", handshake_version(None), {}
                 )
-            raise Refusal(INVALID_REQUEST, "begin with initialize, or send what the 2026 era needs in _meta")
+            raise Refusal(INVALID_REQUEST, "send initialize first, or the _meta fields of the 2026 era")
         return self._client
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the output."""
         self._outbox.close()
 
-    async def connection_capacity(self, most: int) -> None:
-        """Wait until fewer than `most` requests are under way."""
+    async def wait_for_capacity(self, most: int) -> None:
+        """Wait until fewer than `most` requests are running."""
         while len(tasks := self._tasks - self._listening) >= most:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
     async def settle(self, patience: float | None) -> None:
-        """Nothing more comes in: wait for the answers that are under way, at most `patience` seconds."""
+        """Wait up to `patience` seconds for running requests, then end."""
         if tasks := self._tasks - self._listening:
             await asyncio.wait(tasks, timeout=patience)
         await self.end()
 
     async def end(self) -> None:
-        """The client is gone: so is what was done for it."""
+        """Cancel running requests and end the session."""
         for task in list(self._tasks):
             task.cancel()
         if self._client is not None:
@@ -254,7 +254,7 @@ class StdioServer:
 
 async def serve_stdio(gateway: Gateway) -> None:
     """Serve until standard input ends."""
-    # What anything prints by mistake goes to standard error: this pipe is for messages alone.
+    # Standard output is for messages only: redirect `print` to standard error.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     reader = await _reader(gateway.settings.max_body)
@@ -266,8 +266,8 @@ async def serve_stdio(gateway: Gateway) -> None:
         if _is_stream(0):
             await _read(reader, server)
             await server.settle(CLOSE_TIMEOUT)
-        else:  # nobody goes away at the end of a file: all of it is answered
-            await _read(reader, server, most=AT_ONCE)
+        else:  # the end of a file is not a disconnect: answer everything
+            await _read(reader, server, most=FILE_CONCURRENCY)
             await server.settle(None)
     finally:
         outbox.close()
@@ -278,7 +278,7 @@ async def serve_stdio(gateway: Gateway) -> None:
 
 
 async def _reader(limit: int) -> asyncio.StreamReader:
-    """Standard input as a stream: a pipe, a socket or a terminal, or else a file, which a thread reads."""
+    """Return standard input as a stream; a thread reads it if it is a file."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
     if _is_stream(0):
@@ -290,7 +290,7 @@ async def _reader(limit: int) -> asyncio.StreamReader:
         taken.set()
 
     def read() -> None:
-        with suppress(OSError, RuntimeError):  # the loop has ended before the file
+        with suppress(OSError, RuntimeError):  # the loop was closed
             while True:
                 data = os.read(0, CHUNK)
                 taken = threading.Event()
@@ -304,7 +304,7 @@ async def _reader(limit: int) -> asyncio.StreamReader:
 
 
 async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], None]]:
-    """How to write to a descriptor, and to close it. A file takes what it is given at once."""
+    """Return the functions that write to a descriptor and close it."""
     loop = asyncio.get_running_loop()
     if not _is_stream(file):
 
@@ -326,18 +326,18 @@ async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callab
 
 
 def _is_stream(file: int) -> bool:
-    """Whether the loop can wait for this descriptor. It cannot wait for files, which are always ready."""
+    """Whether the event loop can wait for this descriptor, which it cannot for files."""
     mode = os.fstat(file).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
 
 
 async def _read(reader: asyncio.StreamReader, server: StdioServer, most: int | None = None) -> None:
-    """Take line after line; while `most` requests are under way, take none."""
+    """Handle line after line; pause while `most` requests are running."""
     while True:
         try:
             line = await reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as end:
-            line = end.partial  # a file may end without a newline
+            line = end.partial  # the last line of a file may lack a newline
             if not line:
                 return
         except asyncio.LimitOverrunError:
@@ -345,5 +345,5 @@ async def _read(reader: asyncio.StreamReader, server: StdioServer, most: int | N
         if line.strip():
             server.take(line)
         if most is not None:
-            await asyncio.sleep(0)  # a request counts when its task has begun
-            await server.connection_capacity(most)
+            await asyncio.sleep(0)  # let the task of the request start
+            await server.wait_for_capacity(most)
