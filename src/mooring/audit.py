@@ -372,8 +372,8 @@ class Audit:
         return True
 
     def _line(self, said: Mapping[str, Any], found: bytes | None) -> bytes:
-        told = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
-        return line(told, self._redact)
+        entry = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
+        return line(entry, self._redact)
 
     def _failed(self, problem: OSError) -> None:
         if not self._failing:

@@ -31,19 +31,19 @@ def image(data: str, mime_type: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
-def test_an_image_that_is_no_base64_is_told_in_words() -> None:
+def test_an_image_with_invalid_base64_becomes_text() -> None:
     (part,) = content_parts(result(image("@@not base64@@")))
     assert part.mime_type is None
     assert "image/png" in part.text
 
 
-def test_an_image_that_providers_cannot_read_is_told_in_words() -> None:
+def test_an_image_of_an_unsupported_type_becomes_text() -> None:
     (part,) = content_parts(result(image(base64.b64encode(b"<svg/>").decode(), "image/svg+xml")))
     assert "image/svg+xml" in part.text
     assert "6 bytes" in part.text or "bytes" in part.text
 
 
-def test_a_link_and_a_kind_that_nobody_knows_are_told_in_words() -> None:
+def test_links_and_unknown_blocks_become_text() -> None:
     link = {"type": "resource_link", "uri": "file:///a.md", "name": "a", "mimeType": "text/markdown"}
     assert text(result(link, {"type": "hologram", "x": 1})) == (
         '[resource file:///a.md (a, text/markdown)]\n{"type": "hologram", "x": 1}'
@@ -200,7 +200,7 @@ async def test_a_call_that_would_wait_for_itself_is_refused() -> None:
             Bridge(host, "plain").call_now("anything", {})
 
 
-def test_a_host_whose_loop_has_ended_is_told() -> None:
+def test_a_host_whose_loop_has_ended_raises_an_error() -> None:
     async def make() -> Bridge:
         async with Host() as host:
             return Bridge(host, "plain")
@@ -241,7 +241,7 @@ def test_a_missing_framework_names_the_extra(adapter: str, package: str) -> None
     assert done.stderr.strip().endswith(f'pip install "mooring[{adapter.replace("_", "-")}]"')
 
 
-async def test_a_missing_sdk_is_told_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_sdk_raises_an_error_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     from mooring.adapters import anthropic
 
     monkeypatch.setitem(sys.modules, "anthropic", None)

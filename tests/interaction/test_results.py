@@ -226,7 +226,7 @@ async def test_an_answer_of_result_read_says_where_it_is_and_whose_words_these_a
     assert piece.text == "xxxxxxxxxx\n[Characters 199,990 to 200,000 of 200,000 of lab/big. End.]"
     assert (piece.server, piece.structured["total"]) == ("mooring", 200_000)
     assert beyond.is_error
-    assert "it has 200,000 characters" in beyond.text
+    assert "the text has 200,000 characters" in beyond.text
 
 
 async def test_a_handle_belongs_to_its_session_and_outlives_the_object(hosting: Any) -> None:

@@ -48,7 +48,7 @@ def test_secrets_are_taken_out_of_values_and_names_alike(tmp_path: Path) -> None
     }
 
 
-def test_arguments_with_the_name_of_a_secret_are_not_kept_nor_is_what_repeats_them(tmp_path: Path) -> None:
+def test_arguments_named_like_secrets_are_masked_also_where_results_repeat_them(tmp_path: Path) -> None:
     arguments = {
         "user": "ana",
         "password": "correct horse",

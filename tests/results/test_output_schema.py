@@ -46,7 +46,7 @@ PERSON = {
         ([1], "$: [1] is not of type 'object'"),
     ],
 )
-async def test_what_breaks_a_schema_is_told_in_one_line(value: Any, problem: str | None) -> None:
+async def test_a_schema_violation_is_described_in_one_line(value: Any, problem: str | None) -> None:
     schemas, checked = Schemas(), tool(PERSON)
     assert await schemas.problem(checked, value) == problem
     assert await schemas.problem(checked, value) == problem  # now on the event loop

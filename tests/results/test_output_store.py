@@ -32,7 +32,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[OutputStore]:
 
 @settings(max_examples=50)
 @given(text=TEXTS, offset=st.integers(0, 400_000), count=st.integers(0, 200_000))
-def test_any_part_is_what_was_kept(both: list[OutputStore], text: str, offset: int, count: int) -> None:
+def test_any_part_equals_the_stored_text(both: list[OutputStore], text: str, offset: int, count: int) -> None:
     for made in both:
         output = made.find("a", keep(made, text))
         assert output is not None

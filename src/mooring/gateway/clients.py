@@ -143,7 +143,6 @@ class Client:
     """Subscribed resource URIs, each with its server."""
     used: float = 0.0
     """Time of the last request, on the monotonic clock."""
-    busy: int = 0
     under_way: dict[RequestId, anyio.CancelScope] = field(default_factory=dict[RequestId, anyio.CancelScope])
     _recent: deque[bytes] = field(default_factory=lambda: deque[bytes](maxlen=REPLAY_LIMIT))
     _asked: dict[RequestId, asyncio.Future[dict[str, Any]]] = field(
@@ -216,13 +215,13 @@ class Client:
         waiter = self._asked.get(message.get("id") or "")
         if waiter is None or waiter.done():
             return
-        if said := fields(message.get("error")):
-            code, text = said.get("code"), said.get("message")
+        if error := fields(message.get("error")):
+            code, text = error.get("code"), error.get("message")
             waiter.set_exception(
                 Refusal(
                     code if isinstance(code, int) else INVALID_REQUEST,
                     text if isinstance(text, str) else "the client returned an error",
-                    said.get("data"),
+                    error.get("data"),
                 )
             )
         else:

@@ -22,7 +22,8 @@ from mooring.core.names import LOGIN, build_tool_name
 from mooring.core.text import nearest
 from mooring.core.types import Era, Tool
 from mooring.core.uris import malformed
-from mooring.errors import CallError, MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
+from mooring.errors import MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
+from mooring.gateway.era_bridge import ask_server
 from mooring.gateway.handlers import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
 from mooring.gateway.protocol import (
     CAPABILITIES,
@@ -302,15 +303,7 @@ class Dispatcher:
         """Forward a request unchanged and return the result."""
         own = {key: value for key, value in params.items() if key != "_meta"}
         with self._bridge.under_way(self._forwarded(params, tuple(own), None)):
-            connection = self._connection()
-            try:
-                raw = await connection.ask(method, own, about=about, timeout=timeout)
-            except CallError as problem:
-                other = self._connection()
-                if problem.outcome != "not sent" or other is connection:
-                    raise
-                # The connection was replaced before the request was sent.
-                raw = await other.ask(method, own, about=about, timeout=timeout)
+            raw = await ask_server(self._connection, method, own, about=about, timeout=timeout)
         return shaped(raw, self.era)
 
     async def _subscribe(self, method: str, uri: str, timeout: float | None) -> dict[str, Any]:

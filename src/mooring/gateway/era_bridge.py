@@ -8,8 +8,9 @@ import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
@@ -161,18 +162,8 @@ class EraBridge:
         if method == "resources/read":
             await client.profile.host.check_resource((server, about))
         timeout = client.profile.settings.call_timeout
-        connection = self._connection(client, server, method)
-        try:
-            answer = await connection.ask(method, params, about=about, timeout=timeout)
-        except CallError as problem:
-            if problem.outcome != "not sent":
-                raise
-            other = self._connection(client, server, method)
-            if other is connection:
-                raise
-            # The connection was replaced before the request was sent.
-            answer = await other.ask(method, params, about=about, timeout=timeout)
-        return cast("dict[str, Any]", answer)
+        find = partial(self._connection, client, server, method)
+        return await ask_server(find, method, params, about=about, timeout=timeout)
 
     def _connection(self, client: Client, server: str, method: str) -> Any:
         provider: Any = client.profile.provider(server, client.session)
@@ -235,6 +226,20 @@ class EraBridge:
         """End all subscriptions of the client."""
         for uri in list(client.subscribed):
             await self.unwatch(client, uri)
+
+
+async def ask_server(
+    find: Callable[[], Any], method: str, params: dict[str, Any], *, about: str, timeout: float | None
+) -> dict[str, Any]:
+    """Send a request on the connection that `find` returns; once more if the connection was replaced before
+    the request was sent."""
+    connection = find()
+    try:
+        return await connection.ask(method, params, about=about, timeout=timeout)
+    except CallError as problem:
+        if problem.outcome != "not sent" or (other := find()) is connection:
+            raise
+        return await other.ask(method, params, about=about, timeout=timeout)
 
 
 def _answers(client: Client) -> bool:

@@ -163,13 +163,13 @@ class Lists:
 
     def __init__(self, contents: ProfileCatalog) -> None:
         self.contents = contents
-        self._made: dict[tuple[str, Era], bytes] = {}
+        self._pages: dict[tuple[str, Era], bytes] = {}
 
     def page(self, method: str, era: Era) -> bytes:
-        made = self._made.get((method, era))
-        if made is None:
-            made = self._made[method, era] = self._make(method, era)
-        return made
+        page = self._pages.get((method, era))
+        if page is None:
+            page = self._pages[method, era] = self._make(method, era)
+        return page
 
     def _make(self, method: str, era: Era) -> bytes:
         contents = self.contents
@@ -264,8 +264,8 @@ class RequestHandlers:
 
     async def _initialize(self, request: ClientRequest) -> Answer:
         capabilities = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
-        said = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
-        return {**said, "serverInfo": SERVER_INFO, **instructions(request.client)}
+        basics = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
+        return {**basics, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: ClientRequest) -> Answer:
         about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": ALL_CAPABILITIES}

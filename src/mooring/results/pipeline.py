@@ -218,7 +218,7 @@ class ResultPipeline:
             from mooring.results.artifacts import Artifacts
 
             self._records = Artifacts(path, self._redact)
-        told = {
+        record = {
             "server": result.server,
             "tool": result.tool,
             **about,
@@ -230,7 +230,7 @@ class ResultPipeline:
             "structured": result.structured,
         }
         try:
-            await in_thread(self._records.write, told)
+            await in_thread(self._records.write, record)
         except OSError as problem:
             log.warning("call record could not be written directory=%s reason=%s", path, problem)
 
