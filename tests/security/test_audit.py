@@ -174,7 +174,7 @@ async def test_what_could_not_be_written_at_the_end_is_told(
     async with Host(config(file, lab_server()), lock=False) as host:
         await host.ready(20)
         await host.call("mcp_lab_echo", {"text": "x"})
-    assert "lacks 1 lines" in caplog.text
+    assert "lost_lines=1" in caplog.text
 
 
 FULL = """
