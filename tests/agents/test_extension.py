@@ -180,7 +180,7 @@ async def test_a_server_that_cannot_be_reached_costs_its_own_tools_only(search: 
     ("arguments", "says"),
     [
         ('{"seconds": 60}', "did not work"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[1]", "must be an object"),
         ("", "did not work"),
     ],
@@ -249,7 +249,7 @@ async def test_descriptions_can_say_whose_they_are(search: FakeServer) -> None:
 # --- events, context, the SDK -------------------------------------------------------------------
 
 
-async def test_calls_are_told_on_the_bus() -> None:
+async def test_calls_are_emitted_on_the_bus() -> None:
     bus = EventBus()
     events: list[tuple[str, Mapping[str, Any]]] = []
     bus.subscribe("*", lambda name, payload: events.append((name, payload)))
@@ -277,7 +277,7 @@ async def test_what_may_not_be_read_is_no_context(
     search.resource("file:///etc/secret", "Do not read.", name="secret")
     async with started(manifest(web(search)), resources=["file:///etc/secret"]) as extension:
         assert await extension.get_context() == ""
-    assert "'file:///etc/secret' could not be read" in caplog.text
+    assert "cannot read resource 'file:///etc/secret'" in caplog.text
 
 
 async def test_without_the_agents_sdk_tools_have_its_shape(search: FakeServer) -> None:

@@ -257,9 +257,19 @@ def test_a_missing_sdk_lets_the_run_go_on_without_mcp() -> None:
 
 
 FAILURES: list[tuple[str, dict[str, Any], str, list[str]]] = [
-    ("no tool name", {"type": "mcp_call", "params": {}}, "`params.tool_name` is missing", ["failed"]),
-    ("no params", {"type": "mcp_call"}, "`params.tool_name` is missing", ["failed"]),
-    ("another action", {"type": "shell", "params": {"tool_name": "echo"}}, "names no tool", ["failed"]),
+    (
+        "no tool name",
+        {"type": "mcp_call", "params": {}},
+        "is not an `mcp_call` with `params.tool_name`",
+        ["failed"],
+    ),
+    ("no params", {"type": "mcp_call"}, "is not an `mcp_call` with `params.tool_name`", ["failed"]),
+    (
+        "another action",
+        {"type": "shell", "params": {"tool_name": "echo"}},
+        "is not an `mcp_call` with `params.tool_name`",
+        ["failed"],
+    ),
     ("the tool says so", action("fail"), "it did not work", ["started", "completed"]),
     ("an unknown tool", action("nothing"), "Unknown MCP tool", ["started", "completed"]),
     ("a crash", action("crash"), "ended by signal 9", ["started", "failed"]),
@@ -273,16 +283,16 @@ FAILURES: list[tuple[str, dict[str, Any], str, list[str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("request_", "says", "told"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
+    ("request_", "says", "ends"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
 )
-def test_what_goes_wrong_is_a_failed_step(request_: dict[str, Any], says: str, told: list[str]) -> None:
+def test_what_goes_wrong_is_a_failed_step(request_: dict[str, Any], says: str, ends: list[str]) -> None:
     bus = EventBus()
     with McpRun([lab_server(tools=["echo", "fail", "crash"])], bus=bus) as run:
         events = heard(bus)
         step = run.execute(request_)
         assert step.status == "failed"
         assert says in step.output
-        assert [name for name, _ in events] == [f"mcp_tool_call_{end}" for end in told]
+        assert [name for name, _ in events] == [f"mcp_tool_call_{end}" for end in ends]
 
 
 def test_a_failing_end_is_suppressed() -> None:
@@ -309,7 +319,7 @@ def test_a_run_is_disconnected_when_the_agent_fails() -> None:
     assert events[-1][0] == "mcp_servers_disconnected"
 
 
-def test_a_listener_that_fails_harms_nobody() -> None:
+def test_an_exception_in_a_subscriber_is_logged_and_others_are_called() -> None:
     bus = EventBus()
 
     def broken(name: str, payload: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def entry(given: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def fleet(config: Callable[[Mapping[str, Any]], str]) -> str:
+def mixed_config(config: Callable[[Mapping[str, Any]], str]) -> str:
     """Two good servers, one broken, one disabled."""
     off = {"bundled": "notes", "disabled": True}
     return config({"notes": "notes", "clock": "clock", "broken": "broken", "spare": off})

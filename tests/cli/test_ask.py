@@ -16,20 +16,20 @@ def guarded(config) -> str:
 def test_a_call_that_needs_a_yes_is_asked_for_on_a_terminal(terminal, guarded) -> None:
     shown = terminal("call", "mcp_notes_list_notes", "--config", guarded, typed="y\n")
     assert (
-        "Call 'list_notes' of 'notes' with {}? It needs a yes: `approve` of 'notes'."
-        in shown.text.replace("\n", "")
+        "Call 'list_notes' of server 'notes' with {}? Approval is required: `approve` of 'notes'."
+        in " ".join(shown.text.split())
     )
     assert shown.code == 0
     assert "welcome" in shown.text
     shown = terminal("call", "mcp_notes_list_notes", "--config", guarded, typed="\n")
     assert shown.code == 3
-    assert "Nothing was called." in shown.text
+    assert "The tool was not called." in shown.text
 
 
 def test_without_a_terminal_such_a_call_needs_the_option(ran, guarded) -> None:
     done = ran("call", "mcp_notes_list_notes", "--config", guarded)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "give --yes" in done.stderr
+    assert "use --yes" in done.stderr
     assert ran("call", "mcp_notes_list_notes", "--yes", "--config", guarded).stdout == "welcome\n"
 
 

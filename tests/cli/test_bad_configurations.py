@@ -115,3 +115,13 @@ def test_a_bad_entry_beside_a_good_one_is_a_warning(ran, config) -> None:
     assert "mcp_clock_now" in done.stdout
     assert done.stderr.startswith("warning: ")
     assert "'bad'" in done.stderr
+
+
+def test_a_wrong_gateway_setting_is_named_in_full_with_what_is_expected(ran, tmp_path: Path) -> None:
+    file = tmp_path / "mooring.yaml"
+    profiles = "{web: {sevrers: [a]}, app: {style: loud}}"
+    file.write_text(f"servers: {{a: {{command: 'true'}}}}\ngateway: {{rate: 5/s, profiles: {profiles}}}\n")
+    done = ran("--config", str(file), "export", "cursor", "--to", str(tmp_path / "out.json"), "--dry-run")
+    assert "'gateway.rate': must be a number of requests per second, such as 5 or 0.5" in done.stderr
+    assert "'gateway.profiles.web.sevrers': is not a known field; did you mean 'servers'?" in done.stderr
+    assert "duration" not in done.stderr

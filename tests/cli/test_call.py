@@ -25,20 +25,20 @@ def echo_server(text: str, *, error: bool = False) -> dict:
     return {"command": sys.executable, "args": ["-S", "-c", code]}
 
 
-def test_arguments_come_from_a_json_document_too(ran, fleet) -> None:
-    done = ran("call", "mcp_notes_read_note", "--args", '{"title": "welcome"}', "--config", fleet)
+def test_arguments_come_from_a_json_document_too(ran, mixed_config) -> None:
+    done = ran("call", "mcp_notes_read_note", "--args", '{"title": "welcome"}', "--config", mixed_config)
     assert done.stdout == "A mooring holds many boats.\n"
 
 
-def test_arguments_come_from_standard_input_too(ran, fleet) -> None:
-    words = ["call", "mcp_notes_read_note", "--args", "-", "--config", fleet]
+def test_arguments_come_from_standard_input_too(ran, mixed_config) -> None:
+    words = ["call", "mcp_notes_read_note", "--args", "-", "--config", mixed_config]
     assert ran(*words, stdin='{"title": "welcome"}').stdout == "A mooring holds many boats.\n"
 
 
-def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(ran, fleet) -> None:
-    done = ran("call", "mcp_notes_read_note", "title=none", "--config", fleet)
+def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(ran, mixed_config) -> None:
+    done = ran("call", "mcp_notes_read_note", "title=none", "--config", mixed_config)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: read_note: there is no note 'none'; there are: welcome\n"
+    assert done.stderr == "error: read_note: there is no note 'none'; choose one of: welcome\n"
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,19 @@ def test_an_error_of_the_tool_goes_to_stderr_with_exit_code_1(ran, fleet) -> Non
         (["mcp_notes_read_note"], "Missing: title. It takes: title (string, required)."),
         (["mcp_notes_read_note", "titel=x"], "has no argument 'titel'. Did you mean 'title'?"),
         (["mcp_clock_now", "offset_hours=two"], "offset_hours: expected integer, not 'two'."),
-        (["mcp_clock_now", "--args", "[]"], "--args wants a JSON object"),
+        (["mcp_clock_now", "--args", "[]"], "--args must be a JSON object"),
     ],
 )
-def test_a_mistake_is_exit_code_2_and_says_what_is_valid(ran, fleet, words: list[str], message: str) -> None:
-    done = ran("call", *words, "--config", fleet)
+def test_a_mistake_is_exit_code_2_and_says_what_is_valid(
+    ran, mixed_config, words: list[str], message: str
+) -> None:
+    done = ran("call", *words, "--config", mixed_config)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
 
 
-def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, fleet) -> None:
-    done = ran("call", "mcp_broken_fix", "--config", fleet)
+def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, mixed_config) -> None:
+    done = ran("call", "mcp_broken_fix", "--config", mixed_config)
     assert done.returncode == 2
     assert "Server 'broken' is not connected: " in done.stderr
     assert "cannot read /etc/broken.conf" in done.stderr

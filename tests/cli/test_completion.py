@@ -7,9 +7,9 @@ import pytest
 
 
 @pytest.fixture
-def offered(ran, fleet):
+def offered(ran, mixed_config):
     def ask(*typed: str) -> list[str]:
-        return ran("completion", "--words", "--", "--config", fleet, *typed).stdout.split()
+        return ran("completion", "--words", "--", "--config", mixed_config, *typed).stdout.split()
 
     return ask
 

@@ -26,10 +26,10 @@ def test_when_all_is_well_there_is_no_error(ran, config) -> None:
     findings = document(done)
     assert done.returncode == 0
     assert {tuple(finding) for finding in findings} == {("level", "server", "finding", "next")}
-    told = [finding["finding"] for finding in findings if finding["level"] == "info"]
-    assert told[0].startswith("python 3.")
-    assert {"mooring", "mcp"} <= {text.split()[0] for text in told}
-    assert f"configuration {file} (explicit)" in told
+    infos = [finding["finding"] for finding in findings if finding["level"] == "info"]
+    assert infos[0].startswith("python 3.")
+    assert {"mooring", "mcp"} <= {text.split()[0] for text in infos}
+    assert f"configuration {file} (explicit)" in infos
     assert about(findings, "clock") == [
         IsPartialDict(level="info", finding="connected: stdio, protocol 2026-07-28, 2 tools")
     ]
@@ -107,7 +107,7 @@ def test_the_first_error_of_a_long_output_is_shown_and_understood(ran, config) -
     assert '"env": {"WEATHER_API_KEY": "${WEATHER_API_KEY}"}' in found["next"]
 
 
-def test_errors_of_the_start_are_not_told_when_a_server_fails_later(ran, config) -> None:
+def test_errors_of_the_start_are_not_shown_when_a_server_fails_later(ran, config) -> None:
     from tests.lab.stdio import COMMAND
 
     script = json.dumps({"tools": ["crash"]})
@@ -153,7 +153,7 @@ def test_the_lock_is_looked_at_too(ran, config, lab, tmp_path: Path) -> None:
     lab.offers(read="Read it otherwise.", send="Send a letter.")
     findings = document(ran("doctor", "--json", "--config", file))
     assert about(findings, "lab")[1] == IsPartialDict(
-        level="warning", finding="1 change not in the lock", next="mooring check"
+        level="warning", finding="1 change since the lock was written", next="mooring check"
     )
     (tmp_path / "mooring.lock").write_text("{")
     done = ran("doctor", "--json", "--config", file)
@@ -186,6 +186,6 @@ def test_children_that_an_earlier_run_left_behind_are_listed_and_not_ended(ran, 
         child.kill()
     assert alive
     left = {finding["next"]: finding["finding"] for finding in document(done)}
-    told = f"process {stray.pid} was left behind by an earlier run: sleep 60"
-    assert left[f"kill {stray.pid}"] == told, "and not its further arguments, which may be secrets"
+    expected = f"process {stray.pid} of an earlier run is still running: sleep 60"
+    assert left[f"kill {stray.pid}"] == expected, "and not its further arguments, which may be secrets"
     assert f"kill {child.pid}" not in left

@@ -45,7 +45,7 @@ def test_add_in_a_pipe(piped, project, tmp_path) -> None:
 ✓ notes: connected, protocol 2025-11-25, 3 tools, 0 resources, 0 prompts
     list_notes, read_note, write_note
 """,
-            "note: Added notes to ~/.mcp.json. The text before: BACKUP\n",
+            "note: Added notes to ~/.mcp.json. Backup: BACKUP\n",
         )
     )
     assert plain(project.read_text(), tmp_path) == snapshot("""\
@@ -111,12 +111,12 @@ def test_a_server_that_fails_is_not_written(ran, project) -> None:
     done = ran("add", "bad", "--", *demo.command("broken"))
     assert done.returncode == 1
     assert "cannot read /etc/broken.conf" in done.stdout
-    assert "Nothing was written to" in done.stderr
+    assert "was not added to" in done.stderr
     assert "--no-probe" in done.stderr
     assert project.read_text() == MCP
 
 
-def test_a_server_that_fails_is_written_when_told(ran, project) -> None:
+def test_a_server_that_fails_is_written_with_no_probe(ran, project) -> None:
     assert ran("add", "bad", "--no-probe", "--", "no-such-program").returncode == 0
     assert '"bad": {\n      "command": "no-such-program"\n    }' in project.read_text()
 
@@ -131,7 +131,7 @@ def test_a_missing_variable_is_named_and_nothing_is_written(ran, project) -> Non
 def test_a_name_that_is_taken_is_refused_with_the_way_out(ran, project) -> None:
     done = ran("add", "a", "--", *NOTES)
     assert done.returncode == 2
-    assert "already has a server 'a'; choose another name, or replace it with --force" in done.stderr
+    assert "already has a server 'a'; choose another name, or use --force to replace it" in done.stderr
     assert ran("add", "a", "--force", "--", *NOTES).returncode == 0
     assert "// first" in project.read_text()
 
@@ -156,12 +156,12 @@ def test_a_secret_on_the_command_line_is_warned_of_and_never_shown(ran, project,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["add", "x"], "Give either --url, or a program after `--`"),
-        (["add", "x", "--url", "https://x.example.com", "--", "y"], "Give either --url, or a program"),
-        (["add", "x", "npx", "-y", "pkg"], "A program and its arguments stand after `--`."),
-        (["add", "x", "--env", SECRET, "--", "y"], "--env wants NAME=value"),
-        (["add", "x", "--header", "A: b", "--", "y"], "--header means nothing for a server that is run"),
-        (["add", "x", "--env", "A=b", "--url", "https://x.example.com"], "--env means nothing"),
+        (["add", "x"], "Use either --url, or a program after `--`"),
+        (["add", "x", "--url", "https://x.example.com", "--", "y"], "Use either --url, or a program"),
+        (["add", "x", "npx", "-y", "pkg"], "Write the program and its arguments after `--`."),
+        (["add", "x", "--env", SECRET, "--", "y"], "--env must be NAME=value"),
+        (["add", "x", "--header", "A: b", "--", "y"], "--header cannot be used with a program"),
+        (["add", "x", "--env", "A=b", "--url", "https://x.example.com"], "--env cannot be used with --url"),
         (["add", "x/y", "--", "y"], "must be a name without slashes"),
         (["add", "x", "--url", "ftp://x"], "must start with http:// or https://"),
         (["remove", "aa"], "There is no server 'aa'. Did you mean 'a'?"),
@@ -186,7 +186,7 @@ def test_a_server_that_needs_a_login_is_written_and_said(ran, project, needs_log
 
 @pytest.fixture
 def needs_login():
-    """The address of a server that lets nobody in."""
+    """The URL of a server that rejects every request."""
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -225,14 +225,14 @@ def test_the_scope_chooses_the_file(piped, project, tmp_path) -> None:
     assert (tmp_path / "home/config.yaml").exists()
     assert piped("add", "a", "--no-probe", "--scope", "user", "--", "other").returncode == 0
     done = piped("remove", "a")
-    assert "a is also in" in done.stderr
+    assert "a is also defined in" in done.stderr
 
 
 def test_remove_in_a_pipe(piped, project, tmp_path) -> None:
     piped("add", "b", "--no-probe", "--", "b")
     done = piped("remove", "b")
     assert (done.returncode, done.stdout, plain(done.stderr, tmp_path)) == snapshot(
-        (0, "", "note: Removed b from ~/.mcp.json. The text before: BACKUP\n")
+        (0, "", "note: Removed b from ~/.mcp.json. Backup: BACKUP\n")
     )
     assert project.read_text() == MCP
 
@@ -254,8 +254,8 @@ def test_disable_and_enable_in_a_pipe(piped, project, tmp_path) -> None:
     off, again = piped("disable", "a"), piped("disable", "a")
     assert [plain(done.stderr, tmp_path) for done in (off, again)] == snapshot(
         [
-            "note: Disabled a in ~/.mcp.json. The text before: BACKUP\n",
-            "note: a is disabled already in ~/.mcp.json.\n",
+            "note: Disabled a in ~/.mcp.json. Backup: BACKUP\n",
+            "note: a is already disabled in ~/.mcp.json.\n",
         ]
     )
     assert '"a": {"command": "a", "disabled": true} // first' in project.read_text()
@@ -279,7 +279,7 @@ def test_enabling_a_server_that_stays_off_says_so(ran, tmp_path) -> None:
     (tmp_path / "mooring.yaml").write_text(
         "enabled_servers: [b]\nservers:\n  a: {command: a, disabled: true}\n  b: {command: b}\n"
     )
-    assert "`enabled_servers` does not name it" in ran("enable", "a").stderr
+    assert "`enabled_servers` does not list it" in ran("enable", "a").stderr
 
 
 def test_a_broken_file_is_named_with_its_line(ran, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""How the program ends: on Ctrl-C, on a signal, on a closed pipe; and that nobody outlives it."""
+"""How the program ends: on Ctrl-C, on a signal, on a closed pipe; and that no process outlives it."""
 
 import json
 import os
@@ -69,12 +69,12 @@ def test_a_signal_ends_the_servers_too(started, config, number: int, code: int) 
     assert out == ""
     assert alive(servers) == []
     if number == signal.SIGINT:
-        assert err == "Interrupted: the servers that were started have been ended.\n"
+        assert err == "Interrupted. All servers that were started have been stopped.\n"
 
 
-def test_a_closed_pipe_ends_the_program_quietly(fleet, environment, tmp_path) -> None:
+def test_a_closed_pipe_ends_the_program_quietly(mixed_config, environment, tmp_path) -> None:
     done = subprocess.run(
-        f'"{sys.executable}" -m mooring tools --quiet --config "{fleet}" | head -1',
+        f'"{sys.executable}" -m mooring tools --quiet --config "{mixed_config}" | head -1',
         shell=True,
         executable="/bin/bash",
         env=environment,
@@ -87,11 +87,11 @@ def test_a_closed_pipe_ends_the_program_quietly(fleet, environment, tmp_path) ->
     assert done.stderr == ""
 
 
-def test_a_pipe_that_was_closed_before_is_no_error(fleet, environment, tmp_path) -> None:
+def test_a_pipe_that_was_closed_before_is_no_error(mixed_config, environment, tmp_path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     done = subprocess.run(
-        [sys.executable, "-m", "mooring", "tools", "--quiet", "--config", fleet],
+        [sys.executable, "-m", "mooring", "tools", "--quiet", "--config", mixed_config],
         env=environment,
         cwd=tmp_path,
         stdout=theirs,
@@ -131,7 +131,7 @@ def test_ctrl_c_during_a_call_cancels_it_at_the_server_and_says_so(started, conf
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "mcp_lab_sleep was cancelled: lab has been told to stop." in err
+    assert "mcp_lab_sleep was cancelled, and a cancellation was sent to server 'lab'." in err
     (call,) = [entry for entry in wire_log(log) if entry.get("method") == "tools/call"]
     cancelled = [entry for entry in wire_log(log) if entry.get("method") == "notifications/cancelled"]
     assert call["id"] in [notice["params"]["requestId"] for notice in cancelled]

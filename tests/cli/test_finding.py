@@ -25,7 +25,7 @@ def test_search_on_a_terminal(terminal, pair) -> None:
     shown = terminal("search", "write", "a", "note", "--config", pair)
     assert shown.code == 0
     assert shown.text == snapshot("""\
-mcp_notes_write_note  Write a note, or replace it.
+mcp_notes_write_note  Write or replace a note.
 mcp_notes_list_notes  The titles of all notes.
 mcp_notes_read_note   Read one note.
 """)
@@ -44,7 +44,7 @@ def test_search_as_json(ran, pair) -> None:
         "name": "mcp__clock__convert",
         "server": "clock",
         "score": IsFloat(gt=0),
-        "description": "The same moment in another zone.",
+        "description": "Convert a time to another time zone.",
     }
     assert [hit["score"] for hit in found] == sorted((hit["score"] for hit in found), reverse=True)
 
@@ -52,14 +52,14 @@ def test_search_as_json(ran, pair) -> None:
 def test_a_search_that_finds_nothing_says_so(ran, pair) -> None:
     done = ran("search", "xylophone", "--config", pair)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "Nothing fits" in done.stderr
+    assert "No tool matches" in done.stderr
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many", "²"])
 def test_a_limit_that_is_none_is_exit_code_2(ran, limit: str) -> None:
     done = ran("search", "x", f"--limit={limit}")
     assert done.returncode == 2
-    assert "expected a whole number from 1 on" in done.stderr
+    assert "expected a positive integer" in done.stderr
 
 
 # --- cost
@@ -68,31 +68,31 @@ def test_a_limit_that_is_none_is_exit_code_2(ran, limit: str) -> None:
 def test_cost_on_a_terminal(terminal, pair) -> None:
     assert terminal("cost", "--config", pair).text == snapshot("""\
 SERVER  TOOLS  TOKENS  SHARE
-notes       3     146    52%
-clock       2     135    48%
-total       5     281   100%
+notes       3     144    51%
+clock       2     138    49%
+total       5     282   100%
 
-by style        mcp 281, double 283, server 276, raw 268
-with discovery  258 in the first prompt: saves 23
-discovery       not in use (auto, from 8,000 tokens on)
-estimator       chars/4: four ASCII characters a token, others one each
+by style        mcp 282, double 285, server 277, raw 270
+with discovery  258 in the first prompt, 24 saved
+discovery       not in use (auto, above 8,000 tokens)
+estimator       chars/4: four ASCII characters per token, others one token each
 """)
 
 
 def test_cost_of_each_tool_in_a_pipe(ran, pair) -> None:
     assert ran("cost", "--tools", "--config", pair).stdout == snapshot("""\
 TOKENS  SHARE  TOOL
-    75    27%  mcp_clock_convert
-    66    23%  mcp_notes_write_note
-    60    21%  mcp_clock_now
+    76    27%  mcp_clock_convert
+    64    23%  mcp_notes_write_note
+    62    22%  mcp_clock_now
     47    17%  mcp_notes_read_note
     33    12%  mcp_notes_list_notes
-   281   100%  total
+   282   100%  total
 
-by style        mcp 281, double 283, server 276, raw 268
-with discovery  258 in the first prompt: saves 23
-discovery       not in use (auto, from 8,000 tokens on)
-estimator       chars/4: four ASCII characters a token, others one each
+by style        mcp 282, double 285, server 277, raw 270
+with discovery  258 in the first prompt, 24 saved
+discovery       not in use (auto, above 8,000 tokens)
+estimator       chars/4: four ASCII characters per token, others one token each
 """)
 
 
@@ -102,28 +102,28 @@ def test_cost_as_json(ran, pair) -> None:
         {
             "estimator": "chars/4",
             "style": "mcp",
-            "total": 281,
+            "total": 282,
             "servers": [
                 {
                     "name": "clock",
-                    "tokens": 135,
+                    "tokens": 138,
                     "tools": [
-                        {"name": "mcp_clock_convert", "tokens": 75},
-                        {"name": "mcp_clock_now", "tokens": 60},
+                        {"name": "mcp_clock_convert", "tokens": 76},
+                        {"name": "mcp_clock_now", "tokens": 62},
                     ],
                 },
                 {
                     "name": "notes",
-                    "tokens": 146,
+                    "tokens": 144,
                     "tools": [
                         {"name": "mcp_notes_list_notes", "tokens": 33},
                         {"name": "mcp_notes_read_note", "tokens": 47},
-                        {"name": "mcp_notes_write_note", "tokens": 66},
+                        {"name": "mcp_notes_write_note", "tokens": 64},
                     ],
                 },
             ],
-            "styles": {"mcp": 281, "double": 283, "server": 276, "raw": 268},
-            "discovery": {"used": False, "mode": "auto", "budget": 8000, "first_prompt": 258, "saved": 23},
+            "styles": {"mcp": 282, "double": 285, "server": 277, "raw": 270},
+            "discovery": {"used": False, "mode": "auto", "budget": 8000, "first_prompt": 258, "saved": 24},
         }
     )
     assert report["total"] == sum(server["tokens"] for server in report["servers"])
@@ -163,7 +163,7 @@ read one note
         )
     )
     assert done.stderr == snapshot(
-        "warning: No tool is called 'clock/sing': such questions count as not answered.\n"
+        "warning: No tool is named 'clock/sing'. These questions count as missed.\n"
     )
     file.write_text(json.dumps({"queries": questions}))
     assert document(ran("eval", str(file), "--json", "--config", pair)) == {
@@ -194,13 +194,13 @@ def test_eval_of_a_file_that_brings_its_own_tools_needs_no_servers(ran, tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it has none of"),
-        ("{}", "it has none of"),
-        ("7", "it has none of"),
+        ("", "no questions found"),
+        ("{}", "no questions found"),
+        ("7", "no questions found"),
         ('{"queries": [7]}', "queries[0] must be an object"),
         ('{"queries": [{"text": "x"}]}', "queries[0] must have a 'text'"),
         ('{"queries": [{"text": "x", "tools": [7]}]}', "queries[0]: the tools must be names"),
-        ('{"text": "x", "tools": ["a"]}\nnot json', "line 2: neither JSON nor JSON lines"),
+        ('{"text": "x", "tools": ["a"]}\nnot json', "line 2: is neither JSON nor JSON lines"),
         ('{"tools": [{"name": "a"}], "tasks": [{"text": "x", "tools": ["a"]}]}', "must have a 'server'"),
     ],
 )

@@ -9,11 +9,12 @@ from inline_snapshot import snapshot
 
 def same_time(text: str) -> str:
     """The text with durations made equal."""
-    return re.sub(r"(?<=next try in )[\d.]+ s", "N s", re.sub(r" *\d+\.\d ms", "  N ms", text))
+    text = re.sub(r" +down", "    down", re.sub(r" *\d+\.\d ms", "  N ms", text))
+    return re.sub(r"(?<=next attempt in )[\d.]+ s", "N s", text)
 
 
-def test_list_on_a_terminal(terminal, fleet) -> None:
-    shown = terminal("--config", fleet, "list")
+def test_list_on_a_terminal(terminal, mixed_config) -> None:
+    shown = terminal("--config", mixed_config, "list")
     assert shown.code == 0
     assert same_time(shown.text) == snapshot("""\
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
@@ -21,30 +22,30 @@ def test_list_on_a_terminal(terminal, fleet) -> None:
     the server exited with code 1
     its last words on stderr:
     broken: cannot read /etc/broken.conf: no such file
-    next try in N s
+    next attempt in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
 ✓ notes   connected  stdio      2025-11-25      3  ≤ 5 min
 - spare   disabled   stdio
 """)
 
 
-def test_list_on_a_terminal_of_40_columns(terminal, fleet) -> None:
-    assert same_time(terminal("--config", fleet, "list", columns=40).text) == snapshot("""\
+def test_list_on_a_terminal_of_40_columns(terminal, mixed_config) -> None:
+    assert same_time(terminal("--config", mixed_config, "list", columns=40).text) == snapshot("""\
   NAME    STATE      TRANSPORT  TOOLS
 ✗ broken  failed     stdio
     the server exited with code 1
     its last words on stderr:
     broken: cannot read
     /etc/broken.conf: no such file
-    next try in N s
+    next attempt in N s
 ✓ clock   connected  stdio          2
 ✓ notes   connected  stdio          3
 - spare   disabled   stdio
 """)
 
 
-def test_list_in_a_pipe(piped, fleet) -> None:
-    done = piped("--config", fleet, "list")
+def test_list_in_a_pipe(piped, mixed_config) -> None:
+    done = piped("--config", mixed_config, "list")
     assert (done.returncode, done.stderr) == (0, "")
     assert same_time(done.stdout) == snapshot("""\
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
@@ -52,58 +53,58 @@ def test_list_in_a_pipe(piped, fleet) -> None:
     the server exited with code 1
     its last words on stderr:
     broken: cannot read /etc/broken.conf: no such file
-    next try in N s
+    next attempt in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
 ✓ notes   connected  stdio      2025-11-25      3  ≤ 5 min
 - spare   disabled   stdio
 """)
 
 
-def test_tools_on_a_terminal(terminal, fleet) -> None:
-    shown = terminal("--config", fleet, "tools")
+def test_tools_on_a_terminal(terminal, mixed_config) -> None:
+    shown = terminal("--config", mixed_config, "tools")
     assert shown.code == 0
     assert shown.text == snapshot("""\
-warning: broken is missing: the server exited with code 1; its last words on
-stderr: broken: cannot read /etc/broken.conf: no such file
+warning: Server 'broken' is missing: the server exited with code 1; its last
+words on stderr: broken: cannot read /etc/broken.conf: no such file
 clock
-  mcp_clock_convert     The same moment in another zone.
-  mcp_clock_now         The current time, and which process tells it.
+  mcp_clock_convert     Convert a time to another time zone.
+  mcp_clock_now         The current time, and the process id of the server.
 notes
   mcp_notes_list_notes  The titles of all notes.
   mcp_notes_read_note   Read one note.
-  mcp_notes_write_note  Write a note, or replace it.
+  mcp_notes_write_note  Write or replace a note.
 """)
 
 
-def test_tools_on_a_terminal_of_40_columns(terminal, fleet) -> None:
-    assert terminal("--config", fleet, "tools", "--quiet", columns=40).text == snapshot("""\
+def test_tools_on_a_terminal_of_40_columns(terminal, mixed_config) -> None:
+    assert terminal("--config", mixed_config, "tools", "--quiet", columns=40).text == snapshot("""\
 clock
   mcp_clock_convert
-    The same moment in another zone.
+    Convert a time to another time zone.
   mcp_clock_now
-    The current time, and which process
-    tells it.
+    The current time, and the process id
+    of the server.
 notes
   mcp_notes_list_notes
     The titles of all notes.
   mcp_notes_read_note
     Read one note.
   mcp_notes_write_note
-    Write a note, or replace it.
+    Write or replace a note.
 """)
 
 
-def test_tools_in_a_pipe_are_lines_of_name_server_and_description(piped, fleet) -> None:
-    done = piped("tools", "--config", fleet)
+def test_tools_in_a_pipe_are_lines_of_name_server_and_description(piped, mixed_config) -> None:
+    done = piped("tools", "--config", mixed_config)
     assert done.stdout == snapshot("""\
-mcp_clock_convert	clock	The same moment in another zone.
-mcp_clock_now	clock	The current time, and which process tells it.
+mcp_clock_convert	clock	Convert a time to another time zone.
+mcp_clock_now	clock	The current time, and the process id of the server.
 mcp_notes_list_notes	notes	The titles of all notes.
 mcp_notes_read_note	notes	Read one note.
-mcp_notes_write_note	notes	Write a note, or replace it.
+mcp_notes_write_note	notes	Write or replace a note.
 """)
     assert done.stderr.startswith(
-        "warning: broken is missing: the server exited with code 1; its last words "
+        "warning: Server 'broken' is missing: the server exited with code 1; its last words "
     )
 
 
@@ -116,42 +117,47 @@ mcp_notes_write_note	notes	Write a note, or replace it.
         ("raw", ["convert", "now"]),
     ],
 )
-def test_tools_of_one_server_in_each_style(ran, fleet, style: str, names: list[str]) -> None:
-    done = ran("tools", "--server", "clock", "--style", style, "--config", fleet)
+def test_tools_of_one_server_in_each_style(ran, mixed_config, style: str, names: list[str]) -> None:
+    done = ran("tools", "--server", "clock", "--style", style, "--config", mixed_config)
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == names
     assert done.stderr == ""
 
 
-def test_groups_on_a_terminal(terminal, fleet) -> None:
-    assert terminal("groups", "--config", fleet, "--quiet").text == snapshot("""\
+def test_groups_on_a_terminal(terminal, mixed_config) -> None:
+    assert terminal("groups", "--config", mixed_config, "--quiet").text == snapshot("""\
 GROUP      TOOLS  DESCRIPTION
 mcp:clock      2  The tools of MCP server `clock`.
 mcp:notes      3  The tools of MCP server `notes`.
 """)
 
 
-def test_groups_in_a_pipe(ran, fleet) -> None:
-    assert ran("groups", "--config", fleet, "--quiet").stdout == snapshot("""\
+def test_groups_in_a_pipe(ran, mixed_config) -> None:
+    assert ran("groups", "--config", mixed_config, "--quiet").stdout == snapshot("""\
 mcp:clock	2	The tools of MCP server `clock`.
 mcp:notes	3	The tools of MCP server `notes`.
 """)
 
 
-def test_call_on_a_terminal(terminal, fleet) -> None:
-    shown = terminal("call", "mcp_notes_read_note", "title=welcome", "--config", fleet)
+def test_call_on_a_terminal(terminal, mixed_config) -> None:
+    shown = terminal("call", "mcp_notes_read_note", "title=welcome", "--config", mixed_config)
     assert shown.code == 0
     assert shown.text == snapshot("A mooring holds many boats.\n")
 
 
-def test_call_in_a_pipe(ran, fleet) -> None:
+def test_call_in_a_pipe(ran, mixed_config) -> None:
     done = ran(
-        "call", "mcp_clock_convert", "time=2026-01-01T00:00:00+00:00", "offset_hours=2", "--config", fleet
+        "call",
+        "mcp_clock_convert",
+        "time=2026-01-01T00:00:00+00:00",
+        "offset_hours=2",
+        "--config",
+        mixed_config,
     )
     assert (done.returncode, done.stdout, done.stderr) == snapshot((0, "2026-01-01T02:00:00+02:00\n", ""))
 
 
-def test_ping_on_a_terminal(terminal, fleet) -> None:
-    shown = terminal("ping", "--config", fleet)
+def test_ping_on_a_terminal(terminal, mixed_config) -> None:
+    shown = terminal("ping", "--config", mixed_config)
     assert shown.code == 1
     assert same_time(shown.text) == snapshot("""\
 ✗ broken    down
@@ -163,8 +169,8 @@ def test_ping_on_a_terminal(terminal, fleet) -> None:
 """)
 
 
-def test_ping_in_a_pipe(ran, fleet) -> None:
-    done = ran("ping", "notes", "clock", "--config", fleet)
+def test_ping_in_a_pipe(ran, mixed_config) -> None:
+    done = ran("ping", "notes", "clock", "--config", mixed_config)
     assert (done.returncode, same_time(done.stdout), done.stderr) == snapshot(
         (
             0,
@@ -177,8 +183,8 @@ def test_ping_in_a_pipe(ran, fleet) -> None:
     )
 
 
-def test_colour_appears_on_a_terminal_and_nowhere_else(terminal, piped, fleet) -> None:
-    words = ["--config", fleet, "list"]
+def test_colour_appears_on_a_terminal_and_nowhere_else(terminal, piped, mixed_config) -> None:
+    words = ["--config", mixed_config, "list"]
     assert "\x1b[32m" in terminal(*words).raw
     # Progress may move the cursor, as in \x1b[3A; it paints nothing.
     assert not re.search("\x1b\\[[0-9]+m", terminal(*words, NO_COLOR="1").raw)
@@ -204,67 +210,67 @@ def test_quiet_shows_no_progress(terminal, config) -> None:
     assert "\x1b[?25l" not in shown.raw
 
 
-def test_the_demo_fits_80_columns_and_tells_the_whole_story(terminal) -> None:
+def test_the_demo_fits_80_columns_and_shows_each_step(terminal) -> None:
     shown = terminal("demo")
     assert shown.code == 0
     story = re.sub(
-        r"\d+\.\d+ s|\d+ ms|\d{4}-\d\d-\d\dT\S+|(?<=kill -9 )\d+|(?<=process, )\d+", "N", shown.text
+        r"\d+\.\d+ s|\d+ ms|\d{4}-\d\d-\d\dT\S+|(?<=kill -9 )\d+|(?<=process \()\d+", "N", shown.text
     )
-    first, last = story.index("  N  ✓"), story.index("Their tools")
+    first, last = story.index("  N  ✓"), story.index("All tools")
     assert sorted(re.findall(r"✓ (\w+)", story[first:last])) == ["clock", "notes", "weather"]
     assert story[last:] == snapshot("""\
-Their tools are one catalog.
-  mcp_clock_convert     The same moment in another zone.
-  mcp_clock_now         The current time, and which process tells it.
+All tools in one catalog:
+  mcp_clock_convert     Convert a time to another time zone.
+  mcp_clock_now         The current time, and the process id of the server.
   mcp_notes_list_notes  The titles of all notes.
   mcp_notes_read_note   Read one note.
-  mcp_notes_write_note  Write a note, or replace it.
+  mcp_notes_write_note  Write or replace a note.
   mcp_weather_forecast  The weather in a city.
 
-A call finds its server.
+Calls are routed to the right server:
   mcp_weather_forecast city=Oslo
     → Oslo: -3 °C, snow  N
   mcp_notes_write_note title=packing text=a warm coat
-    → Noted: packing  N
+    → Saved note: packing  N
 
-A server dies; the next call brings it back.
+A server is killed; the next call restarts it:
   mcp_clock_now
     → N  N
   kill -9 N
     → clock lost: the server was ended by signal 9
   mcp_clock_now
     → N  N
-  answered by a new process, N
+  answered by a new process (N)
 
-Done in N, and every process has ended. With your own servers:
+Done in N. All processes have ended. With your own servers:
   mooring --config mcp.json list
 """)
 
 
 def test_the_demo_fits_50_columns(terminal) -> None:
     shown = terminal("demo", columns=50)
-    first, last = shown.text.index("Five"), shown.text.index("  mcp_weather_forecast city")
+    first, last = shown.text.index("Starting five"), shown.text.index("  mcp_weather_forecast city")
     story = re.sub(r"\d+\.\d+ s", "N", shown.text[first:last])
     rows = re.split(r"\n(?=  N|\n|          ◌)", story)
     assert sorted(rows) == snapshot(
         [
             """\
 
-A call finds its server.
-""",
-            """\
-
-Their tools are one catalog.
-  mcp_clock_convert     The same moment in anothe…
-  mcp_clock_now         The current time, and whi…
+All tools in one catalog:
+  mcp_clock_convert     Convert a time to another…
+  mcp_clock_now         The current time, and the…
   mcp_notes_list_notes  The titles of all notes.
   mcp_notes_read_note   Read one note.
-  mcp_notes_write_note  Write a note, or replace…
+  mcp_notes_write_note  Write or replace a note.
   mcp_weather_forecast  The weather in a city.\
 """,
             """\
-          ◌ silent   has not said a word yet;
-                     nobody waits for it\
+
+Calls are routed to the right server:
+""",
+            """\
+          ◌ silent   has not answered yet; the
+                     others do not wait for it\
 """,
             """\
   N  ✓ clock    stdio, protocol 2026-07-28, 2
@@ -286,8 +292,8 @@ Their tools are one catalog.
                      file\
 """,
             """\
-Five servers start at once: three good ones, one
-that hangs, one that crashes.\
+Starting five servers at once: three that work,
+one that hangs, one that crashes.\
 """,
         ]
     )
@@ -299,46 +305,46 @@ def test_the_demo_in_a_pipe_is_the_same_without_colour(piped) -> None:
     assert "\x1b" not in done.stdout
     assert re.sub(r"\d+\.\d+ s", "N s", done.stdout).splitlines()[-2:] == snapshot(
         [
-            "Done in N s, and every process has ended. With your own servers:",
+            "Done in N s. All processes have ended. With your own servers:",
             "  mooring --config mcp.json list",
         ]
     )
 
 
-def test_cost_on_a_terminal_of_50_columns(terminal, fleet) -> None:
-    assert terminal("cost", "--config", fleet, "-q", columns=50).text == snapshot("""\
+def test_cost_on_a_terminal_of_50_columns(terminal, mixed_config) -> None:
+    assert terminal("cost", "--config", mixed_config, "-q", columns=50).text == snapshot("""\
 SERVER  TOOLS  TOKENS  SHARE
-notes       3     146    52%
-clock       2     135    48%
-total       5     281   100%
+notes       3     144    51%
+clock       2     138    49%
+total       5     282   100%
 
-by style        mcp 281, double 283, server 276,
-                raw 268
-with discovery  258 in the first prompt: saves 23
-discovery       not in use (auto, from 8,000
-                tokens on)
-estimator       chars/4: four ASCII characters a
-                token, others one each
+by style        mcp 282, double 285, server 277,
+                raw 270
+with discovery  258 in the first prompt, 24 saved
+discovery       not in use (auto, above 8,000
+                tokens)
+estimator       chars/4: four ASCII characters per
+                token, others one token each
 """)
 
 
-def test_cost_in_a_pipe(ran, fleet) -> None:
-    assert ran("cost", "--config", fleet, "-q").stdout == snapshot("""\
+def test_cost_in_a_pipe(ran, mixed_config) -> None:
+    assert ran("cost", "--config", mixed_config, "-q").stdout == snapshot("""\
 SERVER  TOOLS  TOKENS  SHARE
-notes       3     146    52%
-clock       2     135    48%
-total       5     281   100%
+notes       3     144    51%
+clock       2     138    49%
+total       5     282   100%
 
-by style        mcp 281, double 283, server 276, raw 268
-with discovery  258 in the first prompt: saves 23
-discovery       not in use (auto, from 8,000 tokens on)
-estimator       chars/4: four ASCII characters a token, others one each
+by style        mcp 282, double 285, server 277, raw 270
+with discovery  258 in the first prompt, 24 saved
+discovery       not in use (auto, above 8,000 tokens)
+estimator       chars/4: four ASCII characters per token, others one token each
 """)
 
 
-def test_eval_on_a_terminal(terminal, fleet, tmp_path) -> None:
+def test_eval_on_a_terminal(terminal, mixed_config, tmp_path) -> None:
     (tmp_path / "labelled.jsonl").write_text('{"text": "sing", "tools": ["clock/now"]}\n')
-    shown = terminal("eval", "labelled.jsonl", "--misses", "--config", fleet, "-q", columns=50)
+    shown = terminal("eval", "labelled.jsonl", "--misses", "--config", mixed_config, "-q", columns=50)
     assert (shown.code, shown.text) == snapshot(
         (
             0,
@@ -359,7 +365,7 @@ def test_doctor_on_a_terminal_of_50_columns(terminal, config) -> None:
     assert shown.text[shown.text.index("✓ notes") :] == snapshot("""\
 ✓ notes: connected: stdio, protocol 2025-11-25,
     3 tools
-✓ every message is in t.log
+✓ all messages were written to t.log
 ✓ 1 server: 1 ok
 """)
     # Nothing was broken by the terminal itself: each line is a finding or stands under one.

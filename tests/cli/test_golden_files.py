@@ -47,7 +47,7 @@ def document(done: Any, folder: Path) -> Any:
 def test_remove_on_a_terminal(terminal, project, tmp_path) -> None:
     shown = terminal("remove", "web", columns=200)
     assert (shown.code, plain(shown.text, tmp_path)) == snapshot(
-        (0, "note: Removed web from ~/.mcp.json. The text before: BACKUP\n")
+        (0, "note: Removed web from ~/.mcp.json. Backup: BACKUP\n")
     )
 
 
@@ -55,9 +55,9 @@ def test_disable_and_enable_on_a_terminal(terminal, project, tmp_path) -> None:
     shown = [terminal(command, "a", columns=200) for command in ("disable", "disable", "enable")]
     assert [(one.code, plain(one.text, tmp_path)) for one in shown] == snapshot(
         [
-            (0, "note: Disabled a in ~/.mcp.json. The text before: BACKUP\n"),
-            (0, "note: a is disabled already in ~/.mcp.json.\n"),
-            (0, "note: Enabled a in ~/.mcp.json. The text before: BACKUP\n"),
+            (0, "note: Disabled a in ~/.mcp.json. Backup: BACKUP\n"),
+            (0, "note: a is already disabled in ~/.mcp.json.\n"),
+            (0, "note: Enabled a in ~/.mcp.json. Backup: BACKUP\n"),
         ]
     )
 
@@ -101,9 +101,8 @@ def test_import_where_nothing_is_found_on_a_terminal_of_50_columns(terminal) -> 
         (
             0,
             """\
-No files of the programs that mooring knows were
-found here.
-note: There is nothing to write.
+No file of a supported program was found.
+note: Nothing to write.
 """,
         )
     )
@@ -134,8 +133,7 @@ def test_export_on_a_terminal_of_50_columns(terminal, project, tmp_path) -> None
 +    }
 +  }
 +}
-note: Nothing was written to ~/c.json: this was a
-dry run.
+note: Dry run: ~/c.json was not changed.
 """,
         )
     )
@@ -226,8 +224,8 @@ def test_check_in_a_pipe(ran, locked, tmp_path) -> None:
         + "Read it otherwise."
     Accept it with `mooring approve lab/read`.
 """,
-            "note: Not as in DIR/mooring.lock: 1 server. "
-            "`mooring approve SERVER` accepts one, `mooring lock` all of it.\n",
+            "note: 1 server differs from DIR/mooring.lock. "
+            "Accept one with `mooring approve SERVER`, or all with `mooring lock`.\n",
         )
     )
 
@@ -287,8 +285,8 @@ server 'a' (new)
 server 'web' (new)
   reaches  https://example.com/mcp (http)
 """,
-            "error: There is no terminal to ask on. Nothing was approved. "
-            "Read the change, then give --yes.\n",
+            "error: Nothing was approved. There is no terminal to confirm it on: "
+            "review the output, then use --yes.\n",
         )
     )
     assert plain(piped("trust", "--yes").stderr, tmp_path) == snapshot(

@@ -66,12 +66,12 @@ Zed          ?          ~/config/zed/settings.json
 +      Authorization: Bearer ${GITHUB_TOKEN}
 """)
     assert done.stderr == snapshot(
-        "error: There is no terminal to ask on. Nothing was written. Read the change, then give --yes.\n"
+        "error: Nothing was written. There is no terminal to confirm it on: review the output, then use --yes.\n"
     )
     assert (machine / "mooring.yaml").read_text() == OWN
 
 
-def test_import_writes_when_told_and_finds_nothing_new_afterwards(piped, machine) -> None:
+def test_import_with_yes_writes_and_finds_nothing_new_afterwards(piped, machine) -> None:
     done = piped("import", "--yes", "--rename")
     assert done.returncode == 0
     assert (machine / "mooring.yaml").read_text() == snapshot("""\
@@ -91,7 +91,7 @@ servers:
       ROOT: ${ROOT}
 """)
     assert (machine / ".cursor/mcp.json").read_text() == CURSOR
-    assert "There is nothing to write." in piped("import", "--yes", "--rename").stderr
+    assert "Nothing to write." in piped("import", "--yes", "--rename").stderr
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 3)])
@@ -173,7 +173,7 @@ def test_no_secret_is_shown_or_copied(piped, machine, words, form) -> None:
     assert (machine / "mooring.yaml").read_text().count("hunter2") <= 1  # the one that was there
 
 
-def test_import_from_a_file_of_nobody_in_particular(ran, tmp_path) -> None:
+def test_import_from_a_file_of_no_known_program(ran, tmp_path) -> None:
     (tmp_path / "other.json").write_text('{"a": {"command": "a", "env": {"K": "${env:K}"}}}')
     done = ran("import", "--from", "other.json", "--yes", "--config", "new.json")
     assert done.returncode == 0
@@ -187,9 +187,9 @@ def test_import_from_a_file_of_nobody_in_particular(ran, tmp_path) -> None:
     [
         (["import", "curser"], "'curser' is no program whose files mooring knows. Did you mean 'cursor'"),
         (["import", "cursor", "--from", "none.json"], "none.json: there is no such file"),
-        (["import", "cursor", "--from", "empty.json"], "holds no servers where Cursor keeps them"),
-        (["export", "docker"], "Docker MCP has no file that can be written"),
-        (["export", "claude-desktop", "--scope", "project"], "Claude Desktop has no file of the project"),
+        (["import", "cursor", "--from", "empty.json"], "has no servers in the format of Cursor"),
+        (["export", "docker"], "Docker MCP cannot be exported to"),
+        (["export", "claude-desktop", "--scope", "project"], "Claude Desktop has no project file"),
         (["export", "cursor", "--server", "x"], "There is no server 'x'"),
         (["export", "cursor", "--gateway", "ftp://x"], "must start with http:// or https://"),
         (["export"], "the following arguments are required: PROGRAM"),
@@ -206,7 +206,7 @@ def test_import_where_nothing_is_found(ran) -> None:
     done = ran("import")
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         0,
-        "No files of the programs that mooring knows were found here.",
+        "No file of a supported program was found.",
     )
 
 
@@ -224,7 +224,7 @@ def test_export_in_a_pipe(piped, machine) -> None:
 + old  Cursor
     not carried over: call_timeout
 · files  Cursor
-    Cursor has another entry of that name; --force replaces it
+    Cursor has a different entry with this name; --force replaces it
 
 --- DIR/.cursor/mcp.json
 +++ DIR/.cursor/mcp.json
@@ -244,9 +244,7 @@ def test_export_in_a_pipe(piped, machine) -> None:
 +  }
  }}
 """)
-    assert plain(done.stderr, machine) == snapshot(
-        "note: Wrote ~/.cursor/mcp.json. The text before: BACKUP\n"
-    )
+    assert plain(done.stderr, machine) == snapshot("note: Wrote ~/.cursor/mcp.json. Backup: BACKUP\n")
     assert '"github"' in (machine / ".cursor/mcp.json").read_text()
 
 

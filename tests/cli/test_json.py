@@ -14,8 +14,8 @@ def document(done) -> Any:
     return json.loads(done.stdout)
 
 
-def test_list(ran, fleet) -> None:
-    report = document(ran("list", "--json", "--config", fleet))
+def test_list(ran, mixed_config) -> None:
+    report = document(ran("list", "--json", "--config", mixed_config))
     assert [(server["name"], server["state"]) for server in report["servers"]] == [
         ("broken", "failed"),
         ("clock", "connected"),
@@ -55,8 +55,8 @@ def test_list_with_no_servers_is_an_empty_document_and_a_hint(ran, config) -> No
     assert "mooring demo" in done.stderr
 
 
-def test_tools(ran, fleet) -> None:
-    tools = document(ran("tools", "--json", "--config", fleet, "--server", "clock"))
+def test_tools(ran, mixed_config) -> None:
+    tools = document(ran("tools", "--json", "--config", mixed_config, "--server", "clock"))
     assert tools == snapshot(
         [
             {
@@ -64,7 +64,7 @@ def test_tools(ran, fleet) -> None:
                 "server": "clock",
                 "remote_name": "convert",
                 "title": None,
-                "description": "The same moment in another zone.",
+                "description": "Convert a time to another time zone.",
                 "input_schema": {
                     "type": "object",
                     "properties": {
@@ -84,7 +84,7 @@ def test_tools(ran, fleet) -> None:
                 "server": "clock",
                 "remote_name": "now",
                 "title": None,
-                "description": "The current time, and which process tells it.",
+                "description": "The current time, and the process id of the server.",
                 "input_schema": {
                     "type": "object",
                     "properties": {
@@ -102,8 +102,8 @@ def test_tools(ran, fleet) -> None:
     )
 
 
-def test_groups(ran, fleet) -> None:
-    assert document(ran("groups", "--json", "--config", fleet)) == snapshot(
+def test_groups(ran, mixed_config) -> None:
+    assert document(ran("groups", "--json", "--config", mixed_config)) == snapshot(
         [
             {
                 "id": "mcp:clock",
@@ -121,8 +121,8 @@ def test_groups(ran, fleet) -> None:
     )
 
 
-def test_call(ran, fleet) -> None:
-    done = ran("call", "mcp_notes_read_note", "title=welcome", "--json", "--config", fleet)
+def test_call(ran, mixed_config) -> None:
+    done = ran("call", "mcp_notes_read_note", "title=welcome", "--json", "--config", mixed_config)
     assert document(done) == {
         "server": "notes",
         "tool": "read_note",
@@ -134,14 +134,14 @@ def test_call(ran, fleet) -> None:
     }
 
 
-def test_call_that_the_tool_refuses_is_a_document_and_exit_code_1(ran, fleet) -> None:
-    done = ran("call", "mcp_notes_read_note", "title=none", "--json", "--config", fleet)
+def test_call_that_the_tool_refuses_is_a_document_and_exit_code_1(ran, mixed_config) -> None:
+    done = ran("call", "mcp_notes_read_note", "title=none", "--json", "--config", mixed_config)
     assert done.returncode == 1
     assert document(done) == IsPartialDict(is_error=True, server="notes", tool="read_note")
 
 
-def test_ping(ran, fleet) -> None:
-    done = ran("ping", "--json", "--config", fleet)
+def test_ping(ran, mixed_config) -> None:
+    done = ran("ping", "--json", "--config", mixed_config)
     assert done.returncode == 1
     assert document(done) == [
         {"name": "broken", "ok": False, "ms": None, "error": IsStr()},

@@ -142,7 +142,7 @@ def test_no_lock_asks_the_servers(ran, config, lab) -> None:
     assert "otherwise" in ran("tools", "--no-lock", "--config", file).stdout
 
 
-def test_a_change_is_told_when_a_server_is_met(ran, config, lab) -> None:
+def test_a_change_is_reported_when_the_server_connects(ran, config, lab) -> None:
     file = config({"lab": lab.entry})
     ran("lock", "--config", file)
     lab.offers(read="Read it otherwise.", send="Send a letter.")

@@ -139,7 +139,7 @@ def test_locking_one_server_leaves_the_others_alone(ran, config, lab, tmp_path) 
 def test_a_server_that_is_configured_no_more_leaves_the_lock(ran, config, locked, tmp_path) -> None:
     file = config({"clock": "clock"})
     assert ran("check", "--config", file).returncode == 10
-    assert "- lab    removed  is no longer configured" in ran("lock", "--config", file).stdout
+    assert "- lab    removed  no longer configured" in ran("lock", "--config", file).stdout
     assert ran("check", "--config", file).stdout == "✓ clock  same  2 tools\n"
 
 
@@ -307,7 +307,7 @@ Tool 'read' of server 'lab' is not what was approved: description changed (text)
         )
     )
     assert done.stderr == snapshot(
-        "note: Approved 1 change of lab/read. Still set aside: 2 other changes; see `mooring check`.\n"
+        "note: Approved 1 change of lab/read. Still blocked: 2 other changes; see `mooring check`.\n"
     )
     assert changes(ran("check", "--json", "--config", locked)) == [("post", "added"), ("send", "text")]
     call = ran("call", "mcp_lab_post", "--config", locked)
@@ -361,7 +361,7 @@ def test_approve_as_json(ran, locked, lab, tmp_path) -> None:
 def test_nothing_to_approve_is_no_error(ran, locked) -> None:
     done = ran("approve", "clock", "--config", locked)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "nothing to accept" in done.stderr
+    assert "has not changed since it was approved" in done.stderr
 
 
 def test_an_unknown_tool_is_exit_code_2_and_names_the_nearest(ran, locked) -> None:
@@ -374,7 +374,7 @@ def test_a_server_that_cannot_be_asked_cannot_be_approved(ran, locked, lab) -> N
     lab.script.write_text("{")
     done = ran("approve", "lab", "--yes", "--config", locked)
     assert done.returncode == 1
-    assert done.stderr == IsStr(regex=r"(?s)error: lab cannot be asked what it offers: the server exited.*")
+    assert done.stderr == IsStr(regex=r"(?s)error: The tools of lab cannot be listed: the server exited.*")
 
 
 # --- a project's lock and the user's own servers
@@ -413,7 +413,7 @@ def test_a_server_that_the_lock_leaves_out_is_neither_drift_nor_blocked(ran, sha
 def test_asking_for_a_server_that_a_projects_lock_leaves_out_says_why(ran, shared_project) -> None:
     done = ran("lock", "--server", "clock")
     assert done.returncode == 2
-    assert "'clock' stands in your own configuration" in done.stderr
+    assert "'clock' is defined in your own configuration" in done.stderr
     assert not (shared_project.parent / "mooring.lock").exists()
 
 

@@ -136,7 +136,7 @@ async def test_login_and_logout_on_a_terminal(terminal: Any, config: Config, bro
                 (
                     0,
                     """\
-note: The login page of web is on HOST.
+note: The login page of web is at HOST.
 note: Logged in to web: 2 tools.
 """,
                 ),
@@ -149,17 +149,17 @@ async def test_login_and_logout_in_a_pipe(started: Any, config: Config, browser:
     async with AuthLab() as auth:
         words = ("web", "--config", config({"web": {"url": auth.lab.url}}))
         page = auth.issuer.partition("://")[2]
-        told = []
+        outcomes = []
         for command in ("login", "logout"):
             code, out, err = await (await started(command, *words, BROWSER=str(browser))).end()
-            told.append((code, out, err.replace(page, "HOST")))
-        assert told == snapshot(
+            outcomes.append((code, out, err.replace(page, "HOST")))
+        assert outcomes == snapshot(
             [
                 (
                     0,
                     "",
                     """\
-note: The login page of web is on HOST.
+note: The login page of web is at HOST.
 note: Logged in to web: 2 tools.
 """,
                 ),

@@ -50,7 +50,7 @@ def test_import_into_the_project_makes_a_file_of_mooring_and_trusts_what_was_con
     assert main(["import", "cursor", "--yes", "--scope", "project"]) == 0
     assert (repository / ".mcp.json").read_text() == TEAM
     assert files(repository) == {".mcp.json", "work/mooring.yaml"}
-    assert "no longer" in capsys.readouterr().err
+    assert "in this project instead of" in capsys.readouterr().err
     assert list(approved(str(repository / "work" / "mooring.yaml"))) == ["lab"]
     assert main(["list", "--json"]) == 0
     assert [(one["name"], one["state"]) for one in json.loads(capsys.readouterr().out)["servers"]] == [

@@ -38,8 +38,8 @@ def test_resources_on_a_terminal(terminal: Any, library: str) -> None:
     shown = terminal("resources", "--config", library)
     assert shown.code == 0
     assert shown.text == snapshot("""\
-warning: broken is missing: the server exited with code 1; its last words on
-stderr: broken: cannot read /etc/broken.conf: no such file
+warning: Server 'broken' is missing: the server exited with code 1; its last
+words on stderr: broken: cannot read /etc/broken.conf: no such file
 lib
   memo:///logo      logo
   memo:///shopping  shopping
@@ -169,7 +169,7 @@ def test_bytes_never_reach_a_terminal(terminal: Any, library: str) -> None:
             2,
             """\
 error: memo:///logo is binary (image/png, 256 bytes). Write it to a file with
-`--output FILE`, or into a pipe.
+`--output FILE`, or to a pipe.
 """,
         )
     )
@@ -186,12 +186,12 @@ def test_bytes_go_into_a_pipe_as_they_are(tmp_path: Path, environment: dict[str,
 def test_output_writes_a_file_and_says_how_much(ran: Any, library: str, tmp_path: Path) -> None:
     done = ran("read", "memo:///logo", "--output", "logo.png", "--config", library)
     assert (done.returncode, done.stdout, done.stderr) == snapshot(
-        (0, "", "note: 256 bytes written to logo.png\n")
+        (0, "", "note: Wrote 256 bytes to logo.png.\n")
     )
     assert (tmp_path / "logo.png").read_bytes() == DATA
     failed = ran("read", "memo:///logo", "--output", "no/such/logo.png", "--config", library)
     assert (failed.returncode, failed.stderr) == snapshot(
-        (2, "error: 'no/such/logo.png' cannot be written: No such file or directory.\n")
+        (2, "error: Cannot write 'no/such/logo.png': No such file or directory.\n")
     )
 
 
@@ -220,10 +220,10 @@ def test_a_named_server_that_is_down_is_a_failure(ran: Any, library: str) -> Non
     for words in (["resources", "--server", "broken"], ["prompts", "--server", "broken"]):
         done = ran(*words, "--config", library)
         assert done.returncode == 1
-        assert "broken is missing" in done.stderr
+        assert "Server 'broken' is missing" in done.stderr
     done = ran("prompt", "broken", "x", "--config", library)
     assert done.returncode == 1
-    assert "cannot be asked" in done.stderr
+    assert "cannot be listed" in done.stderr
 
 
 def test_prompts_on_a_terminal(terminal: Any, library: str) -> None:
@@ -321,4 +321,4 @@ def test_in_a_pipe_a_question_is_declined_with_a_note(ran: Any, library: str) ->
     done = ran("call", "mcp_lib_ask", "--args", json.dumps({"params": QUESTION}), "--config", library)
     assert (done.returncode, done.stdout) == (0, '{"action": "decline"}\n')
     assert "Who are you?" in done.stderr
-    assert "declined" in done.stderr
+    assert "Declined" in done.stderr

@@ -36,3 +36,21 @@ def test_serve_says_at_the_start_what_the_lock_and_the_policy_hide(
         ("read", "lock"),
         ("steal", "lock"),
     ]
+
+
+def test_serve_warns_once_of_a_server_that_does_not_start_and_says_what_to_do(
+    config, tmp_path, environment
+) -> None:
+    file = config({"gone": {"command": "no-such-program-here", "backoff": {"initial": 0.01}}})
+    words = [sys.executable, "-m", "mooring", "serve", "--http", "127.0.0.1:0", "--config", file]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        try:
+            first = [child.stderr.readline() for _ in range(3)]
+        finally:
+            child.terminate()
+        rest = child.stderr.read()
+    said = "".join(first) + rest
+    assert "note: Serving at http://127.0.0.1:" in said
+    assert said.count("warning: server 'gone' is not available: ") == 1
+    assert said.count("What to do: ") == 1

@@ -93,8 +93,8 @@ def test_doctor_tells_how_to_log_in(ran, config, guarded: str) -> None:
     assert "export GUARDED_TOKEN=…" in finding["next"]
 
 
-def test_ping_of_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, fleet) -> None:
-    done = ran("ping", "clok", "--config", fleet)
+def test_ping_of_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, mixed_config) -> None:
+    done = ran("ping", "clok", "--config", mixed_config)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: There is no server 'clok'. Did you mean 'clock'? See `mooring list`.\n"
 

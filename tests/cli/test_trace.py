@@ -48,7 +48,7 @@ def echo() -> dict[str, object]:
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Says what it was told and gives nothing."""
+    """Prints its input and returns nothing."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -83,7 +83,7 @@ def heads(file: Path) -> list[str]:
 def test_the_trace_holds_each_message_in_order(ran, config, tmp_path: Path) -> None:
     done = ran("doctor", "--trace", "t.log", "--config", config({"notes": "notes"}))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("✓ every message is in t.log\n✓ 1 server: 1 ok\n")
+    assert done.stdout.endswith("✓ all messages were written to t.log\n✓ 1 server: 1 ok\n")
     file = tmp_path / "t.log"
     assert file.stat().st_mode & 0o777 == 0o600
     assert heads(file) == snapshot(
@@ -115,7 +115,7 @@ def test_notices_questions_and_what_a_server_prints_are_in_it_too(ran, config, e
     )
 
 
-def test_a_failed_request_is_told_with_its_status(ran, config, refusing, tmp_path: Path) -> None:
+def test_a_failed_request_is_traced_with_its_status(ran, config, refusing, tmp_path: Path) -> None:
     ran("doctor", "--trace", "t.log", "--config", config({"web": refusing}))
     assert heads(tmp_path / "t.log") == snapshot(
         [
@@ -154,19 +154,19 @@ def test_a_storm_of_notices_does_not_fill_the_disk(ran, config, tmp_path: Path) 
     )
     file = config({"storm": {"command": sys.executable, "args": ["-S", "-c", storm]}})
     ran("doctor", "--trace", "t.log", "--config", file)
-    told = heads(tmp_path / "t.log")
-    assert len(told) == 2_001
-    assert told[-1] == "storm  …  what follows of this server is left out"
+    lines = heads(tmp_path / "t.log")
+    assert len(lines) == 2_001
+    assert lines[-1] == "storm  …  further messages of this server are left out"
 
 
-def test_a_message_that_cannot_be_shown_harms_nobody(tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_shown_does_not_end_the_trace(tmp_path: Path) -> None:
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"a": deep}
     with Trace(str(tmp_path / "t.log")) as written, written.of(str):
         base.passing("lab", "received", deep)
         base.passing("lab", "received", {"id": 10**5_000})
-    assert heads(tmp_path / "t.log") == ["lab  ←  a message that cannot be shown"] * 2
+    assert heads(tmp_path / "t.log") == ["lab  ←  (message cannot be shown)"] * 2
 
 
 def test_no_message_can_pass_itself_off_as_two(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_no_message_can_pass_itself_off_as_two(tmp_path: Path) -> None:
     assert heads(tmp_path / "t.log") == ["lab  !  it broke"]
 
 
-def test_nobody_listens_when_the_trace_has_ended(ran, config) -> None:
+def test_no_message_is_traced_after_the_trace_has_ended(ran, config) -> None:
     ran("doctor", "--trace", "t.log", "--config", config({"clock": "clock"}))
     assert base.taps == []
 
@@ -192,7 +192,7 @@ def test_an_older_file_is_replaced_and_closed_to_others(ran, config, tmp_path: P
 def test_a_file_that_cannot_be_written_is_exit_code_2_before_any_server_starts(ran, config, lab) -> None:
     done = ran("doctor", "--trace", "no/such/t.log", "--config", config({"lab": lab.entry}))
     assert (done.returncode, done.stdout, done.stderr) == snapshot(
-        (2, "", "error: The trace cannot be written to 'no/such/t.log': No such file or directory.\n")
+        (2, "", "error: Cannot write the trace to 'no/such/t.log': No such file or directory.\n")
     )
     assert lab.starts == 0
 
@@ -202,4 +202,4 @@ def test_a_full_disk_is_a_finding_and_the_servers_are_looked_at_all_the_same(ran
     done = ran("doctor", "--trace", "/dev/full", "--config", config({"clock": "clock"}))
     assert done.returncode == 0
     assert "✓ clock: connected" in done.stdout
-    assert "! not every message is in /dev/full: No space left on device\n" in done.stdout
+    assert "! not all messages were written to /dev/full: No space left on device\n" in done.stdout

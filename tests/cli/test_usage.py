@@ -23,6 +23,13 @@ def test_each_command_has_help_with_an_example_within_80_columns(ran, command: s
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def test_help_fits_a_narrow_terminal_except_for_examples(ran, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    text = ran("call", "--help").stdout.partition("\nexamples:")[0]
+    assert max(map(len, text.splitlines()[1:])) <= 50
+    assert "Call one tool.\n\nA value is converted to the type in the tool's\nschema;" in text
+
+
 def test_help_is_found_wherever_it_stands(ran) -> None:
     assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--json", "tools", "-h").stdout
 
@@ -35,10 +42,10 @@ def test_the_version(ran) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tool"], "There is no command 'tool'. Did you mean 'tools'? See `mooring --help`."),
-        (["tools", "--sever", "x"], "There is no option '--sever' here. Did you mean '--server'? "),
-        (["--jsn", "list"], "There is no option '--jsn'."),
-        (["list", "extra"], "There is no argument 'extra' here. See `mooring list --help`."),
+        (["tool"], "Unknown command 'tool'. Did you mean 'tools'? See `mooring --help`."),
+        (["tools", "--sever", "x"], "Unknown option '--sever'. Did you mean '--server'? "),
+        (["--jsn", "list"], "Unknown option '--jsn'."),
+        (["list", "extra"], "Unknown argument 'extra'. See `mooring list --help`."),
         (["list", "--timeout", "soon"], "expected seconds, such as 10 or 0.5, not 'soon'"),
         (["list", "--timeout", "-1"], "expected"),
         (["list", "--config"], "expected one argument"),
@@ -83,7 +90,7 @@ def test_a_defect_is_a_sentence_and_its_traceback_is_shown_on_request(monkeypatc
 
     monkeypatch.setattr("mooring.cli.app._dispatch", broken)
     assert main(["list"]) == 1
-    assert "ZeroDivisionError: oops. This is a defect of mooring" in capsys.readouterr().err
+    assert "ZeroDivisionError: oops. This is a bug in mooring" in capsys.readouterr().err
     monkeypatch.setenv("MOORING_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["list"])

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.cli.output import width_of
-from mooring.cli.watch_view import WatchBoard, frame, spark, told
+from mooring.cli.watch_view import WatchBoard, event_line, frame, spark
 from mooring.core.events import CallFinished, CatalogChanged, StateChanged
 from mooring.core.types import ServerStatus
 
@@ -91,8 +91,8 @@ def watched(tmp_path, environment) -> Iterator[Callable[..., Watched]]:
         os.close(one.theirs)
 
 
-def test_the_view_shows_each_server_its_state_and_its_round_trips(watched, fleet) -> None:
-    view = watched("--config", fleet, "--every", "0.2")
+def test_the_view_shows_each_server_its_state_and_its_round_trips(watched, mixed_config) -> None:
+    view = watched("--config", mixed_config, "--every", "0.2")
     shown = view.until(r"notes .*fresh.* ms .*[▁▂▃▄▅▆▇█]{3}")
     assert re.search(r"2 of 4 servers connected", view.until("2 of 4"))
     assert "✗ broken" in shown
@@ -130,13 +130,13 @@ def test_reconnecting_starts_the_server_anew(watched, config, lab) -> None:
 
 
 @pytest.mark.parametrize("how", ["q", "ctrl-c", "sigterm"])
-def test_the_terminal_is_left_as_it_was_found(watched, fleet, how: str) -> None:
-    view = watched("--config", fleet)
+def test_the_terminal_is_left_as_it_was_found(watched, mixed_config, how: str) -> None:
+    view = watched("--config", mixed_config)
     view.until("of 4 servers")
     if how == "q":
         view.type("q")
     else:
-        # Ctrl-C is not typed: a terminal that is nobody's controlling one sends no signal for it, but
+        # Ctrl-C is not typed: a terminal that controls no process sends no signal for it, but
         # still throws away what was written to it and not yet read.
         view.child.send_signal({"ctrl-c": signal.SIGINT, "sigterm": signal.SIGTERM}[how])
     code = view.end()
@@ -146,16 +146,16 @@ def test_the_terminal_is_left_as_it_was_found(watched, fleet, how: str) -> None:
     assert termios.tcgetattr(view.theirs)[3] == view.before[3]
 
 
-def test_in_a_pipe_each_event_is_a_line(piped, fleet) -> None:
-    done = piped("watch", "--config", fleet, "--timeout", "5")
+def test_in_a_pipe_each_event_is_a_line(piped, mixed_config) -> None:
+    done = piped("watch", "--config", mixed_config, "--timeout", "5")
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert any(re.fullmatch(r"\d\d:\d\d:\d\d  notes: connected", line.strip()) for line in lines)
     assert "\x1b" not in done.stdout
 
 
-def test_with_json_each_event_is_a_document_on_its_own_line(piped, fleet) -> None:
-    done = piped("watch", "--config", fleet, "--json", "--timeout", "5")
+def test_with_json_each_event_is_a_document_on_its_own_line(piped, mixed_config) -> None:
+    done = piped("watch", "--config", mixed_config, "--json", "--timeout", "5")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {"event": "StateChanged", "server": "notes", "new": "connected"}.items() <= next(
         event
@@ -186,15 +186,15 @@ statuses = st.builds(
     width=st.integers(20, 200),
     height=st.integers(6, 60),
     pane=st.sampled_from(["log", "tools"]),
-    chosen=st.integers(-3, 50),
+    selected=st.integers(-3, 50),
     lines=st.lists(st.text(max_size=100), max_size=30),
 )
 def test_no_frame_is_larger_than_the_screen_nor_holds_a_control_character(
-    servers, width, height, pane, chosen, lines
+    servers, width, height, pane, selected, lines
 ) -> None:
-    board = WatchBoard(chosen=chosen, pane=pane)
+    board = WatchBoard(selected=selected, pane=pane)
     for line in lines:
-        board.said(line, "12:00:00")
+        board.add_line(line, "12:00:00")
     tools = {one.name: [f"mcp_{one.name}_{n}" for n in range(50)] for one in servers}
     shown = frame(board, servers, tools, width=width, height=height, now=1.0)
     assert len(shown) == height
@@ -202,11 +202,11 @@ def test_no_frame_is_larger_than_the_screen_nor_holds_a_control_character(
     assert not any(ord(c) < 32 or c in "\x7f\x9b\u202e" for text, _ in shown for c in text)
 
 
-def test_the_chosen_server_is_always_in_sight() -> None:
+def test_the_selected_server_is_always_in_sight() -> None:
     servers = [status(f"s{number:02}") for number in range(40)]
-    for chosen in range(40):
-        shown = frame(WatchBoard(chosen=chosen), servers, {}, width=80, height=24, now=0.0)
-        assert any(text.startswith(f"> ✓ s{chosen:02}") for text, _ in shown)
+    for selected in range(40):
+        shown = frame(WatchBoard(selected=selected), servers, {}, width=80, height=24, now=0.0)
+        assert any(text.startswith(f"> ✓ s{selected:02}") for text, _ in shown)
 
 
 def test_round_trips_are_bars_and_missing_answers_crosses() -> None:
@@ -217,23 +217,25 @@ def test_round_trips_are_bars_and_missing_answers_crosses() -> None:
 def test_calls_are_counted_over_the_last_seconds() -> None:
     board = WatchBoard()
     for moment in (0.0, 95.0, 99.0):
-        board.heard(
+        board.add_event(
             CallFinished(server="a", tool="t", session="s", duration=0.1, is_error=False), moment, "t"
         )
     assert board.rate("a", 100.0) == 0.2
 
 
-def test_events_are_told_in_a_line_that_holds_nothing_hidden() -> None:
+def test_events_are_shown_as_a_line_without_hidden_characters() -> None:
     changed = StateChanged(server="a", old="pending", new="failed", reason="no \x1b[31mway\nsecond line")
-    assert told(changed) == ("a: failed (no \\x1b[31mway)", "red")
-    assert told(CatalogChanged(revision="r", added=("x", "y"), removed=("z",))) == (
+    assert event_line(changed) == ("a: failed (no \\x1b[31mway)", "red")
+    assert event_line(CatalogChanged(revision="r", added=("x", "y"), removed=("z",))) == (
         "tools changed: +2, -1",
         "cyan",
     )
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
-def test_in_tmux_the_view_is_drawn_resized_and_left_without_a_trace(fleet, environment, tmp_path) -> None:
+def test_in_tmux_the_view_is_drawn_resized_and_left_without_a_trace(
+    mixed_config, environment, tmp_path
+) -> None:
     socket = str(tmp_path / "tmux")
 
     def tmux(*words: str) -> str:
@@ -245,14 +247,14 @@ def test_in_tmux_the_view_is_drawn_resized_and_left_without_a_trace(fleet, envir
         deadline = time.monotonic() + PATIENCE
         while not re.search(pattern, shown := tmux("capture-pane", "-p", "-t", "0")):
             assert time.monotonic() < deadline, f"{pattern!r} never came; the screen is:\n{shown}"
-            time.sleep(0.05)  # tmux tells nobody that its screen has changed
+            time.sleep(0.05)  # tmux does not notify of changes
         return shown
 
     tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "20", "sh")
     try:
         tmux("send-keys", "-t", "0", "PS1='ready> '; clear", "Enter")
         until("^ready>")
-        tmux("send-keys", "-t", "0", f"{sys.executable} -m mooring watch --config {fleet}", "Enter")
+        tmux("send-keys", "-t", "0", f"{sys.executable} -m mooring watch --config {mixed_config}", "Enter")
         shown = until("2 of 4 servers connected")
         assert "✗ broken" in shown
         tmux("resize-window", "-t", "0", "-x", "50", "-y", "12")

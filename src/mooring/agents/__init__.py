@@ -1,11 +1,11 @@
-"""Shapes that agent runtimes expect: a manager, an extension, actions, an engine, deferred tools."""
+"""Interfaces for agent runtimes: a manager, an extension, actions, an engine, deferred tools."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
+_MODULES = {
     "DeferredTool": "deferred",
     "discovered_names": "deferred",
     "register_factories": "deferred",
@@ -23,7 +23,7 @@ _HOMES = {
     "mcp_tools_section": "manager",
 }
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
+__all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
 
 if TYPE_CHECKING:
     from mooring.agents.actions import McpRun as McpRun
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'mooring.agents' has no attribute {name!r}")
-    value = getattr(import_module(f"mooring.agents.{home}"), name)
+    value = getattr(import_module(f"mooring.agents.{module}"), name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""`mcp_call` actions, and the life of the servers around one run of an agent.
+"""`mcp_call` actions, and the servers of one agent run.
 
 {"type": "mcp_call", "params": {"tool_name": "read_file", "arguments": {"path": "/tmp/x"}}}
 """
@@ -31,24 +31,24 @@ ACTION = "mcp_call"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """How one action went: what the agent reads next."""
+    """The outcome of one action, for the agent."""
 
     status: Literal["completed", "failed"]
     output: str
     result: McpCallResult | None = None
-    """What the tool answered, if it did."""
+    """The result of the tool; None if it returned none."""
     artifact: Path | None = None
-    """The file that holds the result."""
+    """The file with the result; None without `artifacts`."""
 
 
 class McpRun:
-    """The servers of one run: connected on entering if there are any, always ended on leaving.
+    """The servers of one run: connected at the start of the block and closed at its end.
 
         with McpRun(config, bus=bus, artifacts=folder) as run:
             prompt += run.prompt
             step = run.execute(action)
 
-    A run goes on without MCP when no server can be connected. Events: `mcp_servers_connected`,
+    The run continues without MCP if no server can be connected. Events: `mcp_servers_connected`,
     `mcp_connection_failed`, `mcp_tool_call_started`, `…_completed`, `…_failed`, `mcp_servers_disconnected`.
     """
 
@@ -65,10 +65,10 @@ class McpRun:
         self._bus = bus or EventBus()
         self._artifacts = Path(artifacts) if artifacts is not None else None
         self._timeout = timeout
-        self._make = make_manager
+        self._make_manager = make_manager
         self._numbers = count(1)
         self.manager: McpManager | None = None
-        """None when MCP is off or nothing could be connected."""
+        """None if no server is configured or connected."""
         self.tools: list[McpToolInfo] = []
 
     def __enter__(self) -> Self:
@@ -77,10 +77,10 @@ class McpRun:
             config = as_config(self._servers)
             if not config.active:
                 return self
-            manager = self._make()
+            manager = self._make_manager()
             self.tools = manager.connect_all(config)
         except Exception as problem:
-            log.warning("the run goes on without MCP: %s", problem)
+            log.warning("the run continues without MCP: %s", problem)
             self._bus.emit("mcp_connection_failed", error=str(problem))
             return self
         self.manager = manager
@@ -96,25 +96,25 @@ class McpRun:
             try:
                 manager.close_all()
             except Exception:
-                log.exception("the servers did not end cleanly")
+                log.exception("error while closing the servers")
             self._bus.emit("mcp_servers_disconnected")
 
     @property
     def prompt(self) -> str:
-        """The `MCP_TOOLS` section; empty when there are no tools."""
+        """The `MCP_TOOLS` section; empty if there are no tools."""
         return mcp_tools_section(self.tools) if self.tools else ""
 
     def execute(self, action: Mapping[str, Any]) -> StepResult:
-        """Run one `mcp_call` action. Never raises: what goes wrong is a failed step."""
-        tool, arguments = _asked(action)
+        """Run one `mcp_call` action. Never raises: an error is a failed step."""
+        tool, arguments = _parse(action)
         if not tool:
-            return self._failed("", "the action names no tool: `params.tool_name` is missing")
+            return self._failed("", "the action is not an `mcp_call` with `params.tool_name`")
         if self.manager is None:
             return self._failed(tool, "no MCP server is connected")
         self._bus.emit("mcp_tool_call_started", tool=tool)
         try:
             result = self.manager.call_tool(tool, arguments, self._timeout)
-            artifact = self._kept(result)
+            artifact = self._save(result)
         except Exception as problem:
             return self._failed(tool, str(problem))
         status: Literal["completed", "failed"] = "failed" if result.is_error else "completed"
@@ -125,8 +125,8 @@ class McpRun:
         self._bus.emit("mcp_tool_call_failed", tool=tool, error=error)
         return StepResult(status="failed", output=error)
 
-    def _kept(self, result: McpCallResult) -> Path | None:
-        """The file that holds the result, named by its turn alone: a tool's name is no file name."""
+    def _save(self, result: McpCallResult) -> Path | None:
+        """Write the result to a numbered file: a tool's name may not be a valid file name."""
         if self._artifacts is None:
             return None
         self._artifacts.mkdir(parents=True, exist_ok=True)
@@ -135,11 +135,11 @@ class McpRun:
         return path
 
 
-def _asked(action: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """The tool that an action names and its arguments; no tool when it is no `mcp_call`."""
+def _parse(action: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+    """The tool of an action and its arguments; an empty name if it is not an `mcp_call`."""
     params: Any = action.get("params")
     if action.get("type") != ACTION or not isinstance(params, Mapping):
         return "", None
-    given = cast("Mapping[str, Any]", params)
-    tool = given.get("tool_name")
-    return tool if isinstance(tool, str) else "", given.get("arguments")
+    fields = cast("Mapping[str, Any]", params)
+    tool = fields.get("tool_name")
+    return tool if isinstance(tool, str) else "", fields.get("arguments")

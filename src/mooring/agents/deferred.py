@@ -1,4 +1,4 @@
-"""Tools that a runtime registers by name and builds when a model first wants them."""
+"""Tools that a runtime registers by name and builds at first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.session import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredTool:
-    """One tool, bound to whom it is called through."""
+    """One tool, bound to the host or session that calls it."""
 
     tool: Tool
     source: Host | Session
@@ -31,7 +31,7 @@ class DeferredTool:
         return self.tool.input_schema
 
     async def __call__(self, arguments: Mapping[str, Any] | None = None, **options: Any) -> Result:
-        """The outcome of the call; see `Session.call`."""
+        """Call the tool; see `Session.call` for the options."""
         return await self.source.call(self.tool.name, arguments, **options)
 
 
@@ -39,25 +39,25 @@ Factory = Callable[[], DeferredTool]
 
 
 def discovered_names(host: Host) -> tuple[str, ...]:
-    """The names that a model may ask for, sorted: the allowlist of deferred tools."""
+    """The sorted names of all tools: the allowlist of deferred tools."""
     return tuple(sorted(host.catalog.tools))
 
 
 def register_factories(
     host: Host, registry: MutableMapping[str, Factory], source: Session | None = None
 ) -> tuple[str, ...]:
-    """Put a factory for each tool into `registry`, and return the new names.
+    """Add a factory for each tool to `registry`, and return the new names.
 
-    Call it again when the tools change, for example from `on_tools_changed`: factories of tools that are gone
-    are removed. A factory looks its tool up when it is used. Entries of other owners are left alone.
+    Call it again when the tools change, for example from `on_tools_changed`: factories of removed tools are
+    deleted. A factory looks up its tool when it is called. Entries of other origin are not changed.
     """
     names = discovered_names(host)
-    gone = [
+    removed = [
         name
         for name, entry in registry.items()
         if isinstance(entry, _ToolFactory) and entry.host is host and name not in host.catalog.tools
     ]
-    for name in gone:
+    for name in removed:
         del registry[name]
     new = tuple(name for name in names if name not in registry)
     for name in new:
@@ -72,9 +72,9 @@ class _ToolFactory:
     source: Host | Session
 
     def __call__(self) -> DeferredTool:
-        """Build the tool as it is now.
+        """Build the tool from the current catalog.
 
         Raises:
-            UnknownTool: it is gone.
+            UnknownTool: the tool no longer exists.
         """
         return DeferredTool(tool=self.host.catalog.route(self.name), source=self.source)

@@ -1,4 +1,4 @@
-"""An extension with a manifest: its servers' tools as function tools of an agent."""
+"""An extension with a manifest: provides the tools of its servers as function tools."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from mooring.host import Host
 log = logger("mooring.agents")
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
-PING = 10.0
-"""Seconds that a server has to answer a health check."""
+PING_TIMEOUT = 10.0
+"""Seconds within which a server must answer a health check."""
 Invoke = Callable[[Any, str], Awaitable[str]]
 
 
 class ExtensionContext(Protocol):
-    """What the runtime gives an extension."""
+    """The context that the runtime passes to an extension."""
 
     def get_secret(self, name: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool:
-    """A tool in the shape of the OpenAI Agents SDK, for where that is not installed."""
+    """A tool with the fields of the OpenAI Agents SDK's class, used if that is not installed."""
 
     name: str
     description: str
@@ -49,15 +49,15 @@ class FunctionTool:
 
 
 class McpBridgeExtension:
-    """Bridges the servers in a manifest's `config.servers` to an agent.
+    """Connects the servers in a manifest's `config.servers` to an agent.
 
         extension = McpBridgeExtension("manifest.yaml")
         await extension.initialize(context)
         await extension.start()
         agent = Agent(tools=extension.get_tools())
 
-    A server that cannot be reached, or whose secret is missing, is left out; a failed call is a result
-    that the agent reads. Events: `mcp.tool_called`, `mcp.tool_failed`.
+    A server that cannot be reached, or whose secret is missing, is left out. A failed call returns a text
+    that starts with `Error:`. Events: `mcp.tool_called`, `mcp.tool_failed`.
     """
 
     def __init__(
@@ -66,20 +66,18 @@ class McpBridgeExtension:
         self.bus = bus or EventBus()
         self._manifest = manifest
         self._resources = tuple(resources)
-        """URIs of what `get_context` reads."""
+        """URIs or patterns for `get_context`."""
         self._config = HostConfig()
         self._context: ExtensionContext | None = None
         self._host: Host | None = None
-        self._made: dict[str, tuple[Tool, Any]] = {}
-        """By name: the tool of the catalog, and what was made of it."""
-
-    # --- life -----------------------------------------------------------------------------------
+        self._tools: dict[str, tuple[Tool, Any]] = {}
+        """By name: the tool of the catalog, and the function tool made from it."""
 
     async def initialize(self, context: ExtensionContext) -> None:
-        """Read the manifest. Nothing is connected yet.
+        """Read the manifest. Does not connect.
 
         Raises:
-            ConfigError: an entry is wrong: which one, and why.
+            ConfigError: an entry is wrong; the message names it.
         """
         if isinstance(self._manifest, Mapping):
             document, file = self._manifest, None
@@ -89,9 +87,9 @@ class McpBridgeExtension:
         self._context = context
 
     async def start(self) -> None:
-        """Connect every server and make the tools of those that could be reached."""
+        """Connect every server; those that cannot be reached are logged."""
         if self._context is None:
-            raise RuntimeError("initialize() comes before start()")
+            raise RuntimeError("call initialize() before start()")
         if self._host is not None:
             return
         host = Host(self._config, get_secret=self._context.get_secret)
@@ -103,75 +101,77 @@ class McpBridgeExtension:
                 log.warning("server %r is left out: %s", status.name, status.error or status.state)
 
     def get_tools(self) -> list[Any]:
-        """The tools of all servers as they are now; none before `start()` and after `stop()`. A tool that did
-        not change is the same object as before."""
+        """The current tools of all servers; empty before `start()` and after `stop()`.
+
+        A tool that did not change is the same object as before.
+        """
         if self._host is None:
             return []
-        make, made = _maker(), dict[str, tuple[Tool, Any]]()
+        make, tools = _maker(), dict[str, tuple[Tool, Any]]()
         for name, tool in self._host.catalog.tools.items():
-            known = self._made.get(name)
-            if known is None or known[0] is not tool:
-                known = (tool, make(tool, self._invoker(tool)))
-            made[name] = known
-        self._made = made
-        return [function for _, function in made.values()]
+            entry = self._tools.get(name)
+            if entry is None or entry[0] is not tool:
+                entry = (tool, make(tool, self._invoker(tool)))
+            tools[name] = entry
+        self._tools = tools
+        return [function for _, function in tools.values()]
 
     async def stop(self) -> None:
-        """End every server and what is under way. Idempotent."""
+        """Close every server and cancel calls in progress. Idempotent."""
         host, self._host = self._host, None
-        self._made = {}
+        self._tools = {}
         if host is not None:
             await host.__aexit__(None, None, None)
 
     async def health_check(self) -> bool:
-        """Whether every configured server answers. Disabled servers, and lazy ones that were never needed, do
-        not count. False before `start()`."""
+        """Whether every server answers a ping; False before `start()`.
+
+        Disabled servers, and lazy servers that were not started, are ignored.
+        """
         if self._host is None:
             return False
         lazy = {server.name for server in self._config.servers if server.start == "lazy"}
-        asked = [
+        names = [
             status.name
             for status in self._host.status()
             if status.state != "disabled" and not (status.state == "pending" and status.name in lazy)
         ]
-        return all(await asyncio.gather(*(self._answers(self._host, name) for name in asked)))
+        return all(await asyncio.gather(*(self._answers(self._host, name) for name in names)))
 
     async def _answers(self, host: Host, name: str) -> bool:
         try:
-            await host.ping(name, timeout=PING)
+            await host.ping(name, timeout=PING_TIMEOUT)
         except MooringError as problem:
             log.warning("server %r is down: %s", name, problem)
             return False
         return True
 
     async def get_context(self) -> str:
-        """What the chosen resources say now, marked as data; what cannot be read is left out."""
+        """The text of the selected resources, marked as data; unreadable ones are left out and logged."""
         if self._host is None:
             return ""
         context = await ContextProvider(self._host, self._resources).fetch()
         for uri, problem in context.failed.items():
-            log.warning("resource %r could not be read: %s", uri, problem)
+            log.warning("cannot read resource %r: %s", uri, problem)
         for uri in context.left_out:
-            log.warning("resource %r is left out: it does not fit into `context.budget`, or has no text", uri)
+            log.warning("resource %r is left out: it exceeds `context.budget` or contains no text", uri)
         return context.text
-
-    # --- tools ----------------------------------------------------------------------------------
 
     def _invoker(self, tool: Tool) -> Invoke:
         async def invoke(_context: Any, arguments: str) -> str:
             if self._host is None:
                 return f"Error: {tool.name!r} cannot be called: the extension is stopped"
             try:
-                given: Any = json.loads(arguments or "{}")
+                values: Any = json.loads(arguments or "{}")
             except ValueError as problem:
-                return f"Error: the arguments are no JSON: {problem}"
-            result = await self._host.call(tool.name, given)
-            self._tell(tool, result)
+                return f"Error: the arguments are not JSON: {problem}"
+            result = await self._host.call(tool.name, values)
+            self._emit(tool, result)
             return f"Error: {result.text}" if result.is_error else result.text
 
         return invoke
 
-    def _tell(self, tool: Tool, result: Result) -> None:
+    def _emit(self, tool: Tool, result: Result) -> None:
         payload: dict[str, Any] = {
             "server": tool.server,
             "tool": tool.remote_name,
@@ -184,7 +184,7 @@ class McpBridgeExtension:
 
 
 def _maker() -> Callable[[Tool, Invoke], Any]:
-    """Makes the SDK's own function tools where it is installed, else ours of the same shape."""
+    """Return a function that makes function tools: the SDK's if it is installed, else `FunctionTool`."""
     kind: Any = FunctionTool
     with suppress(ImportError):
         kind = getattr(import_module("agents"), "FunctionTool", FunctionTool)

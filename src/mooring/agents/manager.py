@@ -1,4 +1,4 @@
-"""A synchronous manager of servers, and tools as a section of a prompt."""
+"""A synchronous manager of servers, and the tools as a section of a prompt."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ Listener = Callable[[str, Mapping[str, Any]], None]
 
 
 class EventBus:
-    """Passes events on to whoever subscribed, in the thread that emits them. A failing listener is logged
-    and harms nobody."""
+    """Calls subscribers in the thread that emits the event. An exception in a subscriber is logged."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[str, Listener]] = []
 
     def subscribe(self, name: str, listener: Listener) -> Callable[[], None]:
-        """Have `listener(name, payload)` called for events of this name, or for all with `*`; returns what
-        ends that."""
+        """Call `listener(name, payload)` for events with this name, or for all with `*`.
+
+        Returns:
+            A function that ends the subscription.
+        """
         entry = (name, listener)
         self._listeners.append(entry)
         return lambda: self._listeners.remove(entry)
@@ -41,16 +43,16 @@ class EventBus:
                 try:
                     listener(name, payload)
                 except Exception:
-                    log.exception("a listener for %r failed", name)
+                    log.exception("a subscriber for %r failed", name)
 
 
 Servers = HostConfig | Iterable[ServerConfig] | Mapping[str, Any]
-"""Configurations, or what stands under `mcp` or `mcp.servers` in a file."""
+"""A configuration, or the content of `mcp` or `mcp.servers` in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolInfo:
-    """One tool, as a prompt shows it."""
+    """One tool, for a prompt."""
 
     server_name: str
     name: str
@@ -60,7 +62,7 @@ class McpToolInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpCallResult:
-    """What a tool answered."""
+    """The result of a tool."""
 
     server_name: str
     tool_name: str
@@ -77,14 +79,14 @@ class McpManager:
         manager.call_tool("read_file", {"path": "README.md"}).raw_text
         manager.close_all()
 
-    Tools keep their plain names; where two servers have the same one, the server that connected last wins.
+    Tools keep their own names. If two servers have the same name, the server that connected last wins.
     """
 
     def __init__(self, *, get_secret: GetSecret | None = None) -> None:
         self._get_secret = get_secret
         self._host: SyncHost | None = None
         self.failures: Mapping[str, str] = {}
-        """The servers that could not be connected, and why."""
+        """Error messages of the servers that could not be connected, by name."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,12 +95,11 @@ class McpManager:
         self.close_all()
 
     def connect_all(self, servers: Servers) -> list[McpToolInfo]:
-        """Connect all servers side by side; the tools of those that could be. What was connected before is
-        closed.
+        """Connect all servers in parallel and return their tools. Earlier connections are closed first.
 
         Raises:
             ConfigError: the configuration cannot be used.
-            ConnectError: there are servers, and none could be connected.
+            ConnectError: no server could be connected.
         """
         self.close_all()
         config = as_config(servers)
@@ -128,7 +129,7 @@ class McpManager:
 
     @property
     def tools(self) -> list[McpToolInfo]:
-        """What can be called now."""
+        """The current tools."""
         if self._host is None:
             return []
         return [
@@ -143,23 +144,22 @@ class McpManager:
 
     @property
     def warnings(self) -> list[str]:
-        """What the merge of the tools hid, and why: for example a name that two servers have. Also logged."""
+        """Which tools were hidden and why, for example a name that two servers have. Also logged."""
         return list(self._host.catalog.warnings) if self._host is not None else []
 
     @property
     def servers(self) -> list[str]:
-        """The names of the servers that are connected."""
+        """Names of the connected servers."""
         states = self._host.status() if self._host is not None else ()
         return [status.name for status in states if status.state == "connected"]
 
     def call_tool(
         self, tool_name: str, arguments: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> McpCallResult:
-        """What the tool answered, good or bad. An unknown tool is an answer too: an error that names the
-        nearest ones.
+        """Call a tool. An unknown tool returns an error result that names the nearest ones.
 
         Raises:
-            MooringError: the tool gave no answer (time ran out, the server is gone …).
+            MooringError: the tool returned no result (timeout, lost connection …).
         """
         if self._host is None:
             return _error(tool_name, f"Unknown MCP tool {tool_name!r}: no server is connected.")
@@ -168,24 +168,24 @@ class McpManager:
             return _error(tool_name, f"Unknown MCP tool: {result.error}")
         if result.error is not None:
             raise result.error
-        return _answer(result)
+        return _call_result(result)
 
     def close_all(self) -> None:
-        """End every server. Idempotent; never raises."""
+        """Close every server. Idempotent; never raises."""
         host, self._host = self._host, None
         self.failures = {}
         if host is not None:
             try:
                 host.close()
             except Exception:
-                log.exception("the servers did not end cleanly")
+                log.exception("error while closing the servers")
 
 
 def as_config(servers: Servers) -> HostConfig:
-    """The configuration in what a runtime holds of it.
+    """Convert to a `HostConfig`.
 
     Raises:
-        ConfigError: none of it can be used.
+        ConfigError: no entry is usable.
     """
     if isinstance(servers, HostConfig):
         return servers
@@ -199,7 +199,7 @@ def as_config(servers: Servers) -> HostConfig:
     return from_document({"mcp": document if is_section else {"servers": document}})
 
 
-def _answer(result: Result) -> McpCallResult:
+def _call_result(result: Result) -> McpCallResult:
     return McpCallResult(
         server_name=result.server,
         tool_name=result.tool,
@@ -218,10 +218,10 @@ Tools = Catalog | Mapping[str, Tool] | Iterable[McpToolInfo | Tool]
 
 
 def mcp_tools_section(tools: Tools) -> str:
-    """`MCP_TOOLS:` and a JSON array of name, description, server and input schema.
+    """Return `MCP_TOOLS:` and a JSON array of name, description, server and input schema.
 
     Args:
-        tools: `manager.tools`, `host.catalog`, `host.catalog.tools`, `host.tools()`, or any of their tools.
+        tools: `manager.tools`, `host.catalog`, `host.catalog.tools`, `host.tools()`, or some of their tools.
     """
     listed: Any = tools.tools if isinstance(tools, Catalog) else tools
     if isinstance(listed, Mapping):

@@ -1,13 +1,12 @@
-"""`mooring add`: try a server, then write it into the configuration."""
+"""`mooring add`: test a server, then add it to the configuration."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser, UsageError
-from mooring.cli.output import Output
-from mooring.cli.switching import add_scope
+from mooring.cli.options import Options, Parser, UsageError, add_scope
+from mooring.cli.output import Output, fields, plural
 from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 USAGE = "mooring add NAME [--url U | -- CMD ARG …] [options]"
 DETAILS = """
 
-Connects to the server and says what it offers, then writes the entry: into
-the file named with --config, else the project's, else the user's. Comments
-and order of the file stay, and the text before is kept. A server that cannot
-be reached is not written. One that needs a login is.
+Connects to the server, lists its tools, then writes the entry: into the file
+named with --config, else the project's, else the user's. Comments and order
+of the file stay, and the old text is saved as a backup. A server that cannot
+be reached is not written; one that needs a login is.
 
-A secret in VALUE belongs into a variable: write '${NAME}', in quotes."""
+Do not write secrets: use '${NAME}', in quotes, and set NAME in the environment."""
 EXAMPLES = """\
   mooring add time -- uvx mcp-server-time
   mooring add github --url https://api.githubcopilot.com/mcp/ \\
@@ -31,20 +30,24 @@ EXAMPLES = """\
   mooring add db --env 'DB_PASSWORD=${DB_PASSWORD}' --scope user -- db-mcp"""
 
 _SHOWN = 8
-"""Tools that are named; of more, the rest is counted."""
+"""Number of tools that are listed by name."""
 
 
 def configure(parser: Parser) -> None:
     parser.takes_command("command")
     add = parser.add_argument
-    add("name", metavar="NAME", help="what the server is called here")
-    add("--url", metavar="U", help="the address of a server to reach")
-    add("--env", metavar="K=V", action="append", default=[], help="a variable for the program; repeatable")
-    add("--header", metavar="'K: V'", action="append", default=[], help="a header to send; repeatable")
-    add("--transport", choices=["stdio", "http", "streamable-http", "sse"], help="when it is not obvious")
-    add("--cwd", metavar="DIR", help="where the program runs")
-    add("--no-probe", action="store_true", help="write it without trying it")
-    add("--force", action="store_true", help="replace a server of that name")
+    add("name", metavar="NAME", help="name of the server")
+    add("--url", metavar="U", help="URL of a remote server")
+    add("--env", metavar="K=V", action="append", default=[], help="environment variable; repeatable")
+    add("--header", metavar="'K: V'", action="append", default=[], help="HTTP header; repeatable")
+    add(
+        "--transport",
+        choices=["stdio", "http", "streamable-http", "sse"],
+        help="transport, if the URL does not tell",
+    )
+    add("--cwd", metavar="DIR", help="working directory of the program")
+    add("--no-probe", action="store_true", help="add it without testing it")
+    add("--force", action="store_true", help="replace a server with the same name")
     add_scope(parser)
 
 
@@ -58,11 +61,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     entry = canonical_entry({**fields, "name": args.name})
     if find(target.data, args.name) is not None and not args.force:
         raise ConfigError(
-            f"already has a server {args.name!r}; choose another name, or replace it with --force",
+            f"already has a server {args.name!r}; choose another name, or use --force to replace it",
             file=str(target.path),
         )
-    _warn_of_look_alike(args.name, target, out)
-    _warn_of_secrets(fields, target, out)
+    _warn_similar_name(args.name, target, out)
+    _warn_secrets(fields, target, out)
     text = target.changed([put_entry(target.data, args.name, entry, own=target.found.own)])
     status, tools = (None, ()) if args.no_probe else await _probe(args.name, fields, target, options, out)
     failed = status is not None and status.state not in ("connected", "needs-auth")
@@ -75,10 +78,12 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     elif status is not None:
         out.lines(_lines(status, tools, out))
     if failed:
-        out.error(f"Nothing was written to {target.path}. Mend the server, or write it with --no-probe.")
+        out.error(
+            f"{args.name} was not added to {target.path}. Fix the server, or add it anyway with --no-probe."
+        )
         return 1
     if status is not None and status.state == "needs-auth":
-        out.note(f"{args.name} needs a login before its tools are there: `mooring login {args.name}`.")
+        out.note(f"{args.name} needs a login before its tools can be used: `mooring login {args.name}`.")
     wrote(f"Added {args.name} to", target, backup, out)
     return 0
 
@@ -88,7 +93,7 @@ def _fields(args: Namespace) -> dict[str, Any]:
 
     if bool(args.url) == bool(args.command):
         raise UsageError(
-            f"Give either --url, or a program after `--`: mooring add {args.name} -- uvx mcp-server-time."
+            f"Use either --url, or a program after `--`: mooring add {args.name} -- uvx mcp-server-time."
         )
     fields: dict[str, Any] = {"url": args.url} if args.url else {"command": args.command[0]}
     if args.command[1:]:
@@ -97,11 +102,9 @@ def _fields(args: Namespace) -> dict[str, Any]:
         fields["env"] = dict(_pair(word, "=", "--env", "NAME=value") for word in args.env)
     if args.header:
         fields["headers"] = dict(_pair(word, ":", "--header", "'Name: value'") for word in args.header)
-    for word, unfit in (("env", args.url), ("cwd", args.url), ("header", args.command)):
-        if unfit and getattr(args, word):
-            raise UsageError(
-                f"--{word} means nothing for a server that is {'reached' if args.url else 'run'}."
-            )
+    for word, excluded in (("env", args.url), ("cwd", args.url), ("header", args.command)):
+        if excluded and getattr(args, word):
+            raise UsageError(f"--{word} cannot be used with {'--url' if args.url else 'a program'}.")
     fields |= {word: getattr(args, word) for word in ("cwd", "transport") if getattr(args, word)}
     ServerConfig(name=args.name, **fields)
     return fields
@@ -110,37 +113,35 @@ def _fields(args: Namespace) -> dict[str, Any]:
 def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
     name, found, value = word.partition(separator)
     if not found or not name.strip():
-        raise UsageError(
-            f"{option} wants {example}, such as {option} {example}."
-        )  # not the word: it may be a secret
+        raise UsageError(f"{option} must be {example}.")  # without the word: it may be a secret
     return name.strip(), value.strip() if separator == ":" else value
 
 
-def _warn_of_look_alike(name: str, target: EditTarget, out: Output) -> None:
+def _warn_similar_name(name: str, target: EditTarget, out: Output) -> None:
     from mooring.config.formats import read_shape
     from mooring.core.names import look_alikes
 
-    there = [other for other in read_shape(target.data, own=target.found.own).servers if other != name]
-    for other, _ in look_alikes([*there, name]):
-        out.warning(f"{name!r} looks like {other!r}, which is in {target.path}; consider another name.")
+    others = [other for other in read_shape(target.data, own=target.found.own).servers if other != name]
+    for other, _ in look_alikes([*others, name]):
+        out.warning(f"The name {name!r} looks like {other!r} in {target.path}. Consider another name.")
 
 
-def _warn_of_secrets(fields: dict[str, Any], target: EditTarget, out: Output) -> None:
+def _warn_secrets(fields: dict[str, Any], target: EditTarget, out: Output) -> None:
     from mooring.config.programs.references import Vault
 
     _, notes = Vault().scrub("secret", fields)
     for note in notes:
         place = note.partition(" held ")[0]
         out.warning(
-            f"{place} looks like a secret. It will stand in {target.path}, and is in your shell's history: "
-            "better write '${NAME}' and set NAME in the environment."
+            f"{place} looks like a secret. It is stored in {target.path} and in your shell history. "
+            "Write '${NAME}' instead and set NAME in the environment."
         )
 
 
 async def _probe(
     name: str, fields: dict[str, Any], target: EditTarget, options: Options, out: Output
 ) -> tuple[ServerStatus, tuple[str, ...]]:
-    """How the server does when it is started or reached now, and the names of its tools."""
+    """Connect to the server; return its status and the names of its tools."""
     from mooring.cli.hosting import log_to_stderr, watch
     from mooring.config.models import ConfigSource, ServerConfig
     from mooring.host import Host
@@ -148,7 +149,7 @@ async def _probe(
 
     log_to_stderr(options.verbose)
     source = ConfigSource(file=str(target.path), scope=target.found.scope)
-    # Whoever typed the command has approved it.
+    # The user typed the command, which approves it.
     server = ServerConfig(name=name, source=source, **fields)
     async with Host([server], lock=False, trust=True, relay=ClientBridge()) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
@@ -159,13 +160,13 @@ async def _probe(
 def _document(status: ServerStatus | None, tools: tuple[str, ...]) -> dict[str, Any] | None:
     if status is None:
         return None
-    keys = ("state", "transport", "protocol", "resources", "prompts", "error")
-    return {**{key: getattr(status, key) for key in keys}, "tools": list(tools)}
+    about = fields(status, "state", "transport", "protocol", "resources", "prompts", "error")
+    return {**about, "tools": list(tools)}
 
 
 def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[str]:
     from mooring.cli.output import wrap
-    from mooring.cli.progress import SYMBOLS, plural
+    from mooring.cli.progress import SYMBOLS
 
     symbol, style = SYMBOLS[status.state]
     name = f"{clean_line(status.name)}: {status.state}"
@@ -174,12 +175,12 @@ def _lines(status: ServerStatus, tools: tuple[str, ...], out: Output) -> list[st
             f"{out.paint(symbol, style)} {name}",
             *wrap(clean(status.error or ""), out.width, indent="    "),
         ]
-    offers = [
+    counts = [
         plural(status.tools, "tool"),
         plural(status.resources, "resource"),
         plural(status.prompts, "prompt"),
     ]
-    about = f"{name}, protocol {clean_line(status.protocol or 'unknown')}, {', '.join(offers)}"
+    about = f"{name}, protocol {clean_line(status.protocol or 'unknown')}, {', '.join(counts)}"
     first, *rest = wrap(about, out.width, indent="    ")
     named = [clean_line(tool) for tool in tools[:_SHOWN]]
     more = [f"and {len(tools) - _SHOWN} more"] if len(tools) > _SHOWN else []

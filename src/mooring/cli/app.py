@@ -1,4 +1,4 @@
-"""From `sys.argv` to an exit code: find the command, run it, and report every failure as one paragraph."""
+"""Entry point: find the command in `sys.argv`, run it, turn errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -27,36 +27,38 @@ from mooring.errors import (
     UnknownTool,
 )
 
-_NAMED = re.compile(r"`(mooring [^`\n]{1,200})`")
+_COMMAND_IN_TEXT = re.compile(r"`(mooring [^`\n]{1,200})`")
 _FIELDS = ("server", "tool", "file", "place", "suggestions", "url", "outcome")
 
 
 def error_document(message: str, code: int, problem: BaseException | None = None) -> dict[str, Any]:
-    """`{"error": {"kind", "message", "exit_code", "next", ...}}`; what an error knows besides is added.
+    """The JSON form of an error: kind, message, exit code, next command, and the attributes in `_FIELDS`.
 
     Args:
-        message: What standard error says.
+        message: The text on standard error.
         code: The exit code.
         problem: The exception; None when the command reported the failure itself.
     """
     kind = "Failed" if problem is None else type(problem).__name__
     if problem is None and code > 128:
         kind, message = "Interrupted", message or "A signal ended the command."
-    known = {name: value for name in _FIELDS if (value := getattr(problem, name, None)) not in (None, "", ())}
+    details = {
+        name: value for name in _FIELDS if (value := getattr(problem, name, None)) not in (None, "", ())
+    }
     return {
         "error": {
             "kind": kind,
             "message": message or "The command failed.",
             "exit_code": code,
             "next": _next(message, problem),
-            **known,
+            **details,
         }
     }
 
 
 def _next(message: str, problem: BaseException | None) -> str | None:
-    """The command to try next: the one that the message names, or the usual one for this kind of error."""
-    if found := _NAMED.search(message):
+    """The command to try next: the one in the message, or the usual one for this kind of error."""
+    if found := _COMMAND_IN_TEXT.search(message):
         return found[1]
     match problem:
         case AuthNeeded():
@@ -81,36 +83,36 @@ def _next(message: str, problem: BaseException | None) -> str | None:
 
 COMMANDS = {
     "list": "Servers and their states",
-    "tools": "The merged catalog of all servers",
-    "search": "Tools that fit some words",
-    "groups": "Bundles of tools, one line each",
+    "tools": "Tools of all servers, in one catalog",
+    "search": "Search the tools",
+    "groups": "Groups of tools, one line each",
     "call": "Call one tool",
-    "resources": "What the servers offer to read",
+    "resources": "Resources of all servers",
     "read": "Read one resource",
-    "prompts": "The prompts of all servers",
-    "prompt": "Show one prompt, filled in",
-    "ping": "Round trip to each server",
+    "prompts": "Prompts of all servers",
+    "prompt": "Show one prompt with its arguments filled in",
+    "ping": "Round-trip time of each server",
     "login": "Log in to a server",
-    "logout": "Forget a login",
-    "add": "Try a server and write it into the configuration",
-    "remove": "Take a server out of the configuration",
+    "logout": "Remove a stored login",
+    "add": "Test a server and add it to the configuration",
+    "remove": "Remove a server from the configuration",
     "enable": "Turn a server on in the configuration",
     "disable": "Turn a server off in the configuration",
-    "import": "Take over servers from other programs",
-    "export": "Give the servers to another program",
-    "lock": "Write down what the servers offer now",
+    "import": "Import servers from other programs",
+    "export": "Export servers to another program",
+    "lock": "Record the current tools of the servers in mooring.lock",
     "check": "Compare the servers with mooring.lock",
-    "approve": "Accept what a server changed",
-    "trust": "Approve what a project's file would run",
-    "cost": "What the tools take of a model's context",
-    "eval": "How well the search finds what people meant",
-    "watch": "The servers, live",
-    "doctor": "What is wrong and what to do next",
-    "serve": "The catalog as one MCP server",
-    "completion": "Teach your shell what can be typed",
-    "demo": "See the main job done on bundled servers",
+    "approve": "Accept the changes of a server",
+    "trust": "Approve the servers of a project file",
+    "cost": "Tokens that the tools take in a prompt",
+    "eval": "Measure how well the search finds tools",
+    "watch": "Live view of the servers",
+    "doctor": "Find problems and say what to do next",
+    "serve": "Serve the catalog as one MCP server",
+    "completion": "Print a completion script for your shell",
+    "demo": "Try mooring on bundled servers, without a network",
 }
-"""Each is a module of this package with `USAGE`, `EXAMPLES`, `configure` and `run`."""
+"""Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
 
 _EXAMPLES = """\
   mooring demo
@@ -121,7 +123,7 @@ DONE, FAILED, MISUSED, NEEDS_LOGIN, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; a traceback is shown only for MOORING_DEBUG."""
+    """Run one command and return its exit code; a traceback is shown only if MOORING_DEBUG is set."""
     words = sys.argv[1:] if argv is None else argv
     out = Output(Options(json=wants_json(words)))
     try:
@@ -132,11 +134,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             _document_error(out, code)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain when it flushes at exit.
+        # The reader closed the pipe, as `head` does. Python would report it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt:
-        out.error("Interrupted: the servers that were started have been ended.", label="")
+        out.error("Interrupted. All servers that were started have been stopped.", label="")
         _document_error(out, INTERRUPTED)
         return INTERRUPTED
     except Exception as problem:
@@ -147,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def exit_code(error: BaseException) -> int:
-    """What the shell is told about an error."""
+    """The exit code for an error."""
     match error:
         case UsageError() | ConfigError():
             return MISUSED
@@ -162,7 +164,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def help_text(command: str | None = None) -> str:
-    """The help of one command, or of the whole program; imports no more than that command's module."""
+    """The help of one command, or of the whole program; imports only the module of that command."""
     if command is not None:
         return parser_of(command).format_help()
     width = max(map(len, COMMANDS))
@@ -170,7 +172,7 @@ def help_text(command: str | None = None) -> str:
     parser = Parser(
         prog="mooring",
         usage="mooring COMMAND [options]",
-        description=f"Many MCP servers, one catalog of tools.\n\ncommands:\n{lines}",
+        description=f"Use many MCP servers through one catalog of tools.\n\ncommands:\n{lines}",
         examples=f"{_EXAMPLES}\n\nHelp on a command: mooring COMMAND --help",
     )
     parser.describe_options()
@@ -189,7 +191,7 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
         near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
-        raise UsageError(f"There is no {kind} {argv[0]!r}.{near} See `mooring --help`.")
+        raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     from mooring.cli.event_loop import run_to_end
@@ -198,7 +200,7 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
 
 
 def parser_of(command: str) -> Parser:
-    """What reads the words of one command."""
+    """The argument parser of one command."""
     module = _module(command)
     parser = Parser(
         prog=f"mooring {command}",
@@ -206,13 +208,14 @@ def parser_of(command: str) -> Parser:
         description=f"{COMMANDS[command]}.{module.DETAILS}",
         examples=module.EXAMPLES,
     )
-    module.configure(parser)
+    if hasattr(module, "configure"):
+        module.configure(parser)
     parser.describe_options()
     return parser
 
 
 def _module(command: str) -> Any:
-    # `import` is a word that no module can have as its name.
+    # A module cannot be named `import`.
     return import_module(f"mooring.cli.{command}{'_' if iskeyword(command) else ''}")
 
 
@@ -232,8 +235,8 @@ def _explain(problem: BaseException, out: Output) -> int:
         out.error(str(problem))
     else:
         out.error(
-            f"{type(problem).__name__}: {problem}. This is a defect of mooring: "
-            "please report it with what MOORING_DEBUG=1 shows."
+            f"{type(problem).__name__}: {problem}. This is a bug in mooring. "
+            "Run the command again with MOORING_DEBUG=1 and report the traceback."
         )
     code = exit_code(problem)
     _document_error(out, code, problem)
@@ -241,9 +244,9 @@ def _explain(problem: BaseException, out: Output) -> int:
 
 
 def _document_error(out: Output, code: int, problem: BaseException | None = None) -> None:
-    """With `--json`, write the error to standard output too, unless the document of the command is there."""
-    endless = out.wrote == "lines" and code > 128  # ended by a signal, as such commands are
-    if not out.options.json or out.wrote == "document" or endless:
+    """With `--json`, also write the error to standard output, unless a result was written there."""
+    stopped = out.wrote == "lines" and code > 128  # a stream of lines normally ends by a signal
+    if not out.options.json or out.wrote == "document" or stopped:
         return
 
     document = error_document(out.reported, code, problem)
@@ -255,6 +258,6 @@ def _document_error(out: Output, code: int, problem: BaseException | None = None
 
 
 def _innermost(problem: BaseException) -> BaseException:
-    """The one error inside groups of one; task groups wrap what their bodies raise."""
+    """The error inside exception groups of one: task groups wrap what their bodies raise."""
     nested: Sequence[BaseException] = getattr(problem, "exceptions", ())
     return _innermost(nested[0]) if len(nested) == 1 else problem

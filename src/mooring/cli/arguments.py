@@ -1,4 +1,4 @@
-"""Arguments of a call from `key=value` words, files and standard input, typed by the tool's schema."""
+"""Read the arguments of a call from `key=value` words, files and standard input, typed by the schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _DEPTH = 8
-"""How far unions are followed. A reference is followed once, so that no schema can blow this up."""
+"""Depth to which unions are followed. Each reference is followed once, which bounds the work."""
 # A bool is an int in Python, so it comes first.
 _KINDS: dict[type, str] = {
     bool: "boolean",
@@ -39,18 +39,17 @@ def parse_arguments(
     read: Callable[[str], str] | None = None,
     complete: bool = True,
 ) -> dict[str, Any]:
-    """The arguments of a call: the JSON document, with each `key=value` or `key:=json` laid over it.
+    """Merge the JSON document with the `key=value` and `key:=json` words, which take precedence.
 
     Args:
-        words: As they were typed. `@name` in place of a value stands for what `read` brings of that name,
-            and `@@` for an `@` itself.
+        words: Words of the command line. A value `@name` is replaced by `read(name)`; `@@` is a literal `@`.
         document: A JSON object.
-        schema: What the tool takes.
-        read: The text of a file; without it, an `@` is an `@`.
-        complete: Whether all that the tool requires must be there.
+        schema: The tool's input schema.
+        read: Returns the text of a file; None: `@` has no special meaning.
+        complete: Whether all required arguments must be present.
 
     Raises:
-        UsageError: a word, a value, or the set of names does not fit the schema.
+        UsageError: a word or value does not fit the schema, or a name is unknown or missing.
     """
     arguments = _base(document)
     properties = _mapping(schema.get("properties"))
@@ -69,7 +68,7 @@ def parse_arguments(
 
 
 def missing(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """What the tool requires and was not given."""
+    """Names of required arguments that are missing."""
     return [name for name in _required(schema) if name not in arguments]
 
 
@@ -79,7 +78,7 @@ def names_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def typed_value(text: str, name: str, schema: Mapping[str, Any]) -> Any:
-    """The value that somebody means who types this text for an argument.
+    """Convert the typed text of an argument to the type in the schema.
 
     Raises:
         UsageError: it does not fit the schema.
@@ -92,7 +91,7 @@ def _base(document: str | None) -> dict[str, Any]:
         return {}
     value = _json(document, "--args")
     if not isinstance(value, dict):
-        raise UsageError('--args wants a JSON object, such as --args \'{"path": "README.md"}\'.')
+        raise UsageError('--args must be a JSON object, such as --args \'{"path": "README.md"}\'.')
     return {str(key): item for key, item in _mapping(value).items()}
 
 
@@ -104,11 +103,11 @@ def _json(text: str, place: str) -> Any:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _typed(text: str, key: str, types: set[str]) -> Any:
-    """The value that the text means. Where a string is allowed it is the text itself: `:=` says otherwise."""
+    """Convert the text to one of these JSON types. If a string is allowed, the text stays as it is."""
     if not types or "string" in types:
         return text
     value: object = text
@@ -130,7 +129,7 @@ def _kind(value: object) -> str:
 
 
 def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema allows; empty when it does not say."""
+    """The JSON types that a schema allows; empty if it sets none."""
     found: set[str] = set()
     followed: set[str] = set()
     branches = [(schema, 0)]
@@ -172,7 +171,7 @@ def _check_names(
 
 
 def _signature(properties: Mapping[str, Any], required: Sequence[str], schema: Mapping[str, Any]) -> str:
-    """The valid arguments in one sentence: `It takes: path (string, required), depth (integer)`."""
+    """All arguments in one sentence: `It takes: path (string, required), depth (integer).`"""
     parts: list[str] = []
     for name in sorted(properties, key=lambda name: (name not in required, name)):
         kinds = " or ".join(sorted(_types(properties[name], schema))) or "any"
@@ -185,58 +184,61 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _list(value: Any) -> list[Any]:
-    """A keyword's values: JSON Schema allows one value or a list of them for `type`."""
+    """The value of a keyword as a list: `type` may be one value or a list."""
     return value if isinstance(value, list) else [] if value is None else [value]  # pyright: ignore[reportUnknownVariableType]
 
 
 SIZE_LIMIT = 16 * 2**20
+"""Largest file for `key=@file`, in bytes."""
 
 
-async def filled(words: Sequence[str], document: str | None, tool: Tool, out: Output) -> dict[str, Any]:
-    """What the tool is given.
+async def read_arguments(
+    words: Sequence[str], document: str | None, tool: Tool, out: Output
+) -> dict[str, Any]:
+    """The arguments for the tool; on a terminal, missing ones are asked for.
 
     Raises:
-        UsageError: it does not fit the tool, or something is missing and there is nobody to ask.
+        UsageError: they do not fit the tool, or one is missing and there is no terminal.
     """
     ask = sys.stdin.isatty() and out.interactive and not out.options.json
     schema = tool.input_schema
     arguments = parse_arguments(words, document, schema, read=_read, complete=not ask)
     for name in missing(arguments, schema):
-        arguments[name] = await _asked(name, schema, out)
+        arguments[name] = await _ask(name, schema, out)
     return arguments
 
 
 def _read(name: str) -> str:
-    """The text of a file; `-` is standard input."""
+    """Read a file; `-` is standard input."""
     try:
         if name == "-":
             return sys.stdin.read()
         path = Path(name).expanduser()
         if path.stat().st_size > SIZE_LIMIT:
-            raise UsageError(f"@{name}: it is larger than {SIZE_LIMIT >> 20} MiB.")
+            raise UsageError(f"@{name}: the file is larger than {SIZE_LIMIT >> 20} MiB.")
         return path.read_text("utf-8")
     except OSError as problem:
-        raise UsageError(f"@{name}: {problem.strerror or problem}. Write @@ for an @ itself.") from None
+        raise UsageError(f"@{name}: {problem.strerror or problem}. Write @@ for a literal @.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"@{name}: it is no text in UTF-8.") from None
+        raise UsageError(f"@{name}: the file is not UTF-8 text.") from None
 
 
-async def _asked(name: str, schema: Mapping[str, Any], out: Output) -> Any:
-    """What somebody at the terminal types; asked again while it does not fit."""
+async def _ask(name: str, schema: Mapping[str, Any], out: Output) -> Any:
+    """Ask for one argument on the terminal until it fits the schema."""
     from anyio import to_thread
 
     properties = schema.get("properties")
     about: Any = properties.get(name) if isinstance(properties, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    said = about.get("description") if isinstance(about, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    hint = f" ({clean_line(said)[:60]})" if isinstance(said, str) and said else ""
+    description = about.get("description") if isinstance(about, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    hint = f" ({clean_line(description)[:60]})" if isinstance(description, str) and description else ""
     while True:
         sys.stderr.write(f"{clean_line(name)}{hint}: ")
         sys.stderr.flush()
-        # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
+        # In a thread, so that Ctrl-C ends the wait; `sys.stdin.read` would keep its lock after that.
         typed = await to_thread.run_sync(os.read, sys.stdin.fileno(), 65536, abandon_on_cancel=True)
         if not typed:
-            raise UsageError(f"Missing: {name}. The terminal was closed before it was typed.")
+            raise UsageError(f"Missing: {name}. The terminal was closed before it was entered.")
         try:
             return typed_value(typed.decode("utf-8", "replace").rstrip("\r\n"), name, schema)
-        except UsageError as unfit:
-            out.error(str(unfit))
+        except UsageError as problem:
+            out.error(str(problem))

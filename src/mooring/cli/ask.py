@@ -1,4 +1,4 @@
-"""Questions on the terminal: yes or no, and elicitations of servers."""
+"""Ask on the terminal: confirmations, and elicitations of servers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from mooring.core.elicitation import Answer, Elicitation
 
 
-async def asked(question: str, refused: str, out: Output) -> bool:
-    """Whether somebody at the terminal says yes. `refused` says what did not happen otherwise."""
+async def confirm(question: str, refused: str, out: Output) -> bool:
+    """Ask for a yes on the terminal. Otherwise print `refused`, which says what was not done."""
     from anyio import to_thread
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        out.error(f"There is no terminal to ask on. {refused} Read the change, then give --yes.")
+        out.error(f"{refused} There is no terminal to confirm it on: review the output, then use --yes.")
         return False
     sys.stdout.flush()
     sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
-    # In a thread, so that Ctrl-C ends the wait; not by way of `sys.stdin`, whose lock would outlive it.
+    # In a thread, so that Ctrl-C ends the wait; `sys.stdin.read` would keep its lock after that.
     answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
     if answer.strip().lower() in (b"y", b"yes"):
         return True
@@ -38,24 +38,26 @@ _TRIES = 3
 _YES = ("y", "yes")
 
 
-def asker(out: Output) -> Callable[[Elicitation], Awaitable[Answer]]:
-    """What answers questions during one command."""
+def elicitation_handler(out: Output) -> Callable[[Elicitation], Awaitable[Answer]]:
+    """Return an `on_elicit` that asks on the terminal and declines without one."""
 
     async def ask(question: Elicitation) -> Answer:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            out.note(f"{question.prompt}\nNobody can answer here: it was declined. Try it on a terminal.")
+            out.note(
+                f"{question.prompt}\nDeclined: there is no terminal. Run the command on a terminal to answer."
+            )
             return question.decline()
         out.error(question.prompt, label="question:")
-        return await (_visit(question) if question.mode == "url" else _fill_in(question, out))
+        return await (_confirm_url(question) if question.mode == "url" else _fill_in(question, out))
 
     return ask
 
 
-async def _visit(question: Elicitation) -> Answer:
-    said = await _line(f"Open it yourself if you trust {question.host}. Do you agree? [y/N] ")
-    if said is None:
+async def _confirm_url(question: Elicitation) -> Answer:
+    reply = await _line(f"Open the URL in a browser if you trust {question.host}. Accept? [y/N] ")
+    if reply is None:
         return question.cancel()
-    return question.accept() if said.lower() in _YES else question.decline()
+    return question.accept() if reply.lower() in _YES else question.decline()
 
 
 async def _fill_in(question: Elicitation, out: Output) -> Answer:
@@ -63,34 +65,34 @@ async def _fill_in(question: Elicitation, out: Output) -> Answer:
     required = question.schema.get("required", ())
     content: dict[str, Any] = {}
     for name, field in fields.items():
-        given = await _field(name, field, name in required, name in question.sensitive, out)
-        if given is None:
+        value = await _field(name, field, name in required, name in question.sensitive, out)
+        if value is None:
             return question.cancel()
-        content |= given
-    said = await _line(f"Send this to {clean_line(question.server)}? [Y/n] ")
-    if said is None:
+        content |= value
+    reply = await _line(f"Send this to {clean_line(question.server)}? [Y/n] ")
+    if reply is None:
         return question.cancel()
-    return question.accept(content) if said.lower() in ("", *_YES) else question.decline()
+    return question.accept(content) if reply.lower() in ("", *_YES) else question.decline()
 
 
 async def _field(
     name: str, field: Mapping[str, Any], required: bool, hidden: bool, out: Output
 ) -> dict[str, Any] | None:
-    """The value by its name, nothing where it was left out, None where nobody answers any more."""
+    """The value by its name; empty if left out; None at the end of input or after three wrong values."""
     from mooring.core.elicitation import problems_of
 
     for _ in range(_TRIES):
-        said = await _line(_label(name, field, required), hidden=hidden)
-        if said is None:
+        reply = await _line(_label(name, field, required), hidden=hidden)
+        if reply is None:
             return None
-        if not said and "default" in field:
+        if not reply and "default" in field:
             return {name: field["default"]}
-        if not said and not required:
+        if not reply and not required:
             return {}
-        given = {name: _value(said, field)}
-        problems = problems_of(given, {"properties": {name: field}})
+        value = {name: _value(reply, field)}
+        problems = problems_of(value, {"properties": {name: field}})
         if not problems:
-            return given
+            return value
         out.note("; ".join(problems))
     return None
 
@@ -101,15 +103,15 @@ def _label(name: str, field: Mapping[str, Any], required: bool) -> str:
     words = [clean_line(str(field.get("title") or name))]
     if described := clean_line(str(field.get("description", ""))):
         words.append(f"- {described}")
-    known = choices(field)
-    kind = "/".join(map(clean_line, known)) if known else str(field.get("type"))
+    options = choices(field)
+    kind = "/".join(map(clean_line, options)) if options else str(field.get("type"))
     default = f", default {clean_line(str(field['default']))}" if "default" in field else ""
-    words.append(f"({kind}{default}{'' if required else ', may be left out'})")
+    words.append(f"({kind}{default}{'' if required else ', optional'})")
     return f"  {' '.join(words)}: "
 
 
 def _value(text: str, field: Mapping[str, Any]) -> Any:
-    """The text as the field wants it; as it is where it does not fit, so that the check can say so."""
+    """Convert the text to the type of the field; return it unchanged if it does not fit."""
     kind = field.get("type")
     with suppress(ValueError):
         if kind == "integer":
@@ -126,7 +128,7 @@ def _value(text: str, field: Mapping[str, Any]) -> Any:
 
 
 async def _line(label: str, *, hidden: bool = False) -> str | None:
-    """What is typed; None at the end of input. No thread: one that reads would keep us from ending."""
+    """Read a line; None at the end of input. Not in a thread, which would block the exit of the process."""
     sys.stderr.write(label)
     sys.stderr.flush()
     loop = asyncio.get_running_loop()
@@ -150,7 +152,7 @@ async def _line(label: str, *, hidden: bool = False) -> str | None:
 
 @contextmanager
 def _echo(source: int, *, on: bool) -> Generator[None]:
-    """Whether the terminal shows what is typed."""
+    """Turn the echo of the terminal on or off."""
     if on or sys.platform == "win32":
         yield
         return

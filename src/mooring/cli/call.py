@@ -1,4 +1,4 @@
-"""`mooring call`: one tool, once."""
+"""`mooring call`: call one tool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options, Parser, add_style
 from mooring.cli.output import Output
 from mooring.core.text import clean, clean_line, nearest
 from mooring.errors import UnknownTool
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
 DETAILS = """
 
-A value is read as the type that the tool's schema asks for; `key:=json` is
-always JSON. `key=@file` takes the value from a file, `@-` from standard
-input. On a terminal you are asked for what the tool requires and you have
-not given. The result goes to standard output. What the tool reports as an
-error goes to standard error, with exit code 1. Control characters in text,
-such as terminal escapes, are written as \\x1b; `--json` has them as they are.
-Ctrl-C cancels the call at the server. Questions that the server has meanwhile
-are asked on a terminal, and declined elsewhere.
+A value is converted to the type in the tool's schema; `key:=json` is always
+JSON. `key=@file` reads the value from a file, `key=@-` from standard input. On
+a terminal, mooring asks for missing required arguments. The result goes to
+standard output. An error of the tool goes to standard error, with exit code
+1. Control characters in text, such as terminal escapes, are written as \\x1b;
+`--json` keeps them. Ctrl-C cancels the call at the server. Elicitations of the
+server are asked on a terminal, and declined elsewhere.
 
-A tool that the configuration wants to be asked for is asked for on the
-terminal. Exit code 3: nobody said yes, or it is denied."""
+If the policy requires approval for the tool, mooring asks on the terminal.
+Exit code 3: the call was not approved, or the policy denies it."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
@@ -39,75 +38,75 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.tools import STYLES
-
-    parser.add_argument("tool", metavar="TOOL", help="a name that `mooring tools` shows")
+    parser.add_argument("tool", metavar="TOOL", help="name, as `mooring tools` shows it")
     parser.add_argument("arguments", metavar="key=value", nargs="*", help="arguments of the tool")
     parser.add_argument(
         "--args", metavar="JSON", help="all arguments as a JSON object; - reads standard input"
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before a call that needs a yes")
-    parser.add_argument(
-        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
-    )
+    parser.add_argument("-y", "--yes", action="store_true", help="approve the call without asking")
+    add_style(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.app import exit_code
-    from mooring.cli.arguments import filled
-    from mooring.cli.ask import asker
+    from mooring.cli.arguments import read_arguments
+    from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import open_host
     from mooring.cli.progress import progress_bar
 
     document = _read_stdin(options) if args.args == "-" else args.args
 
     async def approve(request: ApprovalRequest) -> bool:
-        return args.yes or await _said_yes(request, out)
+        return args.yes or await _approved(request, out)
 
     async with open_host(
-        options, out, style=args.style, idle=True, on_approval=approve, on_elicit=asker(out)
+        options, out, style=args.style, idle=True, on_approval=approve, on_elicit=elicitation_handler(out)
     ) as host:
         tool = await _find(host, args.tool, options, out)
-        arguments = await filled(args.arguments, document, tool, out)
+        arguments = await read_arguments(args.arguments, document, tool, out)
 
         try:
             with progress_bar(out) as bar:
-                # The budget is for models: whoever types a command wants all of it.
+                # The budget limits results for models; a person gets the whole result.
                 result = await host.call(
                     tool.name, arguments, timeout=options.timeout, on_progress=bar, budget=0
                 )
         except asyncio.CancelledError:
-            out.error(f"{tool.name} was cancelled: {tool.server} has been told to stop.", label="")
+            out.error(
+                f"{tool.name} was cancelled, and a cancellation was sent to server {tool.server!r}.", label=""
+            )
             raise
         shown = [] if options.json or result.is_error else await _shown(result, out, host)
     if options.json:
         out.document(_document(result))
     elif result.is_error:
-        out.error(str(result.error or result.text or f"{tool.name} failed without saying why."))
+        out.error(str(result.error or result.text or f"{tool.name} failed without an error message."))
     else:
         out.lines(shown)
     return exit_code(result.error) if result.error else int(result.is_error)
 
 
-async def _said_yes(request: ApprovalRequest, out: Output) -> bool:
-    from mooring.cli.ask import asked
+async def _approved(request: ApprovalRequest, out: Output) -> bool:
+    from mooring.cli.ask import confirm
 
     title = f" ({request.title})" if request.title else ""
-    given = json.dumps(dict(request.arguments), ensure_ascii=False)
-    question = f"Call {request.tool!r}{title} of {request.server!r} with {given}?"
-    return await asked(f"{question} It needs a yes: {request.reason}.", "Nothing was called.", out)
+    arguments = json.dumps(dict(request.arguments), ensure_ascii=False)
+    question = f"Call {request.tool!r}{title} of server {request.server!r} with {arguments}?"
+    return await confirm(
+        f"{question} Approval is required: {request.reason}.", "The tool was not called.", out
+    )
 
 
 def _read_stdin(options: Options) -> str:
     if sys.stdin.isatty() and not options.quiet:
-        sys.stderr.write("Reading the arguments as JSON from the terminal; end with Ctrl-D.\n")
+        sys.stderr.write("Type the arguments as JSON; end with Ctrl-D.\n")
     return sys.stdin.read()
 
 
 async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
-    """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
+    """Return the tool as soon as its server has listed it; do not wait for servers that cannot have it."""
     from mooring.cli.hosting import watch
     from mooring.host import runtime_of
 
@@ -121,7 +120,7 @@ async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
     near, absent = nearest(name, tools), runtime.absence(name)
     if absent is not None:
         raise UnknownTool(name, near, hint=absent.hint, server=absent.server, state=absent.state)
-    raise UnknownTool(name, near, hint="`mooring tools` lists what there is.")
+    raise UnknownTool(name, near, hint="`mooring tools` lists all tools.")
 
 
 def _document(result: Result) -> dict[str, object]:
@@ -137,7 +136,7 @@ def _document(result: Result) -> dict[str, object]:
 
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
-    """The result as lines: laid out on a terminal, the plain text in a pipe."""
+    """The result as lines: formatted for a terminal, plain text in a pipe."""
     from mooring.core.tokens import dumps
 
     shown = [await _line(block, host) for block in result.blocks]
@@ -149,7 +148,7 @@ async def _shown(result: Result, out: Output, host: Host) -> list[str]:
 
 
 async def _line(block: Block, host: Host) -> str:
-    """A block as text: pictures and sounds are saved and named, links are shown and left alone."""
+    """A block as text: images and audio are saved to a file, links are not followed."""
     if block.text is not None:
         return block.text
     if block.data is not None:

@@ -1,4 +1,4 @@
-"""`mooring check`: are the servers still what the lock says?"""
+"""`mooring check`: compare the servers with the lock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.options import Options
+from mooring.cli.output import Output, plural
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,21 +17,17 @@ if TYPE_CHECKING:
 USAGE = "mooring check [options]"
 DETAILS = """
 
-Connects every enabled server and compares it with mooring.lock, for CI and
-to see what was set aside. In a project your own servers are compared with
-your own lock, if you have one.
+Connects every enabled server and compares it with mooring.lock: for CI, and to
+see what is blocked. In a project, the servers of your user file are compared
+with the lock next to that file, if there is one.
 
-Exit code 0: all are the same. 10: a server, or the set of servers, is not
-what was approved. 11: nothing differs, but one could not be reached. 2: the
-configuration or the lock cannot be read, or there is no lock."""
+Exit code 0: no difference. 10: a server changed, or was added or removed. 11:
+no difference, but a server could not be reached. 2: the configuration or the
+lock cannot be read, or there is no lock."""
 EXAMPLES = """\
   mooring check
   mooring check --timeout 20
   mooring check --json | jq -r '.servers[] | select(.changes != []) | .name'"""
-
-
-def configure(parser: Parser) -> None:
-    """This command has no arguments of its own."""
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -46,12 +42,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         review,
         review_lines,
     )
-    from mooring.cli.progress import plural
     from mooring.lock.cache import load_lock
 
     async def compared(lock: Lock, out: Output, *, own: bool) -> list[Review]:
-        # A server that differs is listed a second time, without declaring capabilities: tools that it offers
-        # only then are in the lock, too.
+        # List a changed server again without client capabilities: the lock contains those tools, too.
         listed = await listing(
             options,
             out,
@@ -63,13 +57,13 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     file, own_file = lock_file(options), own_lock_file(options)
     lock, own_lock = load_lock(file), None if own_file is None else load_lock(own_file)
     if lock is None and (own_lock is None or own_file is None):
-        raise ConfigError("there is no lock to compare with; write one with `mooring lock`", file=str(file))
+        raise ConfigError("there is no lock; create it with `mooring lock`", file=str(file))
     reviews: list[Review] = []
     if lock is not None:
         reviews += await compared(lock, out, own=False)
     if own_lock is not None and own_file is not None:
-        silent = out if lock is None else Output(replace(options, quiet=True))  # warnings were shown above
-        own_reviews = await compared(own_lock, silent, own=True)
+        quiet = out if lock is None else Output(replace(options, quiet=True))  # warnings were shown above
+        own_reviews = await compared(own_lock, quiet, own=True)
         reviews += [one for one in own_reviews if one.status != "removed"]
         reviews.sort(key=lambda one: one.server)
         file = own_file if lock is None else file
@@ -82,6 +76,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         if (note := partial_note(reviews)) is not None:
             out.note(note)
         if drifted:
-            differ = f"Not as in {file}: {plural(drifted, 'server')}."
-            out.note(f"{differ} `mooring approve SERVER` accepts one, `mooring lock` all of it.")
+            differ = f"{plural(drifted, 'server')} differ{'s' if drifted == 1 else ''} from {file}."
+            out.note(f"{differ} Accept one with `mooring approve SERVER`, or all with `mooring lock`.")
     return DRIFT if drifted else UNREACHABLE if absent else 0

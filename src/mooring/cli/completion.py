@@ -1,4 +1,4 @@
-"""`mooring completion`: the shell knows commands, options, servers and tools."""
+"""`mooring completion`: shell completion of commands, options, servers and tools."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 USAGE = "mooring completion bash|zsh|fish [options]"
 DETAILS = """
 
-Prints what teaches your shell to complete commands, options, servers, tools
-and their arguments. Nothing is started for it: tools are those that the
-lock or an earlier run knows."""
+Prints a script that completes commands, options, servers, tools and their
+arguments. Completion starts no server: tools come from the lock or the cache."""
 EXAMPLES = """\
   mooring completion bash >> ~/.bashrc
   mooring completion zsh > "${fpath[1]}/_mooring"
@@ -56,12 +55,12 @@ complete -c mooring -a '(__mooring_words)'
 _SERVERS = frozenset(
     ("ping", "remove", "enable", "disable", "approve", "login", "logout", "prompt", "--server")
 )
-"""Commands and options that are followed by the name of a server."""
+"""Commands and options that take the name of a server."""
 
 
 def configure(parser: Parser) -> None:
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=list(_SCRIPTS), help="bash, zsh or fish")
-    parser.add_argument("--words", action="store_true", help="what may stand where the words after -- end")
+    parser.add_argument("--words", action="store_true", help="print completions of the words after --")
     parser.takes_command("typed")
 
 
@@ -70,11 +69,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     if args.words:
         typed = list(args.typed) or [""]
-        with suppress(MooringError):  # nobody wants to read an error between two words
+        with suppress(MooringError):  # no error messages while the user types
             out.lines(await _candidates(typed))
         return 0
     if args.shell is None:
-        raise UsageError("Name a shell: mooring completion bash, zsh or fish.")
+        raise UsageError("Name a shell: bash, zsh or fish, as in `mooring completion bash`.")
     if options.json:
         out.document({"shell": args.shell, "script": _SCRIPTS[args.shell]})
     else:
@@ -83,7 +82,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def _candidates(typed: Sequence[str]) -> list[str]:
-    """The words that may stand in place of the last one, which may be the beginning of a word."""
+    """Completions of the last word."""
     from mooring.cli.app import COMMANDS
     from mooring.cli.options import split_options
 
@@ -91,7 +90,7 @@ async def _candidates(typed: Sequence[str]) -> list[str]:
     options, rest = split_options(before[:-1] if before[-1:] == ["--config"] else before)
     command = rest[0] if rest and rest[0] in COMMANDS else None
     if before[-1:] == ["--config"]:
-        found: Sequence[str] = ()  # a file: the shell knows those
+        found: Sequence[str] = ()  # the shell completes files
     elif start.startswith("-"):
         found = _options_of(command)
     elif command is None:
@@ -116,7 +115,7 @@ def _options_of(command: str | None) -> list[str]:
 
 
 def _choices(command: str, option: str) -> list[str] | None:
-    """The words that an option of the command takes, where it takes one of a few."""
+    """The choices of an option; None if it has none."""
     from mooring.cli.app import parser_of
 
     parser: Any = parser_of(command)
@@ -127,15 +126,13 @@ def _choices(command: str, option: str) -> list[str] | None:
 
 
 def _servers(options: Options) -> list[str]:
-    from pathlib import Path
-
     from mooring.config import load
 
-    return sorted(server.name for server in load([Path(file) for file in options.config] or None).servers)
+    return sorted(server.name for server in load(options.files).servers)
 
 
 async def _for_call(options: Options, words: Sequence[str]) -> list[str]:
-    """Names of tools, or once one is typed, its arguments that are not there yet."""
+    """Names of tools or, after a tool, its arguments that are not yet typed."""
     from dataclasses import replace
 
     from mooring.cli.hosting import open_host
@@ -149,8 +146,8 @@ async def _for_call(options: Options, words: Sequence[str]) -> list[str]:
     return _arguments(tools[names[0]], names[1:]) if names[0] in tools else []
 
 
-def _arguments(tool: Tool, given: Sequence[str]) -> list[str]:
+def _arguments(tool: Tool, words: Sequence[str]) -> list[str]:
     from mooring.cli.arguments import names_of
 
-    known = {word.partition("=")[0].rstrip(":") for word in given}
-    return [f"{name}=" for name in names_of(tool.input_schema) if name not in known]
+    typed = {word.partition("=")[0].rstrip(":") for word in words}
+    return [f"{name}=" for name in names_of(tool.input_schema) if name not in typed]

@@ -1,4 +1,4 @@
-"""`mooring cost`: what the tools take of a model's context."""
+"""`mooring cost`: tokens that the tools take in a prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options, Parser, add_style
 from mooring.cli.output import GAP, Output, table, wrap
 from mooring.core.text import clean_line
 
@@ -19,26 +19,22 @@ if TYPE_CHECKING:
 USAGE = "mooring cost [--tools] [--style STYLE] [options]"
 DETAILS = """
 
-Tokens of the tools' definitions (name, description, input schema) in a
-prompt: by server and in all, in each naming style, and what the first
-prompt takes when discovery stands in for them. The figures are estimates
-that need no tokenizer; the output names the estimator."""
+Tokens of the tool definitions (name, description, input schema) in a prompt:
+by server, in total, in each naming style, and for the first prompt with
+discovery. The figures are estimates without a tokenizer; the output names
+the estimator."""
 EXAMPLES = """\
   mooring cost
   mooring cost --tools
   mooring cost --json | jq '.total, .discovery.first_prompt'"""
 
 ESTIMATOR = "chars/4"
-"""As `core.tokens.estimate` counts: four ASCII characters a token, any other character one."""
+"""See `core.tokens.estimate`: four ASCII characters per token, one token for any other character."""
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.tools import STYLES
-
-    parser.add_argument("--tools", action="store_true", help="each tool, the largest first")
-    parser.add_argument(
-        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
-    )
+    parser.add_argument("--tools", action="store_true", help="list each tool, the largest first")
+    add_style(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -50,7 +46,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(document)
     elif not document["servers"]:
-        out.note("There are no tools here, and they cost nothing.")
+        out.note("There are no tools.")
     else:
         out.lines(_tools(document, out) if args.tools else _servers(document, out))
         out.lines(["", *_summary(document, out)])
@@ -58,7 +54,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _document(host: Host) -> dict[str, Any]:
-    from mooring.cli.tools import STYLES
+    from mooring.cli.options import STYLES
     from mooring.core.discovery import DISCOVERY
     from mooring.core.tokens import tool_cost
 
@@ -96,7 +92,7 @@ def _document(host: Host) -> dict[str, Any]:
 
 
 def _in_style(tools: Iterable[Tool], style: Style) -> int:
-    """The cost of what a model is shown in this style: in `raw`, one of several tools of the same name."""
+    """The cost of all tools in this style; in `raw`, only one of several tools with the same name counts."""
     from mooring.core.names import assign
     from mooring.core.tokens import tool_cost
 
@@ -143,12 +139,12 @@ def _summary(document: dict[str, Any], out: Output) -> list[str]:
     discovery = document["discovery"]
     styles = [f"{style} {tokens:,}" for style, tokens in document["styles"].items()]
     state = "in use" if discovery["used"] else "not in use"
-    rule = f"{discovery['mode']}, from {discovery['budget']:,} tokens on"
+    rule = f"{discovery['mode']}, above {discovery['budget']:,} tokens"
     rows = {
         "by style": ", ".join(styles),
-        "with discovery": f"{discovery['first_prompt']:,} in the first prompt: saves {discovery['saved']:,}",
+        "with discovery": f"{discovery['first_prompt']:,} in the first prompt, {discovery['saved']:,} saved",
         "discovery": f"{state} ({rule if discovery['mode'] == 'auto' else discovery['mode']})",
-        "estimator": f"{document['estimator']}: four ASCII characters a token, others one each",
+        "estimator": f"{document['estimator']}: four ASCII characters per token, others one token each",
     }
     room, lines = max(map(len, rows)), list[str]()
     for name, text in rows.items():

@@ -1,4 +1,4 @@
-"""`mooring demo`: the main job, done on bundled servers in a few seconds, without any network."""
+"""`mooring demo`: connect, call and recover bundled servers in a few seconds, without a network."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import GAP, Output, Style, table, width_of, wrap
+from mooring.cli.options import Options
+from mooring.cli.output import GAP, Output, Style, plural, table, width_of, wrap
 from mooring.core.events import ServerLost
 from mooring.core.text import clean, clean_line
 from mooring.errors import MooringError
@@ -23,15 +23,11 @@ if TYPE_CHECKING:
 USAGE = "mooring demo [options]"
 DETAILS = """
 
-Starts five bundled servers at once: three that work (two eras of the
-protocol, stdio and HTTP), one that hangs, one that crashes. Then shows the
-merged catalog, calls two tools, kills a server, and calls it again."""
+Starts five bundled servers at once: three that work (two protocol eras, stdio
+and HTTP), one that hangs, one that crashes. Then shows the merged catalog,
+calls two tools, kills a server, and calls it again."""
 EXAMPLES = """\
   mooring demo"""
-
-
-def configure(parser: Parser) -> None:
-    """This command has no arguments of its own."""
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -42,27 +38,27 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     begin = time.monotonic()
     with demo.weather() as url:
         host = _host(url)
-        story = _Story(out, quiet=options.json)
-        story.title("Five servers start at once: three good ones, one that hangs, one that crashes.")
+        report = _Report(out, quiet=options.json)
+        report.title("Starting five servers at once: three that work, one that hangs, one that crashes.")
         async with host:
-            await _start(host, story)
-            _catalog(host, story)
-            await _calls(host, story)
-            healed = await _heal(host, story)
+            await _start(host, report)
+            _catalog(host, report)
+            await _calls(host, report)
+            recovered = await _recover(host, report)
             status = host.status()
     seconds = time.monotonic() - begin
     if options.json:
         servers = [{"name": s.name, "state": s.state, "tools": s.tools, "error": s.error} for s in status]
         out.document(
-            {"servers": servers, "calls": story.calls, "healed": healed, "seconds": round(seconds, 2)}
+            {"servers": servers, "calls": report.calls, "healed": recovered, "seconds": round(seconds, 2)}
         )
-    story.title(f"Done in {seconds:.1f} s, and every process has ended. With your own servers:")
-    story.say("mooring --config mcp.json list")
-    return 0 if healed else 1
+    report.title(f"Done in {seconds:.1f} s. All processes have ended. With your own servers:")
+    report.say("mooring --config mcp.json list")
+    return 0 if recovered else 1
 
 
-class _Story:
-    """Tells what happens, line by line; keeps the calls for the JSON form."""
+class _Report:
+    """Prints each step; collects the calls for the JSON form."""
 
     def __init__(self, out: Output, *, quiet: bool) -> None:
         self.out = out
@@ -82,7 +78,7 @@ class _Story:
             sys.stdout.flush()
 
     def row(self, head: str, text: str, *, mark: str, style: Style) -> None:
-        """A line that begins with `head`; `mark` is painted, and what does not fit goes under the text."""
+        """A line that starts with `head`; `mark` is coloured, and the text is wrapped under itself."""
         width = None if self.out.width is None else self.out.width - len(GAP)
         indent = " " * width_of(head)
         first, *rest = wrap(text, width, indent) or [indent]
@@ -92,7 +88,7 @@ class _Story:
             self.say(line)
 
     async def call(self, host: Host, tool: str, **arguments: Any) -> Result:
-        """Call a tool and tell the outcome."""
+        """Call a tool and print the result."""
         result = await host.call(tool, arguments, timeout=10)
         typed = " ".join(f"{key}={value}" for key, value in arguments.items())
         took = self.out.paint(f"{result.duration * 1000:.0f} ms", "dim")
@@ -117,63 +113,62 @@ def _host(weather_url: str) -> Host:
     )
 
 
-async def _start(host: Host, story: _Story) -> None:
-    from mooring.cli.progress import SYMBOLS, plural
+async def _start(host: Host, report: _Report) -> None:
+    from mooring.cli.progress import SYMBOLS
 
     begin = time.monotonic()
-    async for status in _arrivals(host, waiting={"notes", "clock", "weather", "broken"}):
+    async for status in _settled(host, waiting={"notes", "clock", "weather", "broken"}):
         symbol, style = SYMBOLS[status.state]
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         moment = f"{time.monotonic() - begin:.2f} s"
         text = about if status.state == "connected" else clean(status.error or "")
-        story.row(f"{moment}  {symbol} {status.name.ljust(7)}  ", text, mark=symbol, style=style)
-    silence = "has not said a word yet; nobody waits for it"
-    story.row("        ◌ silent   ", silence, mark="◌", style="plain")
+        report.row(f"{moment}  {symbol} {status.name.ljust(7)}  ", text, mark=symbol, style=style)
+    pending = "has not answered yet; the others do not wait for it"
+    report.row("        ◌ silent   ", pending, mark="◌", style="plain")
 
 
-async def _arrivals(host: Host, waiting: set[str]) -> AsyncIterator[ServerStatus]:
+async def _settled(host: Host, waiting: set[str]) -> AsyncIterator[ServerStatus]:
     """Each server as soon as it has connected or failed."""
 
-    def news() -> list[ServerStatus]:
+    def settled() -> list[ServerStatus]:
         found = [s for s in host.status() if s.name in waiting and s.state != "pending"]
         waiting.difference_update(s.name for s in found)
         return found
 
-    for status in news():
+    for status in settled():
         yield status
     async for _ in host.events() if waiting else ():
-        for status in news():
+        for status in settled():
             yield status
         if not waiting:
             return
 
 
-def _catalog(host: Host, story: _Story) -> None:
-    story.title("Their tools are one catalog.")
+def _catalog(host: Host, report: _Report) -> None:
+    report.title("All tools in one catalog:")
     rows = [[tool.name, clean_line(tool.description)] for _, tool in sorted(host.catalog.tools.items())]
-    width = None if story.out.width is None else story.out.width - len(GAP)
+    width = None if report.out.width is None else report.out.width - len(GAP)
     for name, text in table(rows, width=width):
-        story.say(f"{story.out.paint(name, 'cyan')}{GAP}{text}")
+        report.say(f"{report.out.paint(name, 'cyan')}{GAP}{text}")
 
 
-async def _calls(host: Host, story: _Story) -> None:
-    story.title("A call finds its server.")
-    await story.call(host, "mcp_weather_forecast", city="Oslo")
-    await story.call(host, "mcp_notes_write_note", title="packing", text="a warm coat")
+async def _calls(host: Host, report: _Report) -> None:
+    report.title("Calls are routed to the right server:")
+    await report.call(host, "mcp_weather_forecast", city="Oslo")
+    await report.call(host, "mcp_notes_write_note", title="packing", text="a warm coat")
 
 
-async def _heal(host: Host, story: _Story) -> bool:
-    story.title("A server dies; the next call brings it back.")
-    before = (await story.call(host, "mcp_clock_now")).structured["pid"]
+async def _recover(host: Host, report: _Report) -> bool:
+    report.title("A server is killed; the next call restarts it:")
+    before = (await report.call(host, "mcp_clock_now")).structured["pid"]
     events = host.events()
     os.kill(before, signal.SIGKILL)
-    story.say(story.out.paint(f"kill -9 {before}", "red"))
-    # A call that was already on its way to the dying server would have an unknown outcome, and no
-    # host may send such a call twice.
+    report.say(report.out.paint(f"kill -9 {before}", "red"))
+    # Wait until the loss is noticed: a call sent before would have an unknown outcome and is not repeated.
     async for event in events:
         if isinstance(event, ServerLost):
-            story.say(f"{GAP}→ {event.server} lost: {clean_line(event.reason)}")
+            report.say(f"{GAP}→ {event.server} lost: {clean_line(event.reason)}")
             break
-    after = (await story.call(host, "mcp_clock_now")).structured["pid"]
-    story.say(f"answered by a new process, {after}")
+    after = (await report.call(host, "mcp_clock_now")).structured["pid"]
+    report.say(f"answered by a new process ({after})")
     return before != after

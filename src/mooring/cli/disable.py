@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from mooring.cli.enable import configure as configure
+from mooring.cli.enable import switch_server
 from mooring.cli.options import Options
 from mooring.cli.output import Output
-from mooring.cli.switching import configure as configure
-from mooring.cli.switching import switch_server
 
 USAGE = "mooring disable NAME [options]"
 DETAILS = """
 
-Writes it into the file that the server stands in. The entry stays, and
-the server is shown as disabled."""
+Changes the entry in the file that defines the server. The entry stays, and
+the server is listed as disabled."""
 EXAMPLES = """\
   mooring disable github"""
 

@@ -1,4 +1,4 @@
-"""`mooring doctor`: what is wrong, and what to do next."""
+"""`mooring doctor`: find problems and say what to do next."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import GAP, Output, Style, wrap
+from mooring.cli.output import GAP, Output, Style, plural, wrap
 from mooring.core.text import clean
 from mooring.errors import ConfigError
 
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
 USAGE = "mooring doctor [--trace FILE] [options]"
 DETAILS = """
 
-Looks at the environment, the configuration files, the lock and the
-processes of earlier runs, connects every enabled server, and says for each
-finding the next thing to type. The last line counts the servers. Ends and
-changes nothing.
+Checks the environment, the configuration files, the lock and processes left by
+earlier runs, connects every enabled server, and says for each finding what
+to do next. The last line counts the servers. Changes nothing and stops no
+process.
 
-With --trace, every message between mooring and the servers is written to
-FILE as it passes, with what they print: long ones cut, secrets as ***.
+With --trace, every message between mooring and the servers is written to FILE,
+with the stderr of the servers. Long messages are cut, secrets become ***.
 
-Exit code 1 when a finding is an error."""
+Exit code 1 if a finding is an error."""
 EXAMPLES = """\
   mooring doctor
   mooring doctor --timeout 10
@@ -64,16 +63,20 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.trace import Trace
 
     with Trace(args.trace) if args.trace is not None else nullcontext() as trace:
-        findings = [*_environment(), *_strays()]
+        findings = [*_environment(), *_orphans()]
         summary: list[Finding] = []
         try:
             findings += _files(options)
-            lock, told = _lock(options)
+            lock, lock_findings = _lock(options)
             found, summary = await _servers(options, out, lock, trace)
-            findings += [*told, *found]
+            findings += [*lock_findings, *found]
         except ConfigError as problem:
             findings.append(
-                Finding(level="error", finding=str(problem), next="Correct the file, then try again.")
+                Finding(
+                    level="error",
+                    finding=str(problem),
+                    next="Correct the file, then try again.",
+                )
             )
     findings += [*_traced(trace), *summary]
     if options.json:
@@ -87,38 +90,39 @@ def _environment() -> Iterator[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     yield Finding(level="info", finding=f"python {platform.python_version()} ({sys.executable})")
-    for package in ("mooring", "mcp", "aiohttp"):
+    for package in ("mooring", "aiohttp", "mcp"):
         try:
             yield Finding(level="info", finding=f"{package} {version(package)}")
         except PackageNotFoundError:
+            if package == "mcp":  # optional: the extra `sdk`
+                continue
             install = f"{sys.executable} -m pip install mooring"
             yield Finding(level="error", finding=f"{package} is not installed", next=install)
 
 
-def _strays() -> Iterator[Finding]:
-    from mooring.cli.trace import strays
+def _orphans() -> Iterator[Finding]:
+    from mooring.cli.trace import orphans
 
-    for stray in strays():
-        left = f"process {stray.pid} was left behind by an earlier run: {stray.command}"
-        yield Finding(level="warning", finding=left, next=f"kill {stray.pid}")
+    for orphan in orphans():
+        left = f"process {orphan.pid} of an earlier run is still running: {orphan.command}"
+        yield Finding(level="warning", finding=left, next=f"kill {orphan.pid}")
 
 
 def _files(options: Options) -> Iterator[Finding]:
     from mooring.config import found_files
 
-    files = found_files([Path(file) for file in options.config] or None)
+    files = found_files(options.files)
     for number, file in enumerate(files, 1):
-        place = f", file {number} of {len(files)}: a later one wins" if len(files) > 1 else ""
+        place = f", file {number} of {len(files)}: later files take precedence" if len(files) > 1 else ""
         yield Finding(level="info", finding=f"configuration {file.path} ({file.scope}{place})")
     if not files:
         yield Finding(
-            level="warning", finding="there is no configuration here", next="mooring --config mcp.json doctor"
+            level="warning", finding="there is no configuration file", next="mooring --config mcp.json doctor"
         )
 
 
 def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     from mooring.cli.locking import lock_file
-    from mooring.cli.progress import plural
     from mooring.lock.cache import load_lock
     from mooring.lock.model import LockError, NewerLockError
 
@@ -137,16 +141,16 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
 async def _servers(
     options: Options, out: Output, lock: Lock | None, trace: Trace | None
 ) -> tuple[list[Finding], list[Finding]]:
-    """What is found about each server, and one line on all of them."""
+    """Findings about each server, and a summary of all."""
     from mooring.cli.hosting import chosen, open_host, watch
-    from mooring.cli.locking import guests_of
+    from mooring.cli.locking import uncovered
 
     silent = Output(replace(options, quiet=True))  # warnings are findings here
     async with open_host(options, silent, idle=True, lock=False) as host:
         if names := chosen(host):
             with trace.of(host.redact) if trace is not None else nullcontext():
                 await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
-        guests = guests_of(host, options)
+        excluded = uncovered(host, options)
         from mooring.host import runtime_of
 
         audit = runtime_of(host).audit
@@ -160,31 +164,29 @@ async def _servers(
             finding = f"the audit log {path} cannot be written: {problem}"
             found.append(Finding(level="error", finding=finding, next="Correct `audit`, or the file."))
         for server in sorted(host.config.servers, key=lambda server: server.name):
-            found += _server(host, server.name, None if server.name in guests else lock)
+            found += _server(host, server.name, None if server.name in excluded else lock)
         states = [(status.state, status.name in host.held) for status in host.status()]
     return found, [_summary(states)] if states else []
 
 
 def _summary(states: Sequence[tuple[str, bool]]) -> Finding:
-    """How many servers there are and how they are, as in `3 servers: 2 ok, 1 failed`."""
-    from mooring.cli.progress import plural
-
+    """Count the servers by state: `3 servers: 2 ok, 1 failed`."""
     words = {"connected": "ok", "pending": "failed", "needs-auth": "not logged in"}
     counts: dict[str, int] = dict.fromkeys(("ok", "failed", "not logged in", "not approved", "disabled"), 0)
     for state, held in states:
         counts["not approved" if held else words.get(state, state)] += 1
-    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     good = counts["ok"] + counts["disabled"] == len(states)
-    return Finding(level="info" if good else "warning", finding=f"{plural(len(states), 'server')}: {told}")
+    return Finding(level="info" if good else "warning", finding=f"{plural(len(states), 'server')}: {listed}")
 
 
 def _traced(trace: Trace | None) -> Iterator[Finding]:
     if trace is None:
         return
     if trace.problem is None:
-        yield Finding(level="info", finding=f"every message is in {trace.path}")
+        yield Finding(level="info", finding=f"all messages were written to {trace.path}")
     else:
-        cut = f"not every message is in {trace.path}: {trace.problem}"
+        cut = f"not all messages were written to {trace.path}: {trace.problem}"
         yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE")
 
 
@@ -194,7 +196,6 @@ def _correct(file: str | None) -> str | None:
 
 def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.locking import compared
-    from mooring.cli.progress import plural
     from mooring.config.plan import fingerprint
     from mooring.config.trust import forbidden
     from mooring.core.injection_scan import doubts
@@ -204,7 +205,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     status = next(one for one in host.status() if one.name == name)
     trouble = diagnose(server, status)
     if trouble is not None:
-        reason = status.error or "it has not connected in time"
+        reason = status.error or "it did not connect in time"
         yield Finding(level="error", server=name, finding=f"{trouble.cause}: {reason}", next=trouble.next)
     elif status.state == "connected":
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
@@ -219,23 +220,23 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     if status.state == "connected":
         for text in doubts(host.provider(name).snapshot):
             advice = (
-                f"Read it: `mooring tools --server {name} --json`. Leave it out with `deny` in its entry."
+                f"Read it with `mooring tools --server {name} --json`. Exclude it with `deny` in its entry."
             )
             yield Finding(level="warning", server=name, finding=text.removeprefix(f"{name}: "), next=advice)
     if (package := unpinned_package(server)) is not None:
-        unpinned = f"{server.command} fetches {package} in whatever version there is today"
+        unpinned = f"{server.command} installs the newest version of {package} at each start"
         yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))
     if lock is not None and status.state == "connected" and server.pins != "off":
         changes = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
         if changes:
-            changed = f"{plural(len(changes), 'change')} not in the lock"
+            changed = f"{plural(len(changes), 'change')} since the lock was written"
             yield Finding(level="warning", server=name, finding=changed, next="mooring check")
 
 
 def _pin(command: str | None, package: str) -> str:
     name = package.rpartition("@")[0] or package
     listing = "npm view" if "npx" in (command or "") else "pip index versions"
-    return f"Write a version in `args`, such as {name}@1.2.3; see `{listing} {name}`."
+    return f"Add a version in `args`, such as {name}@1.2.3; see `{listing} {name}`."
 
 
 def _lines(finding: Finding, out: Output) -> Sequence[str]:

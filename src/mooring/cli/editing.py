@@ -1,4 +1,4 @@
-"""Configuration files that a command changes: which one, the difference, and the confirmation."""
+"""Change configuration files: find the file, show the diff, confirm, write."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditTarget:
-    """A file as it is now."""
+    """A configuration file to change, with its current content."""
 
     found: FoundFile
     before: str | None
-    """Its text; None when there is no such file yet."""
+    """The current text; None if the file does not exist."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -37,55 +37,57 @@ class EditTarget:
         return self.found.path
 
     def changed(self, changes: Sequence[Put | Drop]) -> str:
-        """Its text with the changes made."""
+        """The text with the changes applied."""
         return edited(self.before or "", changes, file=self.path)
 
     def save(self, text: str) -> Path | None:
-        """Write it, and return where the text before is kept."""
+        """Write the text and return the path of the backup."""
         return save(self.path, text, before=self.before, private=self.found.scope == "user")
 
 
 def open_target(
     options: Options, scope: Literal["project", "user"] | None, *, own: bool = False
 ) -> EditTarget:
-    """Return the file that new entries go to: the last one named, else the project's, else the user's.
+    """Return the file for new entries: the last `--config`, else the project's, else the user's.
 
-    With `own`, a project's file that other programs read too (`.mcp.json`) does not count.
+    With `own`, ignore a project file that other programs read too (`.mcp.json`).
 
     Raises:
-        ConfigError: it is there, but cannot be read or parsed.
+        ConfigError: the file exists, but cannot be read or parsed.
     """
     if scope is not None:
         return _opened(file_for(scope, own=own))
-    found = found_files([Path(file) for file in options.config] or None)
+    found = found_files(options.files)
     last = found[-1] if found else None
     if last is not None and last.scope == "project" and own and not last.own:
         last = None
     return _opened(last if last is not None and last.scope != "user" else file_for("user"))
 
 
-def holder(options: Options, scope: Literal["project", "user"] | None, name: str) -> tuple[EditTarget, Place]:
-    """The file in which the server `name` is written, and where: of several, the one that counts.
+def find_entry(
+    options: Options, scope: Literal["project", "user"] | None, name: str
+) -> tuple[EditTarget, Place]:
+    """The file that defines the server `name`, and the place in it; of several, the one that takes effect.
 
     Raises:
-        UnknownServer: it stands in none of them.
+        UnknownServer: no file defines it.
     """
-    files = [file_for(scope)] if scope else list(found_files([Path(file) for file in options.config] or None))
-    known: list[str] = []
+    files = [file_for(scope)] if scope else list(found_files(options.files))
+    names: list[str] = []
     for file in reversed(files):
         target = _opened(file)
         if (place := find(target.data, name)) is not None:
             return target, place
-        known += _names(target.data)
-    looked = ", ".join(str(file.path) for file in files)
-    where = f"It is not in {looked}." if looked else "There is no configuration here."
-    raise UnknownServer(name, nearest(name, known), hint=where)
+        names += _names(target.data)
+    searched = ", ".join(str(file.path) for file in files)
+    where = f"It is not in {searched}." if searched else "There is no configuration file."
+    raise UnknownServer(name, nearest(name, names), hint=where)
 
 
 def diff_lines(target: EditTarget, after: str, data: Sequence[Any]) -> list[str]:
-    """What changes in a file, with everything masked that looks like a secret.
+    """A unified diff of the file, with everything masked that looks like a secret.
 
-    `data` is what was written there now, besides what is there already.
+    `data`: the new entries.
     """
     values = [target.data, *data]
     old = masked_text(target.before or "", values).splitlines()
@@ -97,31 +99,31 @@ def diff_lines(target: EditTarget, after: str, data: Sequence[Any]) -> list[str]
 
 
 def painted(diff: Sequence[str], out: Output) -> list[str]:
-    """The lines of a difference, in colour on terminals."""
+    """Colour the lines of a diff."""
     styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan"}
     heads = [out.paint(line, "bold") for line in diff[:2]]
     return [*heads, *(out.paint(line, styles.get(line[:1], "plain")) for line in diff[2:])]
 
 
 def entry_document(name: str, entry: Mapping[str, Any], target: EditTarget) -> dict[str, Any]:
-    """An entry as the JSON form shows it."""
+    """The JSON form of an entry, with secrets masked."""
     return {"name": name, **masked(dict(entry)), "file": str(target.path), "scope": target.found.scope}
 
 
 def wrote(what: str, target: EditTarget, backup: Path | None, out: Output) -> None:
-    """Say on standard error what was done to which file, and where the text before is."""
-    kept = f" The text before: {short(backup)}" if backup else " The file is new."
-    out.note(f"{what} {short(target.path)}.{kept}")
+    """Report the change of a file and its backup."""
+    before = f" Backup: {short(backup)}" if backup else " The file is new."
+    out.note(f"{what} {short(target.path)}.{before}")
 
 
 def short(path: Path) -> str:
-    """A path as people write it, from their home on."""
+    """The path with `~` for the home directory."""
     home, text = str(Path.home()), clean_line(str(path))
     return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text
 
 
 def open_file(path: Path) -> EditTarget:
-    """Any other file, of whoever it is."""
+    """Open a file of another program."""
     return _opened(FoundFile(path=path, scope="explicit"))
 
 
@@ -149,7 +151,7 @@ _SYMBOLS: dict[Action, tuple[str, Style]] = {
 def server_lines(
     action: Action, name: str, origin: str, reason: str, notes: Sequence[str], out: Output
 ) -> list[str]:
-    """One server, what becomes of it, and what it loses on the way."""
+    """One server of an import or export: the action, its reason, and what cannot be transferred."""
     symbol, style = _SYMBOLS[action]
     lines = [f"{out.paint(symbol, style)} {clean_line(name)}  {out.paint(origin, 'dim')}"]
     for text in [*([reason] if reason else []), *(notes if action != "skip" else ())]:
@@ -160,21 +162,20 @@ def server_lines(
 async def finish(
     target: EditTarget, text: str | None, question: str, args: Namespace, out: Output
 ) -> tuple[int, bool]:
-    """Ask, unless told not to, and write. The exit code, and whether it was written.
+    """Confirm unless `--yes`, then write. Return the exit code and whether the file was written.
 
-    `text` is what the file shall hold; None when nothing changes.
+    `text`: the new text of the file; None if nothing changes.
     """
     from mooring.cli.app import DONE, NEEDS_LOGIN
-    from mooring.cli.ask import asked
-    from mooring.cli.editing import short, wrote
+    from mooring.cli.ask import confirm
 
     if text is None:
-        out.note("There is nothing to write.")
+        out.note("Nothing to write.")
         return DONE, False
     if args.dry_run:
-        out.note(f"Nothing was written to {short(target.path)}: this was a dry run.")
+        out.note(f"Dry run: {short(target.path)} was not changed.")
         return DONE, False
-    if not args.yes and not await asked(question, "Nothing was written.", out):
+    if not args.yes and not await confirm(question, "Nothing was written.", out):
         return NEEDS_LOGIN, False
     wrote("Wrote", target, target.save(text), out)
     return DONE, True

@@ -1,21 +1,57 @@
-"""`mooring enable`: turn a server on in the configuration."""
+"""`mooring enable`: turn a server on in the configuration. `mooring disable` uses the same functions."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from mooring.cli.options import Options
+from mooring.cli.options import Options, Parser, add_scope
 from mooring.cli.output import Output
-from mooring.cli.switching import configure as configure
-from mooring.cli.switching import switch_server
 
 USAGE = "mooring enable NAME [options]"
 DETAILS = """
 
-Writes it into the file that the server stands in. Nothing is started by it."""
+Changes the entry in the file that defines the server. Does not start it."""
 EXAMPLES = """\
   mooring enable github"""
 
 
+def configure(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the server")
+    add_scope(parser)
+
+
 async def run(args: Namespace, options: Options, out: Output) -> int:
     return await switch_server(args, options, out, on=True)
+
+
+async def switch_server(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
+    from mooring.cli.editing import entry_document, find_entry, short, wrote
+    from mooring.config.edit.text import switch
+    from mooring.config.formats import server_fields
+
+    target, place = find_entry(options, args.scope, args.name)
+    word = "enabled" if on else "disabled"
+    already = bool(server_fields(place.entry, own=False).fields.get("disabled")) != on
+    if not already:
+        backup = target.save(target.changed([switch(place, on=on)]))
+        wrote(f"{word.capitalize()} {args.name} in", target, backup, out)
+    else:
+        out.note(f"{args.name} is already {word} in {short(target.path)}.")
+    if options.json:
+        entry = {key: value for key, value in place.entry.items() if key not in ("enabled", "active")}
+        out.document(entry_document(args.name, {**entry, "disabled": not on}, target))
+    if on:
+        _warn_still_off(args.name, options, out)
+    return 0
+
+
+def _warn_still_off(name: str, options: Options, out: Output) -> None:
+    from mooring.config import load
+    from mooring.config.approvals import Approval
+
+    files = options.files
+    config = load(files, approval=lambda file: Approval(everything=True))
+    if not config.enabled:
+        out.warning("All servers are off, because `enabled` is false in the settings.")
+    elif config.enabled_servers is not None and name not in config.enabled_servers:
+        out.warning(f"{name} stays off, because `enabled_servers` does not list it.")

@@ -1,4 +1,4 @@
-"""`mooring eval`: how well the search finds tools, on questions with known answers."""
+"""`mooring eval`: measure the search on questions with known answers."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _KINDS = ("queries", "steps", "tasks")
 
 
 class LabelError(ValueError):
-    """A labelled file is not of a known shape; the message says where."""
+    """A labelled file has the wrong format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Words that somebody might search with, and the tools that would help."""
+    """A search text and the tools that it should find."""
 
     text: str
     gold: tuple[tuple[str, ...], ...]
-    """One entry for each tool that is needed: the ids of those of which any one will do."""
+    """One entry for each needed tool: the ids of equally good alternatives."""
 
 
 def questions_of(document: Any) -> dict[str, list[Question]]:
-    """Return the questions of a labelled file, by the list that they stand in.
+    """Return the questions of a labelled file by their list: `queries`, `steps` or `tasks`.
 
-    A question is `{"text", "tools": [id, …]}`, each of which is needed, or `{"text", "gold": [[id, …],
-    …]}`, where any one of each inner list will do. A mere list of questions is one of `queries`.
+    A question is `{"text", "tools": [id, …]}`, where every tool is needed, or `{"text", "gold": [[id, …],
+    …]}`, where one of each inner list is needed. A document that is a list counts as `queries`.
 
     Raises:
-        LabelError: it holds no questions, or one is of another shape.
+        LabelError: there are no questions, or one has the wrong format.
     """
     lists = {"queries": cast("object", document)} if isinstance(document, list) else _object(document)
     found = {kind: _entries(lists[kind], kind) for kind in _KINDS if lists.get(kind)}
     if not found:
-        raise LabelError(f"it has none of {', '.join(map(repr, _KINDS))}: a list of questions")
+        raise LabelError(f"no questions found: write a list under one of {', '.join(map(repr, _KINDS))}")
     return {
         kind: [_question(entry, f"{kind}[{number}]") for number, entry in enumerate(entries)]
         for kind, entries in found.items()
@@ -56,7 +56,7 @@ def questions_of(document: Any) -> dict[str, list[Question]]:
 
 
 def catalog_of(document: Any) -> Catalog | None:
-    """Return the catalog of the tools that a labelled file brings along; None when it brings none.
+    """Return a catalog of the tools in the labelled file; None if there are none.
 
     Raises:
         LabelError: a tool has no name or no server.
@@ -72,7 +72,7 @@ def catalog_of(document: Any) -> Catalog | None:
 
 
 def ids_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Return the ids by which a label may name each tool: `server/tool`, the local name, its own id."""
+    """Return the ids of each tool: `server/tool`, its name in the catalog, its own id."""
     return {
         name: (f"{tool.server}/{tool.remote_name}", name, str(tool.extra.get("id", name)))
         for name, tool in catalog.tools.items()
@@ -85,13 +85,13 @@ def recall(
     ids: Mapping[str, Sequence[str]],
     limits: Sequence[int],
 ) -> list[tuple[Question, dict[int, float], list[str]]]:
-    """Return, for each question, the share of the needed tools among the first so many found, and those.
+    """Return, for each question, its recall at each limit and the names that were found.
 
     Args:
-        questions: What is searched for.
-        search: Local names for a text, the best first, at most so many.
+        questions: The questions.
+        search: Returns at most `limit` names for a text, the best first.
         ids: See `ids_of`.
-        limits: How many of the found tools are looked at.
+        limits: Recall is computed over this many results.
     """
     answers: list[tuple[Question, dict[int, float], list[str]]] = []
     for question in questions:
@@ -155,16 +155,16 @@ def _entries(value: Any, place: str) -> list[Mapping[str, Any]]:
 USAGE = "mooring eval FILE [--limit N] [--misses] [options]"
 DETAILS = """
 
-Recall at 1, 5 and 10: the share of the tools needed that are among the
-first so many found. FILE is JSON with `queries`, or one question a line:
+Recall at 1, 5 and 10: the share of the needed tools among the first 1, 5 and 10
+results. FILE is JSON with `queries`, or has one question per line:
 
   {"text": "open pull requests", "tools": ["github/list_pull_requests"]}
 
-Tools are named as `server/tool` or as `mooring tools` shows them, and are
-looked for in the configured servers. Where one of several will do, write
-`"gold": [["a", "b"], ["c"]]` in place of `tools`. A file that brings its own
-`tools` (each `server`, `name`, `description`, `inputSchema`), with `queries`,
-`steps` or `tasks`, needs no servers."""
+Tools are named as `server/tool` or as in `mooring tools`, and are searched in
+the configured servers. For alternatives write `"gold": [["a", "b"], ["c"]]`
+instead of `tools`. No servers are needed for a file with its own `tools` (each
+with `server`, `name`, `description`, `inputSchema`) and with `queries`, `steps`
+or `tasks`."""
 EXAMPLES = """\
   mooring eval questions.jsonl
   mooring eval questions.json --limit 3 --misses
@@ -174,9 +174,9 @@ LIMITS = (1, 5, 10)
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="questions with the tools that answer them")
-    parser.add_argument("--limit", metavar="N", type=positive, help="recall at this limit too")
-    parser.add_argument("--misses", action="store_true", help="show the questions that were not answered")
+    parser.add_argument("file", metavar="FILE", help="questions and the tools they should find")
+    parser.add_argument("--limit", metavar="N", type=positive, help="also compute recall at N")
+    parser.add_argument("--misses", action="store_true", help="list the questions with missing tools")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -189,16 +189,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         raise ConfigError(str(problem), file=args.file) from None
     limits = sorted({*LIMITS, args.limit or 1})
     if own is not None:
-        return _tell(questions, own, Index.build(own.tools, own.groups).search, limits, args, out)
+        return _report(questions, own, Index.build(own.tools, own.groups).search, limits, args, out)
 
     from mooring.cli.hosting import chosen, gather, open_host
 
     async with open_host(options, out, idle=True) as host:
         await gather(host, out, chosen(host), options.timeout)
-        return _tell(questions, host.catalog, host.search, limits, args, out)
+        return _report(questions, host.catalog, host.search, limits, args, out)
 
 
-def _tell(
+def _report(
     questions: dict[str, list[Question]],
     catalog: Catalog,
     find: Callable[[str, int], Sequence[Any]],
@@ -206,9 +206,8 @@ def _tell(
     args: Namespace,
     out: Output,
 ) -> int:
-
     ids = ids_of(catalog)
-    _warn_of_strangers(questions, {label for labels in ids.values() for label in labels}, out)
+    _warn_unknown(questions, {label for labels in ids.values() for label in labels}, out)
 
     def search(text: str, limit: int) -> list[str]:
         return [hit.name for hit in find(text, limit)]
@@ -233,8 +232,8 @@ def _tell(
     return 0
 
 
-def _warn_of_strangers(questions: dict[str, list[Question]], known: set[str], out: Output) -> None:
-    """Labels that no tool has can never be found: most often a slip of the pen."""
+def _warn_unknown(questions: dict[str, list[Question]], known: set[str], out: Output) -> None:
+    """Warn about labels that match no tool, most often typos."""
     wanted = dict.fromkeys(
         label
         for asked in questions.values()
@@ -246,11 +245,11 @@ def _warn_of_strangers(questions: dict[str, list[Question]], known: set[str], ou
     if wanted:
         named = ", ".join(repr(label) for label in list(wanted)[:5])
         more = f" and {len(wanted) - 5} more" if len(wanted) > 5 else ""
-        out.warning(f"No tool is called {named}{more}: such questions count as not answered.")
+        out.warning(f"No tool is named {named}{more}. These questions count as missed.")
 
 
 def _read(file: Path) -> Any:
-    """The JSON document, or the list of the documents on the lines."""
+    """Read a JSON document, or a list of one document per line."""
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
@@ -260,7 +259,7 @@ def _read(file: Path) -> Any:
         whole: Any = json.loads(text)
     except (ValueError, RecursionError):
         return [_line(line, number, file) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    # One question alone is a file of one line.
+    # A single question is a file of one line.
     return [whole] if isinstance(whole, dict) and "text" in whole else cast("object", whole)
 
 
@@ -269,7 +268,7 @@ def _line(line: str, number: int, file: Path) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as problem:
         raise ConfigError(
-            f"neither JSON nor JSON lines: {problem}", file=str(file), place=f"line {number}"
+            f"is neither JSON nor JSON lines: {problem}", file=str(file), place=f"line {number}"
         ) from None
 
 

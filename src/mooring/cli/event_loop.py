@@ -1,4 +1,4 @@
-"""One event loop around one command: started hosts are closed whatever ends it."""
+"""The event loop of one command: signals cancel the command, so that hosts are closed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["run_to_end"]
-
 
 def run_to_end(command: Coroutine[Any, Any, int]) -> int:
-    """The command's exit code. Ctrl-C, SIGTERM and SIGHUP cancel it, so that its clean-up still runs."""
+    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs."""
     return asyncio.run(_cancelled_by_signals(command))
 
 

@@ -1,4 +1,4 @@
-"""`mooring export`: our servers, or mooring itself, in another program's file."""
+"""`mooring export`: write servers, or a gateway entry, into the file of another program."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 USAGE = "mooring export PROGRAM [--to FILE] [--gateway [URL]] [options]"
 DETAILS = """
 
-Shows what would change in the other program's file, asks, and writes it.
-What else stands there stays, and the text before is kept. References are
-rewritten into that program's own syntax. No secret is looked up or copied:
-what a program cannot refer to is left out, and you are told.
+Shows the changes of the other program's file, asks for confirmation, and writes
+it. The rest of the file stays, and a backup is written. References to
+variables are rewritten into the syntax of that program. Secrets are never
+copied: what the program cannot reference is left out and reported.
 
---gateway writes one entry instead, which runs `mooring serve --stdio`; or
-reaches URL, where `mooring serve --http` runs.
+--gateway writes one entry instead, which runs `mooring serve --stdio`, or
+connects to URL, the address of `mooring serve --http`.
 
 Programs: claude-code, claude-desktop, codex, vscode, copilot, cursor,
 windsurf, zed, gemini, goose, opencode, librechat, cline, roo, lmstudio.
 
-Exit code 3: nobody said yes. Without a terminal, give --yes."""
+Exit code 3: not confirmed. Without a terminal, use --yes."""
 EXAMPLES = """\
   mooring export cursor --dry-run
   mooring export claude-code --gateway
@@ -42,7 +42,7 @@ EXAMPLES = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What becomes of one server."""
+    """The action for one server."""
 
     name: str
     action: Action
@@ -53,14 +53,14 @@ class Step:
 
 def configure(parser: Parser) -> None:
     add = parser.add_argument
-    add("program", metavar="PROGRAM", help="who gets the servers")
-    add("--to", metavar="FILE", dest="target", help="write to this file of that program")
-    add("--scope", choices=["project", "user"], help="which of its files; the user's, if it has one")
-    add("--server", metavar="S", action="append", default=[], help="this server only; repeatable")
-    add("--gateway", metavar="URL", nargs="?", const="", help="one entry that leads to mooring")
-    add("--force", action="store_true", help="replace entries of the same name")
-    add("--dry-run", action="store_true", help="show what would change, and end")
-    add("-y", "--yes", action="store_true", help="do not ask")
+    add("program", metavar="PROGRAM", help="the program to export to")
+    add("--to", metavar="FILE", dest="target", help="write to this file")
+    add("--scope", choices=["project", "user"], help="which file of the program; default: user")
+    add("--server", metavar="S", action="append", default=[], help="only this server; repeatable")
+    add("--gateway", metavar="URL", nargs="?", const="", help="write one entry that connects to mooring")
+    add("--force", action="store_true", help="replace entries with the same name")
+    add("--dry-run", action="store_true", help="show the changes without writing them")
+    add("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -70,7 +70,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     one = program(args.program)
     if one.out is None:
-        raise ConfigError(f"{one.title} has no file that can be written; see `mooring export --help`")
+        raise ConfigError(f"{one.title} cannot be exported to; see `mooring export --help`")
     target = _target(args, one, one.out)
     steps = [_step(server, one, one.out, target, args) for server in _servers(args, options, out)]
     changes = [_put(step, one.out) for step in steps if step.action != "skip"]
@@ -104,12 +104,10 @@ def _target(args: Namespace, program: Program, out: Outbound) -> EditTarget:
         return open_file(Path(args.target).expanduser().absolute())
     scope = args.scope or ("user" if "user" in out.site else "project")
     if scope not in out.site:
-        raise UsageError(
-            f"{program.title} has no file of the {scope}. Leave out --scope, or name one with --to."
-        )
+        raise UsageError(f"{program.title} has no {scope} file. Omit --scope, or name a file with --to.")
     path = out.site[scope].path(Machine.this())
     if path is None:
-        raise UsageError(f"It is not known where {program.title} keeps its file here. Name it with --to.")
+        raise UsageError(f"The file of {program.title} is not known on this system. Name it with --to.")
     return open_file(path)
 
 
@@ -134,14 +132,14 @@ def _servers(args: Namespace, options: Options, out: Output) -> list[ServerConfi
     files = [file.path for file in found_files(named or None) if file.scope == "explicit"]
     project = next((file.path for file in found_files(named or None) if file.scope == "project"), None)
     if project is not None:
-        out.note(f"{project} is not seen from there; give --config {project} to have its servers.")
-    program, *rest = _myself()
+        out.note(f"The servers of {project} are not included. Use --config {project} to include them.")
+    program, *rest = _own_command()
     words = [word for file in files for word in ("--config", str(file))]
     return [ServerConfig(name="mooring", command=program, args=(*rest, "serve", "--stdio", *words))]
 
 
-def _myself() -> list[str]:
-    """How to run this program from anywhere: other programs often have another search path."""
+def _own_command() -> list[str]:
+    """The command that runs mooring, with its full path: other programs may have another PATH."""
     import shutil
 
     found = shutil.which("mooring")
@@ -157,15 +155,15 @@ def _step(server: ServerConfig, program: Program, out: Outbound, target: EditTar
         entry, notes = written(server, program)
     except UnfitError as reason:
         return Step(name=server.name, action="skip", reason=str(reason))
-    there = at(target.data, (*out.root, server.name))
-    made: dict[str, Any] = {"entry": entry, "notes": tuple(notes)}
-    if there is None:
-        return Step(name=server.name, action="add", **made)
-    if there == entry:
-        return Step(name=server.name, action="skip", reason="is there already")
+    existing = at(target.data, (*out.root, server.name))
+    content: dict[str, Any] = {"entry": entry, "notes": tuple(notes)}
+    if existing is None:
+        return Step(name=server.name, action="add", **content)
+    if existing == entry:
+        return Step(name=server.name, action="skip", reason="already present")
     if args.force:
-        return Step(name=server.name, action="replace", reason="replaces what is there", **made)
-    reason = f"{program.title} has another entry of that name; --force replaces it"
+        return Step(name=server.name, action="replace", reason="replaces the existing entry", **content)
+    reason = f"{program.title} has a different entry with this name; --force replaces it"
     return Step(name=server.name, action="skip", reason=reason)
 
 

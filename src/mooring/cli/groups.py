@@ -1,30 +1,22 @@
-"""`mooring groups`: what there is, without any schema."""
+"""`mooring groups`: groups of tools."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import GAP, Output, table
+from mooring.cli.options import Options
+from mooring.cli.output import GAP, Output, fields, table
 from mooring.core.text import clean_line
-
-if TYPE_CHECKING:
-    from mooring.core.types import Group
 
 USAGE = "mooring groups [options]"
 DETAILS = """
 
-A group is what a model is shown first: one per server, plus those that
-the application declares. Servers that mooring.lock or an earlier run knows
-are not started for it; `--no-lock` asks them all."""
+With discovery, a model sees the groups first: one per server, plus those that
+the application declares. Servers in mooring.lock or the cache are not
+started; `--no-lock` asks them all."""
 EXAMPLES = """\
   mooring groups
   mooring groups --json | jq '.[].member_count'"""
-
-
-def configure(parser: Parser) -> None:
-    """This command has no arguments of its own."""
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -34,20 +26,13 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         await gather(host, out, chosen(host), options.timeout)
         groups = host.catalog.groups
     if options.json:
-        out.document([_document(group) for group in groups])
+        out.document(
+            [{**fields(g, "id", "title", "description"), "member_count": len(g.members)} for g in groups]
+        )
     else:
         rows = [[clean_line(g.id), str(len(g.members)), clean_line(g.description)] for g in groups]
         out.lines(map("\t".join, rows) if out.width is None else _table(rows, out))
     return 0
-
-
-def _document(group: Group) -> dict[str, object]:
-    return {
-        "id": group.id,
-        "title": group.title,
-        "description": group.description,
-        "member_count": len(group.members),
-    }
 
 
 def _table(rows: list[list[str]], out: Output) -> list[str]:

@@ -1,4 +1,4 @@
-"""A host for one command, and the servers that the command is about."""
+"""Open the host of one command, wait for its servers and report those that are missing."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ async def open_host(
     relay: ClientBridge | None = None,
     declare: bool = True,
 ) -> AsyncGenerator[Host]:
-    """The host that the options describe, with its servers starting in the background.
+    """Open the host that the options describe. Its servers start in the background.
 
     Args:
-        options: Of the command line.
-        out: Where warnings go.
-        style: How tools are named, when that is not as configured.
+        options: Options of the command line.
+        out: Receives the warnings.
+        style: Naming style of tools; None: as configured.
         servers: Names that must be configured.
-        idle: Start no server before it is asked for.
-        lock: Look at the lock or the cache, unless the options forbid it.
-        on_approval: Asked before a call that needs a yes.
-        on_elicit: Answers what servers ask.
-        relay: Takes what servers say to a client behind the gateway. Every command has one, so that all
-            declare the same capabilities and are shown the same tools.
-        declare: False: declare no capabilities at all, as an application without `on_elicit` does.
+        idle: Start each server only when it is needed.
+        lock: Use the lock or the cache, unless the options forbid it.
+        on_approval: Called before a call that needs an approval.
+        on_elicit: Answers elicitations of servers.
+        relay: Receives requests of servers for a gateway client. Every command has one, so that all declare
+            the same capabilities and get the same tools.
+        declare: False: declare no client capabilities, like an application without `on_elicit`.
 
     Raises:
-        ConfigError: a file cannot be read, or nothing in it can be used.
+        ConfigError: a file cannot be read, or has no usable entry.
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
     from mooring.host import Host, runtime_of
     from mooring.transport.forwarding import ClientBridge
 
     log_to_stderr(options.verbose)
-    with _told_afterwards("mooring.lock.enforce", out):
+    with show_warnings("mooring.lock.enforce", out, at_end=True):
         host = Host.from_config(
             *options.config,
             style=style,
@@ -95,8 +95,8 @@ def _check(host: Host, out: Output, servers: Sequence[str]) -> None:
         out.warning(warning)
     if not host.config.servers:
         out.note(
-            "No servers are configured here. Name a file with `--config mcp.json`, "
-            "or see servers at work with `mooring demo`."
+            "No servers are configured. Name a file with `--config mcp.json`, "
+            "add a server with `mooring add`, or try the bundled ones with `mooring demo`."
         )
     known = [server.name for server in host.config.servers]
     for name in servers:
@@ -117,9 +117,9 @@ async def watch(
     timeout: float | None,
     names: Collection[str] | None = None,
 ) -> None:
-    """Wait for something of the host, at most `timeout` seconds, with progress on a terminal.
+    """Wait at most `timeout` seconds, with progress on a terminal.
 
-    `names` are the servers that are waited for; None: all of them.
+    `names`: the servers to show; None: all.
     """
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as tasks:
@@ -130,14 +130,14 @@ async def watch(
 
 
 def log_to_stderr(verbose: bool) -> None:
-    """Show the log to those who ask for it: what went wrong with a server is in its status anyway."""
+    """Show the log if `verbose`. Otherwise hide it: commands report server errors from the status."""
     import logging
 
     class Cleaned(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return clean(super().format(record))
 
-    # Without any handler, logging would print warnings by itself.
+    # Without a handler, logging would print warnings itself.
     handler = logging.StreamHandler() if verbose else logging.NullHandler()
     handler.setFormatter(Cleaned("%(levelname).1s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
@@ -146,49 +146,56 @@ def log_to_stderr(verbose: bool) -> None:
 
 
 @contextmanager
-def _told_afterwards(logger: str, out: Output) -> Generator[None]:
-    """Show the warnings of one logger when all is done, since they would tear what is drawn meanwhile."""
+def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
+    """Show the warnings of one logger on standard error, each text once.
+
+    With `at_end` they are printed after the block, because the progress display redraws its lines until then.
+    """
     import logging
 
-    class Kept(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.setdefault(record.getMessage())
+            text = record.getMessage()
+            if text not in texts:
+                texts.append(text)
+                if not at_end:
+                    out.warning(text)
 
-    said: dict[str, None] = {}
-    kept = Kept(logging.WARNING)
+    texts: list[str] = []
+    collector = Collector(logging.WARNING)
     source = logging.getLogger(logger)
-    if not out.options.verbose:  # else the log is shown anyway
-        source.addHandler(kept)
+    if not out.options.verbose:  # otherwise the log is shown anyway
+        source.addHandler(collector)
     try:
         yield
     finally:
-        source.removeHandler(kept)
-        for message in said:
-            out.warning(message)
+        source.removeHandler(collector)
+        for text in texts if at_end else ():
+            out.warning(text)
 
 
 T = TypeVar("T")
 
 
 def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """The named servers, or all that are not disabled when none is named."""
+    """The named servers, or all enabled servers if none is named."""
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
 
 
 async def gather(host: Host, out: Output, names: Collection[str], timeout: float | None) -> None:
-    """Wait for those of these servers that neither the lock nor the cache knows, and say who is missing."""
+    """Wait for those servers that are not in the lock or the cache, and report the missing ones."""
     for problem in host.held.values():
         out.warning(str(problem))
-    known = host.catalog.servers
-    asked = [name for name in names if name not in known]
-    if asked:
-        await watch(host, out, lambda: settle(host, asked), timeout=timeout, names=asked)
-    report_missing(host, out, asked)
+    cached = host.catalog.servers
+    waited = [name for name in names if name not in cached]
+    if waited:
+        await watch(host, out, lambda: settle(host, waited), timeout=timeout, names=waited)
+    report_missing(host, out, waited)
     report_warnings(host, out)
 
 
 async def settle(host: Host, names: Collection[str]) -> None:
-    """Wait until each of these servers has connected or failed; lazy ones are started for it."""
+    """Start lazy servers, then wait until each of these servers has connected or failed."""
     lazy = [server.name for server in host.config.active if server.start == "lazy" and server.name in names]
     events = host.events()
     if lazy:
@@ -200,7 +207,7 @@ async def settle(host: Host, names: Collection[str]) -> None:
 async def listed(
     host: Host, out: Output, ask: Callable[..., Awaitable[T]], server: str | None, timeout: float | None
 ) -> T:
-    """What `ask` brings of the named server or of all, with progress; in time, or what there is by then."""
+    """Call `ask` for one server or all, with progress. After the timeout, return what is known by then."""
     found: list[T] = []
 
     async def wait() -> None:
@@ -211,26 +218,26 @@ async def listed(
 
 
 def report_missing(host: Host, out: Output, names: Collection[str]) -> None:
-    """Say on standard error which of these servers are absent from the result, and why."""
+    """Warn about those of these servers that are not connected."""
     for status in host.status():
         if status.name in names and status.state not in ("connected", "disabled"):
-            out.warning(f"{status.name} is missing: {summary(status)}")
+            out.warning(f"Server {status.name!r} is missing: {summary(status)}")
 
 
 def report_failed(errors: Mapping[str, str], out: Output) -> None:
-    """Say on standard error which servers are absent from the result, and why."""
+    """Warn about servers that are missing in the result, with the reason."""
     for name, why in errors.items():
-        out.warning(f"{name} is missing: {one_line(why)}")
+        out.warning(f"Server {name!r} is missing: {one_line(why)}")
 
 
 def report_warnings(host: Host, out: Output) -> None:
-    """Say on standard error what was set aside of what the servers offered."""
+    """Print the warnings about the servers' tools."""
     for warning in _of_servers(host):
         out.warning(": ".join(text for text in (warning["server"], warning["message"]) if text))
 
 
-def report_doubts(snapshots: Iterable[Snapshot], out: Output) -> None:
-    """Say on standard error what is doubtful in the descriptions of servers that are about to be approved."""
+def report_suspicious(snapshots: Iterable[Snapshot], out: Output) -> None:
+    """Warn about suspicious descriptions of servers that are about to be approved."""
     from mooring.core.injection_scan import doubts
 
     for snapshot in snapshots:
@@ -239,20 +246,20 @@ def report_doubts(snapshots: Iterable[Snapshot], out: Output) -> None:
 
 
 def warnings_of(host: Host) -> list[dict[str, str | None]]:
-    """What was set aside, of the configuration and of what the servers offered, as the JSON form shows it."""
-    written = [
+    """Warnings about the configuration and the servers, in their JSON form."""
+    configured = [
         {"file": w.file, "server": w.server, "field": w.field, "message": w.message}
         for w in host.config.warnings
     ]
-    return [*written, *_of_servers(host)]
+    return [*configured, *_of_servers(host)]
 
 
 def _of_servers(host: Host) -> list[dict[str, str | None]]:
     place = {"file": None, "field": None}
-    offered = [
+    reported = [
         {**place, "server": status.name, "message": text}
         for status in host.status()
         for text in status.warnings
     ]
     merged = [{**place, "server": None, "message": text} for text in host.catalog.warnings]
-    return [*offered, *merged]
+    return [*reported, *merged]

@@ -1,4 +1,4 @@
-"""`mooring import`: servers of other programs, taken over after a look at the difference."""
+"""`mooring import`: import servers from the files of other programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
-from mooring.cli.switching import add_scope
+from mooring.cli.options import Options, Parser, add_scope
+from mooring.cli.output import Output, plural
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,22 +19,21 @@ if TYPE_CHECKING:
 USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
 DETAILS = """
 
-Looks for the files of the programs it knows (of PROGRAM alone, if given),
-shows what would change in the configuration, asks, and writes it: into the
-file named with --config, else the project's mooring.yaml (.toml, .json),
-else your own. What you confirm is trusted. The other programs' files are
-only read, also the .mcp.json of a project.
+Searches for the files of the programs below (or only of PROGRAM), shows the
+changes of the configuration, asks for confirmation, and writes them: into
+the file named with --config, else the project's mooring.yaml (.toml, .json),
+else the user's. Confirmed servers are trusted. The files of other programs
+are only read, and so is the .mcp.json of a project.
 
-No secret is copied: where one stands in a file, a reference ${NAME} takes
-its place, and you are told which NAME to set. What cannot be carried over
-is said for each server.
+Secrets are never copied: mooring writes a reference ${NAME} instead and says
+which NAME to set. What cannot be imported is reported for each server.
 
 Programs: claude-code, claude-desktop, codex, vscode, copilot, cursor,
 windsurf, zed, gemini, goose, opencode, librechat, cline, roo, lmstudio,
 fastmcp, mcp-agent, mcpproxy, mcphub, continue, docker, evva, assistant4,
 skill-agent, nexo, anda, strands, mcp-proxy, metamcp.
 
-Exit code 3: nobody said yes. Without a terminal, give --yes."""
+Exit code 3: not confirmed. Without a terminal, use --yes."""
 EXAMPLES = """\
   mooring import --dry-run
   mooring import cursor
@@ -44,7 +42,7 @@ EXAMPLES = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSource:
-    """One file that was looked into."""
+    """One file of another program, and the servers found in it."""
 
     program: Program
     file: Path
@@ -54,13 +52,13 @@ class ImportSource:
 
 def configure(parser: Parser) -> None:
     add = parser.add_argument
-    add("program", metavar="PROGRAM", nargs="?", help="whose servers; all that are found, if left out")
-    add("--from", metavar="FILE", dest="source", help="read this file of that program")
-    add("--server", metavar="S", action="append", default=[], help="this server only; repeatable")
-    add("--rename", action="store_true", help="import a clash of names under another name")
-    add("--force", action="store_true", help="let it replace what is configured")
-    add("--dry-run", action="store_true", help="show what would change, and end")
-    add("-y", "--yes", action="store_true", help="do not ask")
+    add("program", metavar="PROGRAM", nargs="?", help="the program to import from; default: all")
+    add("--from", metavar="FILE", dest="source", help="read this file")
+    add("--server", metavar="S", action="append", default=[], help="only this server; repeatable")
+    add("--rename", action="store_true", help="rename servers whose name is taken")
+    add("--force", action="store_true", help="replace servers whose name is taken")
+    add("--dry-run", action="store_true", help="show the changes without writing them")
+    add("-y", "--yes", action="store_true", help="do not ask for confirmation")
     add_scope(parser)
 
 
@@ -73,17 +71,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     sources = _sources(args, target)
     moves = _moves(args, options, target, sources)
     text = _text(target, moves)
-    coming = [move for move in moves if move.action != "skip"]
-    diff = diff_lines(target, text, [move.candidate.entry for move in coming]) if coming else []
+    imported = [move for move in moves if move.action != "skip"]
+    diff = diff_lines(target, text, [move.candidate.entry for move in imported]) if imported else []
     if not options.json:
         out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
-    question = f"Write {_count(coming)} into {short(target.path)}?"
+    question = f"Write {plural(len(imported), 'server')} into {short(target.path)}?"
     hidden = next((file.path for file in found_files(env={}) if file.scope == "project"), None)
-    code, written = await finish(target, text if coming else None, question, args, out)
+    code, written = await finish(target, text if imported else None, question, args, out)
     if written and target.found.scope == "project":
-        approve_entries(target.path, [move.name for move in coming])  # the user has just confirmed them
+        approve_entries(target.path, [move.name for move in imported])  # the user has just confirmed them
         if hidden is not None and hidden != target.path:
-            out.warning(f"mooring reads {target.path} here from now on, and no longer {hidden}.")
+            out.warning(f"mooring now reads {target.path} in this project instead of {hidden}.")
     if options.json:
         out.document(
             {
@@ -105,23 +103,23 @@ def _sources(args: Namespace, target: EditTarget) -> list[ImportSource]:
     from mooring.config.programs.table import ANY, PROGRAMS, program
 
     machine, vault = Machine.this(), Vault()
-    wanted = [program(args.program)] if args.program else list(PROGRAMS.values())
+    programs = [program(args.program)] if args.program else list(PROGRAMS.values())
     if args.source:
-        one = wanted[0] if args.program else ANY
+        one = programs[0] if args.program else ANY
         file = Path(args.source).expanduser().absolute()
         found = tuple(candidates(one, file, machine, vault))
         if not found:
-            raise ConfigError(f"holds no servers where {one.title} keeps them", file=str(file))
+            raise ConfigError(f"has no servers in the format of {one.title}", file=str(file))
         return [ImportSource(program=one, file=file, found=found)]
     sources: list[ImportSource] = []
-    for there in installed(wanted, machine):
-        if there.file.resolve() == target.path.resolve():
+    for place in installed(programs, machine):
+        if place.file.resolve() == target.path.resolve():
             continue
         try:
-            found = tuple(candidates(there.program, there.file, machine, vault))
-            sources.append(ImportSource(program=there.program, file=there.file, found=found))
+            found = tuple(candidates(place.program, place.file, machine, vault))
+            sources.append(ImportSource(program=place.program, file=place.file, found=found))
         except ConfigError as error:
-            sources.append(ImportSource(program=there.program, file=there.file, error=str(error)))
+            sources.append(ImportSource(program=place.program, file=place.file, error=str(error)))
     return sources
 
 
@@ -155,10 +153,9 @@ def _text(target: EditTarget, moves: list[Move]) -> str:
 def _found_lines(sources: list[ImportSource], out: Output) -> list[str]:
     from mooring.cli.editing import short
     from mooring.cli.output import GAP, table, wrap
-    from mooring.cli.progress import plural
 
     if not sources:
-        return wrap("No files of the programs that mooring knows were found here.", out.width)
+        return wrap("No file of a supported program was found.", out.width)
     rows = [
         [
             source.program.title,
@@ -185,12 +182,8 @@ def _move_lines(moves: list[Move], out: Output) -> list[str]:
 
 
 def _found_document(source: ImportSource) -> dict[str, Any]:
-    return {
-        "program": source.program.name,
-        "file": str(source.file),
-        "servers": len(source.found),
-        "error": source.error,
-    }
+    count, error = len(source.found), source.error
+    return {"program": source.program.name, "file": str(source.file), "servers": count, "error": error}
 
 
 def _move_document(move: Move) -> dict[str, Any]:
@@ -206,9 +199,3 @@ def _move_document(move: Move) -> dict[str, Any]:
         "notes": list(move.candidate.notes),
         "entry": None if entry is None else masked(dict(entry)),
     }
-
-
-def _count(moves: list[Move]) -> str:
-    from mooring.cli.progress import plural
-
-    return plural(len(moves), "server")

@@ -1,4 +1,4 @@
-"""`mooring list`: every server, its state, and why."""
+"""`mooring list`: servers and their states."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import GAP, Output, table, wrap
+from mooring.cli.options import Options
+from mooring.cli.output import GAP, Output, fields, table, wrap
 from mooring.core.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 USAGE = "mooring list [options]"
 DETAILS = """
 
-Starts every configured server, waits until each has connected or failed,
-and shows what came of it. A failed server is a result here, not an error.
-FRESH is how soon a change of a server's tools is known at the latest."""
+Starts every configured server, waits until each has connected or failed, and
+shows the states. A failed server is a result, not an error of the command.
+FRESH is the longest time until a change of the server's tools is noticed."""
 EXAMPLES = """\
   mooring list
   mooring list --timeout 5
@@ -31,10 +31,6 @@ _KEYS = (
 )  # fmt: skip
 
 
-def configure(parser: Parser) -> None:
-    """This command has no arguments of its own."""
-
-
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host, report_warnings, warnings_of, watch
 
@@ -44,7 +40,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         warnings = warnings_of(host)
         report_warnings(host, out)
     if options.json:
-        servers = [{key: getattr(status, key) for key in _KEYS} for status in statuses]
+        servers = [fields(status, *_KEYS) for status in statuses]
         out.document({"servers": servers, "warnings": warnings})
     elif statuses:
         out.lines(_table(statuses, out))
@@ -52,7 +48,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _settled(status: ServerStatus) -> ServerStatus:
-    """A server that failed and is being tried again while others start has failed."""
+    """Show a server as failed if it failed and waits for its next attempt."""
     return replace(status, state="failed") if status.state == "pending" and status.error else status
 
 
@@ -67,23 +63,23 @@ def _table(statuses: tuple[ServerStatus, ...], out: Output) -> list[str]:
         symbol, style = SYMBOLS[status.state]
         cells[1] = out.paint(cells[1], style)
         lines.append(f"{out.paint(symbol, style)} {GAP.join(cells)}".rstrip())
-        reason = "\n".join([*([clean(status.error)] if status.error else []), *_outlook(status)])
+        reason = "\n".join([*([clean(status.error)] if status.error else []), *_retry_lines(status)])
         lines.extend(out.paint(line, "dim") for line in wrap(reason, out.width, indent="    "))
     return lines
 
 
-def _outlook(status: ServerStatus) -> list[str]:
-    """What a host does next about a server that is not there."""
-    outlook: list[str] = []
+def _retry_lines(status: ServerStatus) -> list[str]:
+    """Breaker state and time of the next attempt."""
+    lines: list[str] = []
     if status.breaker != "closed":
-        outlook.append(f"breaker: {status.breaker}")
+        lines.append(f"breaker: {status.breaker}")
     if status.retry_in is not None:
-        outlook.append(f"next try in {duration(status.retry_in)}")
-    return outlook
+        lines.append(f"next attempt in {duration(status.retry_in)}")
+    return lines
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: `0.2 s`, `42 s`, `5 min`."""
+    """Seconds with a unit: `0.2 s`, `42 s`, `5 min`."""
     if seconds < 10:
         return f"{seconds:.1g} s" if seconds < 1 else f"{seconds:.2g} s"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""`mooring lock`: write down what the servers offer now."""
+"""`mooring lock`: record the current tools of the servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 USAGE = "mooring lock [--server S ...] [--check-only] [--force] [options]"
 DETAILS = """
 
-Lists every enabled server twice, each time started anew, and writes
-mooring.lock beside the configuration: what each offers, for a catalog
-before any server runs and for `mooring check`. Commit it. A server that
-cannot be reached keeps what the lock said of it. Servers of your own file
-are not in the lock of a project, which others share. From then on, tools
-that are not in the lock are set aside until `mooring approve`. Text that
-differs between the two starts is marked as volatile: it is not compared, or
-only by its words, and shown as it was approved.
+Starts every enabled server twice, lists its tools, resources and prompts, and
+writes mooring.lock next to the configuration. Commit the file. With a lock,
+the catalog is available before any server runs, and tools that are new or
+changed are blocked until `mooring approve`. A server that cannot be reached
+keeps its entry in the lock. Servers of your own user file are not written
+into the lock of a project. Text that differs between the two starts is
+marked as volatile: it is not compared, or only by its words, and shown as
+approved.
 
-Exit code 0: the lock holds every server. 11: one could not be reached; the
-rest is written. With --check-only, 10: the lock would change. 2: the lock
-there is damaged or of a newer mooring; it is left alone without --force."""
+Exit code 0: the lock covers every server. 11: one could not be reached; the
+others are written. With --check-only, 10: the lock would change. 2: the lock
+is damaged or of a newer version; --force replaces it."""
 EXAMPLES = """\
   mooring lock
   mooring lock --server github
@@ -38,14 +38,14 @@ EXAMPLES = """\
 
 def configure(parser: Parser) -> None:
     parser.add_argument(
-        "--server", metavar="S", action="append", default=[], help="only this server; may be repeated"
+        "--server", metavar="S", action="append", default=[], help="only this server; repeatable"
     )
-    parser.add_argument("--check-only", action="store_true", help="show what would change, write nothing")
+    parser.add_argument("--check-only", action="store_true", help="show what would change, do not write")
     parser.add_argument("--force", action="store_true", help="replace a lock that cannot be read")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.hosting import report_doubts
+    from mooring.cli.hosting import report_suspicious
     from mooring.cli.locking import (
         DRIFT,
         UNREACHABLE,
@@ -63,9 +63,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     listed = await listing(options, out, args.server)
     reviews = review(listed, previous or Lock(), args.server)
     fresh = _fresh(listed, previous, reviews, whole=not args.server)
-    asked = {one.server for one in reviews}
-    report_doubts([snapshot for name, snapshot in listed.snapshots.items() if name in asked], out)
-    # Out of nothing no empty lock is made: it would set every tool aside.
+    listed_names = {one.server for one in reviews}
+    report_suspicious([snapshot for name, snapshot in listed.snapshots.items() if name in listed_names], out)
+    # Do not create an empty lock: it would block every tool.
     stale = fresh != (previous or Lock())
     if stale and not args.check_only:
         save_lock(file, fresh, force=args.force)
@@ -95,19 +95,19 @@ def _previous(file: Path, *, force: bool) -> Lock | None:
 
 
 def _fresh(listed: Listing, previous: Lock | None, reviews: list[Review], *, whole: bool) -> Lock:
-    """The lock of what was reached now. Of servers that were not asked for, what it said stays."""
+    """The new lock. Servers that were not listed keep their pins."""
     from mooring.lock.compare import build
 
     marks = {name: listed.fingerprint(name) for name in listed.configured}
     if not whole and previous is not None:
         marks = {name: pin.fingerprint for name, pin in previous.servers.items()} | marks
-    asked = [one.server for one in reviews if one.status not in ("removed", "unreachable")]
-    snapshots = [listed.snapshots[name] for name in asked]
+    reached = [one.server for one in reviews if one.status not in ("removed", "unreachable")]
+    snapshots = [listed.snapshots[name] for name in reached]
     return build(snapshots, marks, previous=previous, volatile=listed.volatile)
 
 
 def _volatile_notes(fresh: Lock) -> Iterator[str]:
-    """One line for each server with text that differs from start to start."""
+    """One note for each server with text that differs at each start."""
     from mooring.core.text import clean_line
 
     for name, pin in fresh.servers.items():
@@ -115,14 +115,12 @@ def _volatile_notes(fresh: Lock) -> Iterator[str]:
             fields = [f"{field} of {key!r}" if key else field for _, key, field in sorted(pin.volatile)]
             more = f" and {len(fields) - 5} more" if len(fields) > 5 else ""
             yield clean_line(
-                f"Server {name!r} says this differently at every start, so it is marked `volatile` in the "
-                f"lock and shown as it was approved: {', '.join(fields[:5])}{more}."
+                f"Text of server {name!r} differs at each start, so it is marked `volatile` in the lock "
+                f"and shown as approved: {', '.join(fields[:5])}{more}."
             )
 
 
 def _verdict(file: Path, fresh: Lock, *, stale: bool, check_only: bool) -> str:
-    from mooring.cli.progress import plural
-
     tools = sum(len(pin.snapshot.tools) for pin in fresh.servers.values())
     size = f"{plural(len(fresh.servers), 'server')}, {plural(tools, 'tool')}"
     if not stale:

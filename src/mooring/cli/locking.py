@@ -1,4 +1,4 @@
-"""Servers held against `mooring.lock`: what `lock`, `check` and `approve` have in common."""
+"""Compare servers with `mooring.lock`: shared by `lock`, `check` and `approve`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.cli.hosting import chosen, open_host, watch
 from mooring.cli.options import Options
-from mooring.cli.output import GAP, Output, Style, table, wrap
-from mooring.cli.progress import plural
+from mooring.cli.output import GAP, Output, Style, plural, table, wrap
 from mooring.config import found_files
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
@@ -24,23 +23,6 @@ from mooring.lock.model import Marks
 
 if TYPE_CHECKING:
     from mooring.host import Host
-
-__all__ = [
-    "DRIFT",
-    "UNREACHABLE",
-    "Listing",
-    "Review",
-    "change_document",
-    "change_lines",
-    "guests_of",
-    "listing",
-    "lock_file",
-    "own_lock_file",
-    "partial_note",
-    "report",
-    "review",
-    "review_lines",
-]
 
 DRIFT, UNREACHABLE = 10, 11
 
@@ -62,12 +44,12 @@ class Review:
 
     server: str
     status: Status
-    """`removed`: it is in the lock and no longer configured. `unpinned`: configured with `pins: off`."""
+    """`removed`: in the lock, but no longer configured. `unpinned`: configured with `pins: off`."""
     tools: int = 0
     changes: tuple[Change, ...] = ()
     error: str | None = None
     partial: bool = False
-    """Whether its pin is of an older mooring, without resources, `_meta` and unknown fields."""
+    """Whether an older version wrote its pin, without resources, `_meta` and unknown fields."""
 
     @property
     def drifted(self) -> bool:
@@ -75,29 +57,29 @@ class Review:
 
 
 def lock_file(options: Options) -> Path:
-    """Where the lock of the configuration is, whether or not it exists."""
+    """Path of the lock, whether or not it exists."""
     named = [Path(file) for file in options.config]
     return lock_path(found_files(named or None), Path.cwd())
 
 
 def own_lock_file(options: Options) -> Path | None:
-    """Where the lock of the user's own servers is; None where that is the lock of the configuration."""
-    files = found_files([Path(file) for file in options.config] or None)
+    """Path of a separate lock for the user's own servers; None if `lock_file` covers them."""
+    files = found_files(options.files)
     beside = any(file.scope == "user" for file in files) and not speaks_of(files, "user")
     return own_lock_path() if beside else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What the servers of a configuration offer, as far as they could be asked."""
+    """Snapshots of the configured servers that could be reached."""
 
     configured: Mapping[str, ServerConfig]
-    """The servers that the lock speaks of."""
+    """The servers that the lock covers."""
     statuses: Sequence[ServerStatus]
     snapshots: Mapping[str, Snapshot]
-    """Of the servers that are connected."""
+    """Of connected servers."""
     volatile: Mapping[str, Marks]
-    """By server: the fields that differ from start to start."""
+    """By server: the fields that differ at each start."""
 
     def fingerprint(self, server: str) -> str:
         return fingerprint(self.configured[server])
@@ -111,27 +93,27 @@ async def listing(
     again: Callable[[Listing], Collection[str]] | None = None,
     own: bool = False,
 ) -> Listing:
-    """What those servers (or all) offer that the lock speaks of.
+    """List the servers that the lock covers.
 
     Args:
-        options: Of the command line.
-        out: Where warnings go.
-        servers: The servers that are asked; empty: all.
-        again: Which servers are listed a second time, all if None. That starts them anew and declares no
-            capabilities, so that text that differs at random between starts is found, and tools that are
-            offered only to clients without these capabilities.
-        own: The lock is that of the user's own servers, beside the lock of a project.
+        options: Options of the command line.
+        out: Receives the warnings.
+        servers: The servers to list; empty: all.
+        again: Returns the servers to list a second time; None: all. They are restarted without client
+            capabilities, to find text that differs at each start, and tools that are only offered to
+            clients without these capabilities.
+        own: Use the lock of the user's own servers instead of the project's.
 
     Raises:
-        ConfigError: one of `servers` is not for this lock.
-        NotTrusted: one of them must not be started, so that nothing can be said of it.
+        ConfigError: one of `servers` does not belong into this lock.
+        NotTrusted: one of the servers is not approved, so that it cannot be started.
     """
     first = await _listed(options, out, servers, own=own, declare=True)
     names = first.snapshots.keys() if again is None else again(first)
     if not names:
         return first
-    silent = Output(replace(options, quiet=True))  # it has been said the first time
-    second = await _listed(options, silent, sorted(names), own=own, declare=False)
+    quiet = Output(replace(options, quiet=True))  # the first listing printed the warnings
+    second = await _listed(options, quiet, sorted(names), own=own, declare=False)
     snapshots, volatile = dict(first.snapshots), dict[str, Marks]()
     for name, snapshot in second.snapshots.items():
         if name in names:
@@ -144,17 +126,17 @@ async def _listed(
     options: Options, out: Output, servers: Sequence[str], *, own: bool, declare: bool
 ) -> Listing:
     async with open_host(options, out, servers=servers, idle=True, lock=False, declare=declare) as host:
-        guests = guests_of(host, options)
+        excluded = uncovered(host, options)
         if own:
-            guests = {server.name for server in host.config.servers} - guests
-        if guests.intersection(servers):
+            excluded = {server.name for server in host.config.servers} - excluded
+        if excluded.intersection(servers):
             raise ConfigError(
-                f"{min(guests.intersection(servers))!r} stands in your own configuration, and the lock of "
-                "a project leaves that out: it is shared with others"
+                f"{min(excluded.intersection(servers))!r} is defined in your own configuration, which "
+                "the lock of a project does not cover"
             )
-        names = tuple(name for name in chosen(host, servers) if name not in guests)
+        names = tuple(name for name in chosen(host, servers) if name not in excluded)
         for name, problem in host.held.items():
-            if name not in guests and (not servers or name in servers):
+            if name not in excluded and (not servers or name in servers):
                 raise problem
         if names:
             await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
@@ -162,18 +144,18 @@ async def _listed(
         snapshots = {
             one.name: host.provider(one.name).snapshot for one in statuses if one.state == "connected"
         }
-        configured = {server.name: server for server in host.config.servers if server.name not in guests}
+        configured = {server.name: server for server in host.config.servers if server.name not in excluded}
     return Listing(configured=configured, statuses=statuses, snapshots=snapshots, volatile={})
 
 
-def guests_of(host: Host, options: Options) -> set[str]:
-    """The configured servers that the lock of the configuration does not speak of: the user's own."""
-    files = found_files([Path(file) for file in options.config] or None)
+def uncovered(host: Host, options: Options) -> set[str]:
+    """Names of the configured servers that the lock does not cover: those of the user's own file."""
+    files = found_files(options.files)
     return {server.name for server in host.config.servers if not speaks_of(files, server.source.scope)}
 
 
 def review(listed: Listing, lock: Lock, names: Sequence[str] = ()) -> list[Review]:
-    """The named servers, or all that the configuration or the lock knows, in order of name."""
+    """Compare the named servers, or all in the configuration and the lock; sorted by name."""
     configured = listed.configured
     reviews = [Review(server=name, status="removed") for name in lock.servers if name not in configured]
     for status in listed.statuses:
@@ -185,26 +167,26 @@ def review(listed: Listing, lock: Lock, names: Sequence[str] = ()) -> list[Revie
             reviews.append(Review(server=name, status="unreachable", error=reason))
             continue
         snapshot = listed.snapshots[name]
-        known = lock.servers.get(name)
-        changes = compared(known, snapshot, listed.fingerprint(name))
-        kind: Status = "new" if known is None else "changed" if changes else "same"
+        pin = lock.servers.get(name)
+        changes = compared(pin, snapshot, listed.fingerprint(name))
+        kind: Status = "new" if pin is None else "changed" if changes else "same"
         if configured[name].pins == "off":
             kind, changes = "unpinned", ()
-        partial = known is not None and not known.whole
+        partial = pin is not None and not pin.whole
         tools = len(snapshot.tools)
         reviews.append(Review(server=name, status=kind, tools=tools, changes=changes, partial=partial))
     return sorted((one for one in reviews if not names or one.server in names), key=lambda one: one.server)
 
 
-def compared(known: Pin | None, snapshot: Snapshot, mark: str) -> tuple[Change, ...]:
-    """What changed; of a server without a pin, everything it offers is new."""
-    if known is None:
-        known = Pin(fingerprint=mark, snapshot=Snapshot(server=snapshot.server))
-    return compare(known, snapshot, fingerprint=mark).changes
+def compared(pin: Pin | None, snapshot: Snapshot, mark: str) -> tuple[Change, ...]:
+    """The changes since the pin; without a pin, everything is new."""
+    if pin is None:
+        pin = Pin(fingerprint=mark, snapshot=Snapshot(server=snapshot.server))
+    return compare(pin, snapshot, fingerprint=mark).changes
 
 
 def report(reviews: Iterable[Review], file: Path, *, written: bool = False) -> dict[str, Any]:
-    """The drift report: the JSON form of `mooring lock` and `mooring check`."""
+    """The JSON form of `mooring lock` and `mooring check`."""
     servers = [
         {
             "name": one.server,
@@ -221,12 +203,12 @@ def report(reviews: Iterable[Review], file: Path, *, written: bool = False) -> d
 
 
 def partial_note(reviews: Iterable[Review]) -> str | None:
-    """What a lock of an older mooring does not cover, if it is one."""
+    """A note about fields that a lock of an older version does not cover; None if there are none."""
     names = ", ".join(clean_line(one.server) for one in reviews if one.partial)
     if not names:
         return None
     return (
-        f"The lock was written by an older mooring and does not pin resources, `_meta`, icons and other "
+        f"An older version wrote the lock, which does not pin resources, `_meta`, icons and other "
         f"fields of {names}. `mooring lock` adds them."
     )
 
@@ -244,7 +226,7 @@ def change_document(change: Change) -> dict[str, Any]:
 
 
 def review_lines(reviews: Sequence[Review], out: Output, *, approvable: bool = True) -> list[str]:
-    """A line for each server, with what changed below it."""
+    """A line for each server, followed by its changes."""
     rows = [[clean_line(one.server), one.status, _amount(one)] for one in reviews]
     lines: list[str] = []
     width = None if out.width is None else out.width - 2
@@ -260,12 +242,12 @@ def review_lines(reviews: Sequence[Review], out: Output, *, approvable: bool = T
 
 
 def change_lines(changes: Iterable[Change], out: Output, *, approvable: bool, indent: str = "") -> list[str]:
-    """Each change for a person to judge; `approvable` says how to accept it."""
+    """Describe each change; with `approvable`, add the command that accepts it."""
     lines: list[str] = []
     for change in changes:
-        told = clean(describe(change)).splitlines()
-        # The last line is the command that accepts the change: no help to whoever is doing that.
-        for line in told if approvable else told[:-1]:
+        described = clean(describe(change)).splitlines()
+        # The last line is the command that accepts the change.
+        for line in described if approvable else described[:-1]:
             text = line.lstrip()
             shown = wrap(text, out.width, indent + line[: len(line) - len(text)])
             style: Style = "red" if text.startswith("- ") else "green" if text.startswith("+ ") else "plain"
@@ -278,7 +260,7 @@ def _amount(one: Review) -> str:
         case "changed":
             return plural(len(one.changes), "change")
         case "removed":
-            return "is no longer configured"
+            return "no longer configured"
         case "unreachable":
             return ""
         case _:

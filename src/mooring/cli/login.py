@@ -1,4 +1,4 @@
-"""`mooring login`: log in to a server, in a browser here or anywhere."""
+"""`mooring login`: log in to a server with a browser on this machine or another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, plural
 from mooring.core.addresses import check_url
 from mooring.core.text import clean
 from mooring.errors import AuthNeeded, MooringError
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
 
 def open_in_browser(url: str) -> bool:
-    """Whether the page could be opened. It blocks as long as some browsers run: call it from a thread.
+    """Open the page and return whether that worked. Some browsers block: call it from a thread.
 
     Raises:
-        RefusedError: it is no https page (http only on this machine), or holds what does not belong there.
+        RefusedError: the URL is not https (http only for local addresses), or contains forbidden characters.
     """
     import webbrowser
 
-    # The standard library starts the browser with the address as one argument; by what was checked, it
-    # begins with a scheme and so is never taken for an option.
+    # The browser gets the URL as one argument; the check ensures that it starts with a scheme, not with `-`.
     check_url(url, "the page", allowed=("loopback", "private"))
     try:
         return webbrowser.open(url)
@@ -37,29 +36,27 @@ def open_in_browser(url: str) -> bool:
 USAGE = "mooring login SERVER [--no-browser] [options]"
 DETAILS = """
 
-Opens the login page of the server in your browser and waits until you are
-done. The login is kept and renewed: later commands use it by themselves.
+Opens the login page of the server in your browser and waits for the login. The
+tokens are stored and renewed, and later commands use them.
 
-With --no-browser it prints the address. Open it anywhere; the page that the
-browser is sent to at the end may fail to load. Paste its address here.
+With --no-browser it prints the URL. Open it on any machine; the last page may
+fail to load. Copy its URL from the address bar and paste it here.
 
-With --principal the login is that of one client of `mooring serve`, for a
-server with `isolation: session`: nobody else's calls use it.
+With --principal the login is for one client of `mooring serve`, on a server
+with `isolation: session`. Calls of other clients do not use it.
 
-Exit code 3: nobody logged in, or the login cannot be used safely."""
+Exit code 3: the login was not completed, or is not safe to use."""
 EXAMPLES = """\
   mooring login github
   mooring login github --no-browser"""
 
-_LONGEST = 64 * 1024
+_MAX_INPUT = 64 * 1024
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("server", metavar="SERVER", help="the server's name in the configuration")
-    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    parser.add_argument(
-        "--principal", metavar="NAME", help="whose login, of those that a gateway serves, such as token:ana"
-    )
+    parser.add_argument("server", metavar="SERVER", help="name of the server")
+    parser.add_argument("--no-browser", action="store_true", help="print the URL instead of opening it")
+    parser.add_argument("--principal", metavar="NAME", help="the gateway client, such as token:ana")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -67,9 +64,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     async with open_host(options, out, servers=[args.server], idle=True) as host:
         login = await host.login(args.server, principal=args.principal)
-        out.note(f"The login page of {args.server} is on {login.host}.")
+        out.note(f"The login page of {args.server} is at {login.host}.")
         if args.no_browser or not await _opened(login.url):
-            sys.stderr.write(f"Open this address in a browser:\n\n{clean(login.url)}\n\n")
+            sys.stderr.write(f"Open this URL in a browser:\n\n{clean(login.url)}\n\n")
             await _with_paste(login, options.timeout, out)
         else:
             await _done(login, options.timeout, out)
@@ -86,8 +83,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             }
         )
     else:
-        from mooring.cli.progress import plural
-
         out.note(f"Logged in to {args.server}: {plural(status.tools, 'tool')}.")
     return 0
 
@@ -102,19 +97,19 @@ async def _done(login: Login, timeout: float | None, out: Output) -> None:
     try:
         await login.done(timeout)
     except TimeoutError:
-        text = f"{login.server!r} is not logged in: nobody did so within {timeout:g} s; try again"
+        text = f"The login to {login.server!r} was not completed within {timeout:g} s (--timeout). Try again."
         raise AuthNeeded(text, server=login.server, url=login.url) from None
     except AuthNeeded:
         raise
     except MooringError as problem:
-        out.warning(f"The login to {login.server} worked and is kept, but: {problem}")
+        out.warning(f"The login to {login.server} succeeded and is stored, but the server failed: {problem}")
 
 
 async def _with_paste(login: Login, timeout: float | None, out: Output) -> None:
-    """Wait for the browser, and for an address that somebody pastes: whichever comes."""
+    """Wait for the browser to return, or for a pasted URL."""
     import asyncio
 
-    sys.stderr.write("When it is done, paste the address that the browser shows at the end: ")
+    sys.stderr.write("After the login, paste the URL that the browser shows: ")
     sys.stderr.flush()
     paste = asyncio.create_task(_pasted(login, out))
     try:
@@ -127,16 +122,16 @@ async def _pasted(login: Login, out: Output) -> None:
     from anyio import to_thread
 
     data = b""
-    while not login.over and len(data) < _LONGEST:
+    while not login.over and len(data) < _MAX_INPUT:
         line, end, rest = data.partition(b"\n")
         if end:
             data = rest
             await _try(login, line.decode("utf-8", "replace"), out)
             continue
-        # Not by way of `sys.stdin`, whose lock would outlive an interrupted wait.
+        # Not `sys.stdin.read`, which would keep its lock after an interrupted wait.
         piece = await to_thread.run_sync(os.read, sys.stdin.fileno(), 4096, abandon_on_cancel=True)
         if not piece:
-            return  # nobody is there to paste; the browser may still come back by itself
+            return  # end of input; the browser may still complete the login
         data += piece
 
 

@@ -1,4 +1,4 @@
-"""`mooring logout`: forget a login, here and where it was given."""
+"""`mooring logout`: remove and revoke the tokens of a server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from mooring.cli.output import Output
 USAGE = "mooring logout SERVER [options]"
 DETAILS = """
 
-Removes the tokens of a server from this machine and, where the server can do
-that, has them revoked."""
+Removes the tokens of a server from this machine and revokes them, if the
+authorization server supports it."""
 EXAMPLES = """\
   mooring logout github"""
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("server", metavar="SERVER", help="the server's name in the configuration")
-    parser.add_argument(
-        "--principal", metavar="NAME", help="whose login, of those that a gateway serves, such as token:ana"
-    )
+    parser.add_argument("server", metavar="SERVER", help="name of the server")
+    parser.add_argument("--principal", metavar="NAME", help="the gateway client, such as token:ana")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -34,7 +32,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     out.note(f"Logged out of {args.server}.")
     if revoked is False:
         out.warning(
-            "The tokens are gone from this machine, but could not be revoked: end the access in your "
-            "account there if they may have been seen."
+            "The tokens were removed from this machine, but could not be revoked. If others may have seen "
+            "them, end the access in your account at the server."
         )
     return 0

@@ -1,4 +1,4 @@
-"""What stands on the command line: the options of every command, and a parser that explains itself."""
+"""Command line options that every command takes, and the argument parser."""
 
 from __future__ import annotations
 
@@ -8,25 +8,15 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from mooring.core.text import nearest
 from mooring.errors import MooringError
 
-__all__ = [
-    "Options",
-    "Parser",
-    "UsageError",
-    "did_you_mean",
-    "positive",
-    "seconds",
-    "split_options",
-    "wants_json",
-]
-
 
 class UsageError(MooringError):
-    """The command line cannot be understood as typed."""
+    """The command line is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +30,14 @@ class Options:
     timeout: float | None = None
     no_lock: bool = False
 
+    @property
+    def files(self) -> list[Path] | None:
+        """The files of `--config`; None if there are none, so that the usual places are searched."""
+        return [Path(file) for file in self.config] or None
+
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises `UsageError` instead of leaving, and knows the nearest option."""
+    """An argparse parser that raises `UsageError` instead of exiting, and suggests the nearest option."""
 
     def __init__(self, *, prog: str, usage: str, description: str, examples: str) -> None:
         super().__init__(
@@ -57,14 +52,14 @@ class Parser(argparse.ArgumentParser):
         self._command: str | None = None
 
     def takes_command(self, name: str) -> None:
-        """Have all that stands after `--` under `name`, as it is: a program and its arguments."""
+        """Store the words after `--` under `name`, unparsed: a program and its arguments."""
         self._command = name
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
-        """The parsed arguments; anything left over is an error that names the nearest option."""
+        """Parse the arguments; an unknown one is an error that names the nearest option."""
         command: list[str] = []
         if self._command is not None and "--" in argv:
             end = argv.index("--")
@@ -73,22 +68,38 @@ class Parser(argparse.ArgumentParser):
         if self._command is not None:
             setattr(args, self._command, command)
             if rest and not command:
-                raise UsageError(f"A program and its arguments stand after `--`. See `{self.prog} --help`.")
+                raise UsageError(f"Write the program and its arguments after `--`. See `{self.prog} --help`.")
         if rest:
             near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
             kind = "option" if rest[0].startswith("-") else "argument"
-            raise UsageError(f"There is no {kind} {rest[0]!r} here.{near} See `{self.prog} --help`.")
+            raise UsageError(f"Unknown {kind} {rest[0]!r}.{near} See `{self.prog} --help`.")
         return args
 
     def describe_options(self) -> None:
-        """List the common options in the help. They are read before this parser runs: see `split_options`."""
-        group = self.add_argument_group("options of every command")
+        """List the common options in the help. `split_options` reads them before this parser runs."""
+        group = self.add_argument_group("common options")
         _add_options(group)
-        group.add_argument("-h", "--help", action="store_true", help="show this")
+        group.add_argument("-h", "--help", action="store_true", help="show this help")
+
+
+STYLES = ("mcp", "double", "server", "raw")
+
+
+def add_style(parser: Parser) -> None:
+    """Add `--style`, which selects how tools are named."""
+    styles = "mcp (mcp_srv_tool), double (mcp__srv__tool), server (srv_tool) or raw (tool)"
+    parser.add_argument("--style", choices=STYLES, metavar="STYLE", help=f"names of tools: {styles}")
+
+
+def add_scope(parser: Parser) -> None:
+    """Add `--scope`, which selects the file to change."""
+    parser.add_argument(
+        "--scope", choices=["project", "user"], help="which file to change; default: --config, project, user"
+    )
 
 
 def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
-    """The common options, wherever they stand, and what is left. Nothing after `--` is an option."""
+    """Separate the common options from the other words. Nothing after `--` is an option."""
     end = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(prog="mooring", usage="", description="", examples="")
     _add_options(parser)
@@ -105,35 +116,35 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
 
 
 def wants_json(argv: Sequence[str]) -> bool:
-    """Whether `--json` is given, on a line that may be wrong otherwise."""
+    """Whether `--json` is given, on a command line that may be wrong otherwise."""
     return "--json" in argv[: argv.index("--") if "--" in argv else len(argv)]
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A sentence that offers the nearest known word, or nothing."""
+    """A sentence with the nearest known word, or an empty text."""
     near = nearest(word, known, limit=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
+    """An argparse type: a positive integer."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive integer, not {text!r}")
     return int(text)
 
 
 def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage] (no public base)
     add = parser.add_argument
-    add("--config", metavar="FILE", action="append", default=[], help="read this file only; may be repeated")
-    add("--json", action="store_true", help="one JSON document on standard output")
-    add("-q", "--quiet", action="store_true", help="no progress and no warnings")
-    add("-v", "--verbose", action="store_true", help="show the log, with what the servers print")
-    add("--timeout", metavar="S", type=seconds, help="wait this many seconds at most")
-    add("--no-lock", action="store_true", help="ask the servers, whatever a lock or an earlier run says")
+    add("--config", metavar="FILE", action="append", default=[], help="read this file only; repeatable")
+    add("--json", action="store_true", help="print one JSON document on standard output")
+    add("-q", "--quiet", action="store_true", help="no progress, notes and warnings")
+    add("-v", "--verbose", action="store_true", help="show the log and the stderr of the servers")
+    add("--timeout", metavar="S", type=seconds, help="wait at most this many seconds")
+    add("--no-lock", action="store_true", help="ask the servers instead of the lock or the cache")
 
 
 def seconds(text: str) -> float:
-    """A span of time, for argparse."""
+    """An argparse type: a positive number of seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -143,6 +154,25 @@ def seconds(text: str) -> float:
     return value
 
 
+_COLUMNS = 80
+
+
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    columns = min(80, shutil.get_terminal_size().columns)
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=22, width=columns)
+    columns = min(_COLUMNS, shutil.get_terminal_size().columns)
+    return _HelpFormatter(prog, max_help_position=22, width=columns)
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Prints texts as they are written, but wraps their paragraphs on a narrow terminal."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if width >= _COLUMNS:
+            return super()._fill_text(text, width, indent)
+        from itertools import groupby
+        from textwrap import fill
+
+        lines: list[str] = []
+        for is_prose, group in groupby(text.splitlines(), lambda line: line[:1] not in ("", " ")):
+            part = list(group)
+            lines += [fill(" ".join(part), max(width, 20))] if is_prose else part
+        return "\n".join(indent + line for line in lines)

@@ -1,4 +1,4 @@
-"""Output: results to standard output, messages to standard error, columns, colours."""
+"""Output: results to standard output, messages to standard error, tables, colours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mooring.core.text import clean, clean_json, without_controls
 
 GAP = "  "
 NARROW = 24
-"""Columns below which a text goes under its name instead of beside it."""
+"""With fewer columns than this left for it, a description is printed below its name."""
 
 
 def width_of(text: str) -> int:
-    """Columns that the text takes on a terminal: two for wide characters, none for combining marks."""
+    """Terminal columns of the text: two for wide characters, none for combining marks."""
     if text.isascii():
         return len(text)
     return sum(
@@ -29,16 +29,26 @@ def width_of(text: str) -> int:
     )
 
 
+def fields(value: object, *names: str) -> dict[str, Any]:
+    """These attributes of a value, for the JSON form."""
+    return {name: getattr(value, name) for name in names}
+
+
+def plural(count: int, noun: str) -> str:
+    """The count and the noun: `1 tool`, `3 tools`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def crop(text: str, width: int) -> str:
-    """The text, ended with an ellipsis where it is wider than `width`."""
+    """The text, shortened with an ellipsis if it is wider than `width`."""
     if width_of(text) <= width:
         return text
-    kept = ""
+    start = ""
     for character in text:
-        if width_of(kept) + width_of(character) > width - 1:
+        if width_of(start) + width_of(character) > width - 1:
             break
-        kept += character
-    return f"{kept.rstrip()}…" if width > 0 else ""
+        start += character
+    return f"{start.rstrip()}…" if width > 0 else ""
 
 
 def wrap(text: str, width: int | None, indent: str = "") -> list[str]:
@@ -54,26 +64,28 @@ def table(
 ) -> list[list[str]]:
     """The rows with their cells padded to columns, so that joined by `GAP` each line fits the width.
 
-    Where they do not fit, the columns in `spare` are left out, first named first; then the last column
-    is cropped, then the first. Cells stay apart so that a caller can colour them.
+    If they do not fit, the columns in `spare` are dropped in that order; then the last column is cropped,
+    then the first. Cells are returned separately so that the caller can colour them.
     """
-    kept = list(range(len(rows[0]))) if rows else []
-    widths = [max(width_of(row[column]) for row in rows) for column in kept]
+    shown = list(range(len(rows[0]))) if rows else []
+    widths = [max(width_of(row[column]) for row in rows) for column in shown]
     for column in spare:
-        if width is not None and _total(widths, kept) > width:
-            kept.remove(column)
-    if width is not None and kept:
-        for column, least in ((kept[-1], 1), (kept[0], 8)):
-            over = max(_total(widths, kept) - width, 0)
+        if width is not None and _total(widths, shown) > width:
+            shown.remove(column)
+    if width is not None and shown:
+        for column, least in ((shown[-1], 1), (shown[0], 8)):
+            over = max(_total(widths, shown) - width, 0)
             widths[column] = max(widths[column] - over, min(widths[column], least))
-    return [_padded(row, kept, widths, right) for row in rows]
+    return [_padded(row, shown, widths, right) for row in rows]
 
 
 def by_server(
     rows: Sequence[tuple[str, ...]], width: int | None, paint: Callable[[str, Any], str]
 ) -> list[str]:
-    """Lines of (server, name, text) under a heading for each server; without a width, tabbed lines of
-    name, server and text."""
+    """Format rows of (server, name, text) under a heading for each server.
+
+    Without a width, each line is name, server and text, separated by tabs.
+    """
     if width is None:
         return ["\t".join((name, server, text)) for server, name, text in rows]
     lines: list[str] = []
@@ -87,24 +99,24 @@ def by_server(
             lines += [f"{GAP}{paint(name, 'cyan')}{GAP}{text}".rstrip() for name, text in cells]
             continue
         for name, text in own:
-            # A name is copied and typed: it is broken over lines rather than cut.
+            # Users copy names: break a long one over lines, never crop it.
             lines += [paint(line, "cyan") for line in wrap(name, width, indent=GAP)]
             lines += wrap(text, width, indent=GAP * 2)[:2]
     return lines
 
 
-def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
-    return sum(widths[column] for column in kept) + len(GAP) * (len(kept) - 1)
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[column] for column in shown) + len(GAP) * (len(shown) - 1)
 
 
 def _padded(
-    row: Sequence[str], kept: Sequence[int], widths: Sequence[int], right: Sequence[int]
+    row: Sequence[str], shown: Sequence[int], widths: Sequence[int], right: Sequence[int]
 ) -> list[str]:
     cells: list[str] = []
-    for column in kept:
+    for column in shown:
         text = crop(row[column], widths[column])
         fill = " " * (widths[column] - width_of(text))
-        last = column == kept[-1]
+        last = column == shown[-1]
         cells.append(f"{fill}{text}" if column in right else text if last else f"{text}{fill}")
     return cells
 
@@ -132,31 +144,31 @@ _CODES: dict[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32",
 
 
 class Output:
-    """The two streams of one command, and what may be done to each."""
+    """Standard output and standard error of one command."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.wrote: Literal["nothing", "document", "lines"] = "nothing"
-        """What standard output holds so far: with `--json` one document, or many on lines of their own."""
+        """What was written to standard output: with `--json` one document, or one document per line."""
         self.reported = ""
         """The last error on standard error."""
         for stream in (sys.stdout, sys.stderr):
-            # An old locale must not turn a symbol into a crash.
+            # A symbol must not raise an error in a locale without UTF-8.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
 
     @property
     def width(self) -> int | None:
-        """Columns that standard output has; None when it is no terminal, and nothing should be cut."""
+        """Columns of standard output; None if it is not a terminal, so that nothing is cropped."""
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     @property
     def interactive(self) -> bool:
-        """Whether somebody watches standard error and wants to see progress there."""
+        """Whether to show progress on standard error."""
         return sys.stderr.isatty() and not self.options.quiet and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str = "") -> None:
-        """Write one line of the result. A pipe or file gets no control characters but newline and tab."""
+        """Write one line of the result. Outside of a terminal, only newline and tab stay unescaped."""
         sys.stdout.write(f"{text if sys.stdout.isatty() else without_controls(text)}\n")
 
     def lines(self, lines: Iterable[str]) -> None:
@@ -164,36 +176,36 @@ class Output:
             self.line(text)
 
     def document(self, value: Any) -> None:
-        """The one JSON document of `--json`."""
+        """Write the JSON document of `--json`."""
         self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=2)))
         self.wrote = "document"
 
     def json_line(self, value: Any) -> None:
-        """One of many JSON documents, on a line of its own: for what has no end."""
+        """Write one JSON document on a line, for commands that stream."""
         self.line(clean_json(json.dumps(value, ensure_ascii=False)))
         self.wrote = "lines"
 
     def flush(self) -> None:
-        """Let whoever reads the result have it now."""
+        """Flush standard output."""
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """A remark beside the result; silent with `--quiet`."""
+        """Print a note on standard error; silent with `--quiet`."""
         if not self.options.quiet:
             self._paragraph(text, "note:", "cyan")
 
     def warning(self, text: str) -> None:
-        """Something was set aside; silent with `--quiet`."""
+        """Print a warning on standard error; silent with `--quiet`."""
         if not self.options.quiet:
             self._paragraph(text, "warning:", "yellow")
 
     def error(self, text: str, *, label: str = "error:") -> None:
-        """Why the command failed, and what to try next."""
+        """Print why the command failed and what to do."""
         self.reported = text
         self._paragraph(text, label, "red")
 
     def paint(self, text: str, style: Style, stream: TextIO | None = None) -> str:
-        """The text in a style, where the stream (standard output) shows styles."""
+        """The text in a style, if the stream (default: standard output) is a terminal with colours."""
         target = sys.stdout if stream is None else stream
         plain = style == "plain" or not target.isatty()
         if plain or not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

@@ -1,4 +1,4 @@
-"""`mooring ping`: is it there, and how far away."""
+"""`mooring ping`: round-trip time of each server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 USAGE = "mooring ping [SERVER ...] [options]"
 DETAILS = """
 
-Each server has 5 seconds, or --timeout, to connect and to answer.
-Exit code 1 when a server is down, 3 when one only needs a login or an
-approval."""
+Each server has 5 seconds (--timeout) to connect and answer. Exit code 1 if a
+server is down, 3 if it needs a login or an approval."""
 TIMEOUT = 5.0
 EXAMPLES = """\
   mooring ping
@@ -27,7 +26,7 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("servers", metavar="SERVER", nargs="*", help="which servers; all when none is named")
+    parser.add_argument("servers", metavar="SERVER", nargs="*", help="names of servers; default: all")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -50,28 +49,28 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             for name in names:
                 group.start_soon(ask, name)
         states = {status.name: status.state for status in host.status()}
-        waiting = {"needs-auth", *(["disabled"] if host.held else [])}
+        blocked = {"needs-auth", *(["disabled"] if host.held else [])}
     report = [answers[name] for name in sorted(answers)]
     if options.json:
         out.document(report)
     else:
         out.lines(_lines(report, out))
     down = {states[answer["name"]] for answer in report if not answer["ok"]}
-    return 0 if not down else 3 if down <= waiting else 1
+    return 0 if not down else 3 if down <= blocked else 1
 
 
 async def _ping(host: Host, name: str, timeout: float, limit: float) -> dict[str, Any]:
     status = next(status for status in host.status() if status.name == name)
     answer: dict[str, Any] = {"name": name, "ok": False, "ms": None, "error": None}
     if status.state == "pending":
-        still = f"it is still starting after {limit:g} s; wait longer with --timeout"
+        still = f"still starting after {limit:g} s; use a longer --timeout"
         return answer | {"error": status.error or still}
     if status.state != "connected":
         return answer | {"error": status.error or f"the server is {status.state}"}
     try:
         seconds = await host.ping(name, timeout)
     except CallTimeout:
-        return answer | {"error": f"no answer within {limit:g} s"}
+        return answer | {"error": f"no response within {limit:g} s"}
     except MooringError as problem:
         return answer | {"error": str(problem)}
     return answer | {"ok": True, "ms": round(seconds * 1000, 2)}

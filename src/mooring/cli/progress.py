@@ -1,4 +1,4 @@
-"""Progress on standard error: servers that connect, and calls under way."""
+"""Progress on standard error: of servers that connect, and of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mooring.cli.output import GAP, Output, Style, crop, table
+from mooring.cli.output import GAP, Output, Style, crop, plural, table
 from mooring.core.text import clean_line
 from mooring.core.types import ServerStatus, State
 
@@ -27,17 +27,17 @@ SYMBOLS: dict[State, tuple[str, Style]] = {
     "disabled": ("-", "dim"),
 }
 
-_PATIENCE = 0.2
-"""Seconds before the first line: what is quicker than that needs no progress."""
+_DELAY = 0.2
+"""Seconds before progress is shown."""
 _TICK = 0.1
 
 
 async def show_progress(host: Host, out: Output, names: Collection[str] | None = None) -> None:
-    """Draw the states of these servers (or all) until cancelled, then leave the terminal as it was."""
+    """Draw the states of these servers (or all) until cancelled, then clear them."""
     start = anyio.current_time()
     settled: dict[str, float] = {}
     drawn = 0
-    await anyio.sleep(_PATIENCE)
+    await anyio.sleep(_DELAY)
     sys.stderr.write("\x1b[?25l")
     try:
         while True:
@@ -56,7 +56,7 @@ async def show_progress(host: Host, out: Output, names: Collection[str] | None =
 
 
 def summary(status: ServerStatus) -> str:
-    """One line on how a server is doing: what it offers, or why it is not there."""
+    """The state of a server in one line: its tools, or why it is not connected."""
     if status.state == "connected":
         return plural(status.tools, "tool")
     if status.state == "pending" and not status.error:
@@ -65,12 +65,8 @@ def summary(status: ServerStatus) -> str:
 
 
 def one_line(reason: str) -> str:
-    """A reason of several lines as one."""
+    """Join the lines of an error."""
     return clean_line("; ".join(reason.splitlines()).replace(":; ", ": "))
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _lines(active: list[ServerStatus], settled: dict[str, float], elapsed: float, out: Output) -> list[str]:
@@ -89,7 +85,7 @@ def _lines(active: list[ServerStatus], settled: dict[str, float], elapsed: float
     room = max(height - 2, 1)
     if len(lines) > room:
         waiting = sum(status.state == "pending" for status in active)
-        lines = [*lines[: room - 1], crop(f"… {len(active)} servers, {waiting} still starting", columns - 1)]
+        lines = [*lines[: room - 1], crop(f"… {len(active)} servers, {waiting} starting", columns - 1)]
     return lines
 
 
@@ -99,11 +95,11 @@ def _up(lines: int) -> str:
 
 _WIDTH = 20
 _LINE_TICK = 0.05
-"""Seconds between two drawings: a server may report as often as it likes."""
+"""Shortest time between two redraws, in seconds."""
 
 
 class ProgressLine:
-    """Takes the reports of a call; draws where somebody watches."""
+    """Shows the progress reports of a call on an interactive terminal."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -119,7 +115,7 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave the line as it was."""
+        """Clear the line."""
         if self._drawn >= 0:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -127,7 +123,7 @@ class ProgressLine:
 
 @contextmanager
 def progress_bar(out: Output) -> Generator[ProgressLine]:
-    """A bar for the time of one call."""
+    """A progress bar during one call."""
     bar = ProgressLine(out)
     try:
         yield bar
@@ -136,9 +132,9 @@ def progress_bar(out: Output) -> Generator[ProgressLine]:
 
 
 def _line(done: float, total: float | None, message: str | None) -> str:
-    said = clean_line((message or "")[:400])
+    text = clean_line((message or "")[:400])
     if not total or total < 0:
-        return f"{done:g} {said}".rstrip()
+        return f"{done:g} {text}".rstrip()
     share = min(max(done / total, 0.0), 1.0)
     filled = round(share * _WIDTH)
-    return f"{'█' * filled}{'░' * (_WIDTH - filled)} {share:4.0%} {said}".rstrip()
+    return f"{'█' * filled}{'░' * (_WIDTH - filled)} {share:4.0%} {text}".rstrip()

@@ -1,4 +1,4 @@
-"""`mooring prompt`: one prompt, filled in."""
+"""`mooring prompt`: show one prompt with its arguments filled in."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ if TYPE_CHECKING:
 USAGE = "mooring prompt SERVER NAME [key=value ...] [options]"
 DETAILS = """
 
-Shows the messages that the server makes of the prompt, each under its role.
-Every argument is text."""
+Shows the messages of the prompt, each under its role. All arguments are text."""
 EXAMPLES = """\
   mooring prompt files summarise path=a.md
   mooring prompt files summarise path=a.md --json | jq '.messages'"""
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("server", metavar="SERVER", help="whose prompt it is")
-    parser.add_argument("name", metavar="NAME", help="a name that `mooring prompts` shows")
+    parser.add_argument("server", metavar="SERVER", help="name of the server")
+    parser.add_argument("name", metavar="NAME", help="name, as `mooring prompts` shows it")
     parser.add_argument("arguments", metavar="key=value", nargs="*", help="arguments of the prompt")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.ask import asker
+    from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import open_host
     from mooring.core.builtin_tools import fitting
 
-    given = _arguments(args.arguments)
-    async with open_host(options, out, servers=[args.server], idle=True, on_elicit=asker(out)) as host:
+    arguments = _arguments(args.arguments)
+    async with open_host(
+        options, out, servers=[args.server], idle=True, on_elicit=elicitation_handler(out)
+    ) as host:
         prompt = await _find(host, args.server, args.name, options.timeout)
         try:
-            fitting(prompt, given)
+            fitting(prompt, arguments)
         except ValueError as problem:
-            raise UsageError(f"The prompt {args.name!r} does not take this: {problem}.") from None
-        messages = await host.prompt(args.server, args.name, given, timeout=options.timeout)
+            raise UsageError(f"Wrong arguments for the prompt {args.name!r}: {problem}.") from None
+        messages = await host.prompt(args.server, args.name, arguments, timeout=options.timeout)
     if options.json:
         shown = [{"role": message.role, "content": dict(message.block.raw)} for message in messages]
         out.document({"server": args.server, "name": args.name, "messages": shown})
@@ -53,13 +54,13 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _arguments(words: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key:
             raise UsageError(f"{word!r} is not an argument: write key=value.")
-        given[key] = text
-    return given
+        arguments[key] = text
+    return arguments
 
 
 async def _find(host: Host, server: str, name: str, timeout: float | None) -> Prompt:
@@ -70,7 +71,7 @@ async def _find(host: Host, server: str, name: str, timeout: float | None) -> Pr
         if prompt.name == name:
             return prompt
     if server in found.errors:
-        raise ConnectError(f"{server} cannot be asked: {found.errors[server]}", server=server)
+        raise ConnectError(f"The prompts of {server} cannot be listed: {found.errors[server]}", server=server)
     names = [prompt.name for prompt in found.prompts]
     raise UnknownPrompt(name, nearest(name, names), hint=f"`mooring prompts --server {server}` lists them.")
 

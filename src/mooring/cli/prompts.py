@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output, by_server
+from mooring.cli.output import Output, by_server, fields
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 USAGE = "mooring prompts [--server S] [options]"
 DETAILS = """
 
-Beside each prompt stand its arguments; those in brackets may be left out.
-A model gets a prompt by calling the tool `…_get_prompt_<name>`."""
+Lists each prompt with its arguments; those in brackets are optional. A model
+gets a prompt by calling the tool `…_get_prompt_<name>`."""
 EXAMPLES = """\
   mooring prompts
   mooring prompts --json | jq -r '.prompts[].name'"""
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("--server", metavar="S", help="only those of this server")
+    parser.add_argument("--server", metavar="S", help="only this server")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -51,17 +51,12 @@ def _signature(prompt: Prompt) -> str:
 
 
 def _document(prompt: Prompt) -> dict[str, Any]:
-    return {
-        "name": prompt.name,
-        "server": prompt.server,
-        "title": prompt.title,
-        "description": prompt.description,
-        "arguments": [
-            {
-                "name": argument["name"],
-                "description": argument.get("description"),
-                "required": argument.get("required") is True,
-            }
-            for argument in prompt.arguments
-        ],
-    }
+    arguments = [
+        {
+            "name": argument["name"],
+            "description": argument.get("description"),
+            "required": argument.get("required") is True,
+        }
+        for argument in prompt.arguments
+    ]
+    return {**fields(prompt, "name", "server", "title", "description"), "arguments": arguments}

@@ -1,4 +1,4 @@
-"""`mooring read`: one resource, to look at or to keep."""
+"""`mooring read`: read one resource."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 USAGE = "mooring read URI [--server S] [--output FILE] [options]"
 DETAILS = """
 
-Without `--server`, the server is found that lists the URI or has a template
+Without --server, mooring finds the server that lists the URI or has a template
 for it. Text goes to standard output, with control characters other than
-newline and tab written as \\x1b. Bytes go into a pipe as they are, and never
-to a terminal. `--output FILE` writes text and bytes exactly as sent."""
+newline and tab written as \\x1b. Binary content is written to a pipe unchanged,
+and never to a terminal. --output FILE writes the content exactly as sent."""
 EXAMPLES = """\
   mooring read memo:///shopping
   mooring read file:///notes.md --server files | less
@@ -28,17 +28,17 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("uri", metavar="URI", help="a URI that `mooring resources` shows, or fits a template")
-    parser.add_argument("--server", metavar="S", help="the server to ask")
-    parser.add_argument("--output", metavar="FILE", help="write the contents to this file")
+    parser.add_argument("uri", metavar="URI", help="a URI from `mooring resources`, or of a template")
+    parser.add_argument("--server", metavar="S", help="name of the server")
+    parser.add_argument("--output", metavar="FILE", help="write the content to this file")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.ask import asker
+    from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import open_host
 
     named = [args.server] if args.server else []
-    async with open_host(options, out, servers=named, idle=True, on_elicit=asker(out)) as host:
+    async with open_host(options, out, servers=named, idle=True, on_elicit=elicitation_handler(out)) as host:
         contents = await host.read(args.uri, args.server, timeout=options.timeout)
     if args.output:
         _save(contents, Path(args.output), out)
@@ -47,7 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     elif contents.is_binary and out.width is not None:
         raise UsageError(
             f"{contents.uri} is binary ({_summary(contents)}). "
-            "Write it to a file with `--output FILE`, or into a pipe."
+            "Write it to a file with `--output FILE`, or to a pipe."
         )
     elif out.width is not None:
         out.line(clean(contents.text))
@@ -59,21 +59,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return 0
 
 
-def _bytes(contents: Contents) -> bytes:
-    return contents.data if contents.is_binary else _encoded(contents.text)
-
-
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
 def _save(contents: Contents, file: Path, out: Output) -> None:
-    data = _bytes(contents)
+    data = contents.data if contents.is_binary else _encoded(contents.text)
     try:
         file.write_bytes(data)
     except OSError as problem:
-        raise UsageError(f"{str(file)!r} cannot be written: {problem.strerror or problem}.") from None
-    out.note(f"{len(data):,} bytes written to {file}")
+        raise UsageError(f"Cannot write {str(file)!r}: {problem.strerror or problem}.") from None
+    out.note(f"Wrote {len(data):,} bytes to {file}.")
 
 
 def _document(contents: Contents) -> dict[str, Any]:
@@ -90,5 +86,5 @@ def _piece(block: Block) -> dict[str, Any]:
 
 
 def _summary(contents: Contents) -> str:
-    kinds = sorted({block.mime_type or "of no known type" for block in contents.blocks})
+    kinds = sorted({block.mime_type or "unknown type" for block in contents.blocks})
     return clean_line(f"{', '.join(kinds)}, {len(contents.data):,} bytes")

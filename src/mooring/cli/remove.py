@@ -1,41 +1,40 @@
-"""`mooring remove`: take a server out of the configuration."""
+"""`mooring remove`: remove a server from the configuration."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options, Parser, add_scope
 from mooring.cli.output import Output
-from mooring.cli.switching import add_scope
 
 USAGE = "mooring remove NAME [options]"
 DETAILS = """
 
-Takes the entry out of the file it stands in; of several files, the one that
-counts. Everything else in the file stays, and the text before is kept."""
+Removes the entry from the file that defines it; of several files, from the one
+that takes effect. The rest of the file stays, and a backup is written."""
 EXAMPLES = """\
   mooring remove github
   mooring remove github --scope user"""
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", metavar="NAME", help="name of the server")
     add_scope(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import entry_document, holder, wrote
+    from mooring.cli.editing import entry_document, find_entry, wrote
     from mooring.config.edit.text import Drop
     from mooring.errors import UnknownServer
 
-    target, place = holder(options, args.scope, args.name)
+    target, place = find_entry(options, args.scope, args.name)
     backup = target.save(target.changed([Drop(path=place.path)]))
     if options.json:
         out.document(entry_document(args.name, place.entry, target))
     wrote(f"Removed {args.name} from", target, backup, out)
     try:
-        other, _ = holder(options, None, args.name)
+        other, _ = find_entry(options, None, args.name)
     except UnknownServer:
         return 0
-    out.note(f"{args.name} is also in {other.path}, which counts now.")
+    out.note(f"{args.name} is also defined in {other.path}: that entry takes effect now.")
     return 0

@@ -1,20 +1,19 @@
-"""`mooring search`: the tools that fit some words."""
+"""`mooring search`: search the tools."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from mooring.cli.options import Options, Parser, positive
+from mooring.cli.options import Options, Parser, add_style, positive
 from mooring.cli.output import GAP, Output, table
 from mooring.core.text import clean_line
 
 USAGE = "mooring search QUERY [--limit N] [--style STYLE] [options]"
 DETAILS = """
 
-The search that a model has as `tools_search`: say the action and its
-object. In a pipe each line is: name, server, score, description. Servers
-that mooring.lock or an earlier run knows are not started for it;
-`--no-lock` asks them all."""
+The same search as the tool `tools_search`: write an action and its object. In a
+pipe each line is: name, server, score, description. Servers in mooring.lock
+or the cache are not started; `--no-lock` asks them all."""
 EXAMPLES = """\
   mooring search 'open pull requests'
   mooring search read file --limit 3
@@ -22,13 +21,9 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    from mooring.cli.tools import STYLES
-
-    parser.add_argument("query", metavar="QUERY", nargs="+", help="some words; quotes are not needed")
-    parser.add_argument("--limit", metavar="N", type=positive, default=10, help="this many at most (10)")
-    parser.add_argument(
-        "--style", choices=STYLES, metavar="STYLE", help="how tools are named: see mooring tools"
-    )
+    parser.add_argument("query", metavar="QUERY", nargs="+", help="search words; quotes are not needed")
+    parser.add_argument("--limit", metavar="N", type=positive, default=10, help="number of results (10)")
+    add_style(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -52,7 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     rows = [[clean_line(str(value)) for value in entry.values()] for entry in found]
     out.lines(map("\t".join, rows) if out.width is None else _table(rows, out))
     if not found:
-        out.note("Nothing fits. Use other words, or look at `mooring groups`.")
+        out.note("No tool matches. Use other words, or see `mooring groups`.")
     return 0
 
 

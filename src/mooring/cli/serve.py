@@ -1,14 +1,14 @@
-"""`mooring serve`: the catalog as one MCP server."""
+"""`mooring serve`: serve the catalog as one MCP server."""
 
 from __future__ import annotations
 
 import argparse
 from argparse import Namespace
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser, UsageError, positive
+from mooring.cli.options import Options, Parser, UsageError, add_style, positive
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
 DETAILS = """
 
-Clients of both protocol eras are served at /mcp, profiles at /mcp/<profile>.
-With --http, --json prints where, as one document, as soon as it listens.
+Serves clients of both protocol eras at /mcp, and profiles at /mcp/<profile>.
+With --http, --json prints the URL as one document as soon as it listens. A
+server that does not start is reported once on standard error.
 
 --workers N runs N processes on one port. They share no state: each starts its
-own copy of every server, clients of 2025 get no session, servers cannot ask
-clients anything, and there is no /metrics. `isolation: session`, discovery,
+own copy of every server, 2025 clients get no session, servers cannot send
+elicitations, and there is no /metrics. `isolation: session`, discovery,
 --sse, and limits such as `gateway.rate` and `max_concurrency` are refused."""
 EXAMPLES = """\
   mooring serve --stdio
@@ -31,22 +32,22 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--stdio", action="store_true", help="serve on standard input and output (default)")
-    way.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP here")
-    parser.add_argument("--style", choices=("mcp", "double", "server", "raw"), help="how tools are named")
-    parser.add_argument("--discovery", action="store_true", help="show three tools to find the others with")
-    parser.add_argument("--sse", action="store_true", help="with --http: also the HTTP+SSE of 2024, at /sse")
-    parser.add_argument("--audit", metavar="FILE", help="append one line of JSON per call")
+    transport = parser.add_mutually_exclusive_group()
+    transport.add_argument("--stdio", action="store_true", help="serve on stdin and stdout (default)")
+    transport.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP here")
+    add_style(parser)
+    parser.add_argument("--discovery", action="store_true", help="show only the three discovery tools")
+    parser.add_argument("--sse", action="store_true", help="with --http: also serve HTTP+SSE (2024) at /sse")
+    parser.add_argument("--audit", metavar="FILE", help="append a JSON line for each call to FILE")
     parser.add_argument(
-        "--workers", metavar="N", type=positive, default=1, help="with --http: processes; see below"
+        "--workers", metavar="N", type=positive, default=1, help="with --http: number of processes (1)"
     )
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
-    from mooring.cli.hosting import open_host
+    from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.gateway.workers import is_worker, run_workers
@@ -56,17 +57,18 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if args.workers > 1:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
-        from pathlib import Path
-
         from mooring.config import load
         from mooring.gateway.workers import check_workers
 
-        check_workers(load([Path(file) for file in options.config] or None), whole, sse=args.sse)
+        check_workers(load(options.files), whole, sse=args.sse)
         return await run_workers(args.workers)
     if options.json and args.http is None:
-        raise UsageError("--json needs --http: the protocol has standard output. See `mooring serve --help`.")
+        raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
     relay = ClientBridge(asks=not is_worker())
-    async with open_host(options, out, style=args.style, relay=relay) as host, _telling_hidden(host, out):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(show_warnings("mooring.connection", out, at_end=False))
+        host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        await stack.enter_async_context(_reporting_hidden(host, out))
         if args.http is None:
             hangups = asyncio.create_task(reload_on_hangup(host, out.warning))
             try:
@@ -88,22 +90,22 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 @asynccontextmanager
-async def _telling_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
-    """Say on standard error what the catalog does not show, when all servers have connected or failed."""
+async def _reporting_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
+    """When every server has connected or failed, print which tools the catalog hides and why."""
     import asyncio
 
     from mooring.core.types import hidden_lines
 
-    async def tell() -> None:
+    async def report() -> None:
         await host.ready()
         for by, text in hidden_lines(host.hidden()):
             (out.warning if by in ("lock", "trust") else out.note)(host.redact(text))
 
-    telling = asyncio.create_task(tell())
+    reporting = asyncio.create_task(report())
     try:
         yield
     finally:
-        telling.cancel()
+        reporting.cancel()
 
 
 def _address(text: str) -> tuple[str, int]:

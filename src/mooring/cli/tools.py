@@ -1,12 +1,12 @@
-"""`mooring tools`: the merged catalog."""
+"""`mooring tools`: tools of all servers."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output, by_server
+from mooring.cli.options import Options, Parser, add_style
+from mooring.cli.output import Output, by_server, fields
 from mooring.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -15,27 +15,20 @@ if TYPE_CHECKING:
 USAGE = "mooring tools [--server S] [--style STYLE] [options]"
 DETAILS = """
 
-On a terminal the tools stand under their server, with the first words of
-their description; in a pipe each line is: name, server, description.
+On a terminal, tools are listed under their server, with the start of their
+description. In a pipe each line is: name, server, description.
 
-Servers that mooring.lock or an earlier run knows are not started for it;
-`--no-lock` asks them all."""
+Servers in mooring.lock or the cache are not started; `--no-lock` asks them
+all."""
 EXAMPLES = """\
   mooring tools
   mooring tools --server github
   mooring tools --style double --json | jq -r '.[].name'"""
 
-STYLES = ("mcp", "double", "server", "raw")
-
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("--server", metavar="S", help="only the tools of this server")
-    parser.add_argument(
-        "--style",
-        choices=STYLES,
-        metavar="STYLE",
-        help="names as mcp (mcp_srv_tool), double (mcp__srv__tool), server (srv_tool) or raw (tool)",
-    )
+    parser.add_argument("--server", metavar="S", help="only this server")
+    add_style(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -56,11 +49,5 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _document(tool: Tool) -> dict[str, object]:
-    return {
-        "name": tool.name,
-        "server": tool.server,
-        "remote_name": tool.remote_name,
-        "title": tool.title,
-        "description": tool.description,
-        "input_schema": dict(tool.input_schema),
-    }
+    about = fields(tool, "name", "server", "remote_name", "title", "description")
+    return {**about, "input_schema": dict(tool.input_schema)}

@@ -1,4 +1,4 @@
-"""`mooring trust`: approve what a project's file would run, after it was shown."""
+"""`mooring trust`: show the servers and settings of a project file and approve them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser
-from mooring.cli.output import Output
+from mooring.cli.output import Output, plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
 
-A project file that mooring finds by itself (mooring.yaml, .mcp.json …) may
-define servers, and nothing else, before it is approved on this machine: its
-servers do not start and its settings are ignored. This command shows what
-it would run, reach and set, whole, and asks. The approval is for exactly
-that: an entry or setting that changes needs another one. It is stored with
-your own state, outside of the project. Files named with --config need none.
+Servers of a project file that mooring finds automatically (mooring.yaml,
+.mcp.json …) do not start, and its settings are ignored, until the file is
+approved on this machine. This command shows all commands, URLs and settings
+in the file and asks for confirmation. The approval covers exactly these: a
+changed entry or setting needs a new one. It is stored in your home directory,
+not in the project. Files named with --config need no approval.
 
-Exit code 3: nobody said yes. Without a terminal there is nobody to ask:
-read what is shown, then give --yes."""
+Exit code 3: not confirmed. Without a terminal, review the output, then use
+--yes."""
 EXAMPLES = """\
   mooring trust
   mooring trust .mcp.json --yes
@@ -35,10 +35,10 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", help="which file; the one found here by default")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--revoke", action="store_true", help="forget the approval of the file")
-    parser.add_argument("--list", action="store_true", help="the files that are approved on this machine")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file; default: the project's")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--revoke", action="store_true", help="remove the approval of the file")
+    parser.add_argument("--list", action="store_true", help="list the files approved on this machine")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -70,7 +70,7 @@ def _path(args: Namespace, options: Options) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a project file would run and set, if all of it were approved."""
+    """Servers and settings of a project file."""
 
     servers: tuple[ServerConfig, ...]
     settings: Mapping[str, Any]
@@ -97,81 +97,80 @@ def _read(path: Path) -> Content:
     files = [*user, FoundFile(path=path, scope="project")]
     whole = read_files(files, approval=lambda file: Approval(everything=True))
     withheld = read_files(files, approval=lambda file: Approval()).withheld
-    refused = withheld.servers if withheld else ()  # a server with forbidden variables replaces nothing
+    refused = withheld.servers if withheld else ()
     servers = {server.name: server for server in (*refused, *whole.servers) if server.scope == "project"}
     settings = withheld.settings if withheld else dict[str, Any]()
     return Content(servers=tuple(servers.values()), settings=settings, warnings=whole.warnings)
 
 
 def approve_entries(path: Path, names: Collection[str]) -> None:
-    """Approve entries that the user has just written; the rest of the file stays as it is."""
+    """Approve entries that the user has just written; other approvals do not change."""
     from mooring.config import approvals
 
-    known, content = approvals.approval_of(str(path)), _read(path)
+    approval, content = approvals.approval_of(str(path)), _read(path)
     own = {name: mark for name, mark in content.marks.items() if name in names}
-    approvals.approve(str(path), {**known.servers, **own}, settings=known.settings)
+    approvals.approve(str(path), {**approval.servers, **own}, settings=approval.settings)
 
 
 async def _trust(path: Path, content: Content, args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
-    from mooring.cli.ask import asked
+    from mooring.cli.ask import confirm
     from mooring.config import approvals
 
-    known = approvals.approval_of(str(path))
-    same = (known.servers, known.settings) == (content.marks, content.settings_mark)
+    approval = approvals.approval_of(str(path))
+    same = (approval.servers, approval.settings) == (content.marks, content.settings_mark)
     if not options.json:
-        out.lines(_shown(path, content, known))
+        out.lines(_shown(path, content, approval))
     yes = same or args.yes
     if not yes:
-        yes = await asked(_question(content), "Nothing was approved.", out)
+        yes = await confirm(_question(content), "Nothing was approved.", out)
     if yes and not same:
         approvals.approve(str(path), content.marks, settings=content.settings_mark)
     if options.json:
-        out.document({"file": str(path), "approved": yes, **_documents(content, known)})
+        out.document({"file": str(path), "approved": yes, **_documents(content, approval)})
     elif yes:
-        out.note(f"{path} {'was approved already' if same else 'is approved on this machine'}.")
+        out.note(f"{path} {'was already approved' if same else 'is approved on this machine'}.")
     return 0 if yes else NEEDS_LOGIN
 
 
 def _question(content: Content) -> str:
-    from mooring.cli.progress import plural
-
     settings = f" and use {plural(len(content.settings), 'setting')}" if content.settings else ""
     count = plural(len(content.servers), "server")
-    return f"May a host that finds this file start {count}{settings} from now on?"
+    return f"Allow mooring to start {count}{settings} of this file from now on?"
 
 
-def _status(known: str | None, mark: str | None) -> str:
-    return "approved" if known == mark else "new" if known is None else "changed"
+def _status(approved: str | None, mark: str | None) -> str:
+    return "approved" if approved == mark else "new" if approved is None else "changed"
 
 
-def _shown(path: Path, content: Content, known: Approval) -> list[str]:
-    """Return everything in the file, whole: an attacker would hide in what is cut or wrapped away."""
+def _shown(path: Path, content: Content, approval: Approval) -> list[str]:
+    """The whole content, neither cut nor wrapped, so that nothing can be hidden in it."""
     from mooring.config.trust import describe, describe_settings, forbidden
     from mooring.core.text import clean
 
     lines, marks = [clean(str(path))], content.marks
     for server in content.servers:
         first, *rest = describe(server)
-        lines += ["", f"{first} ({_status(known.servers.get(server.name), marks[server.name])})", *rest]
+        lines += ["", f"{first} ({_status(approval.servers.get(server.name), marks[server.name])})", *rest]
         if names := forbidden(server):
-            lines.append(f"  REFUSED  a found file may not set {', '.join(map(clean, names))}: it stays off")
+            variables = ", ".join(map(clean, names))
+            lines.append(f"  REFUSED  project files may not set {variables}: the server stays off")
     if not content.servers:
-        lines.append("names no server")
+        lines.append("no servers")
     if content.settings:
         first, *rest = describe_settings(content.settings)
-        lines += ["", f"{first} ({_status(known.settings, content.settings_mark)})", *rest]
+        lines += ["", f"{first} ({_status(approval.settings, content.settings_mark)})", *rest]
     return lines
 
 
-def _documents(content: Content, known: Approval) -> dict[str, Any]:
+def _documents(content: Content, approval: Approval) -> dict[str, Any]:
     from mooring.config.secret_scan import masked
 
     marks = content.marks
     servers = [
-        _document(one, _status(known.servers.get(one.name), marks[one.name])) for one in content.servers
+        _document(one, _status(approval.servers.get(one.name), marks[one.name])) for one in content.servers
     ]
-    status = _status(known.settings, content.settings_mark) if content.settings else None
+    status = _status(approval.settings, content.settings_mark) if content.settings else None
     return {"servers": servers, "settings": masked(dict(content.settings)), "settings_status": status}
 
 

@@ -1,4 +1,4 @@
-"""`mooring watch`: the servers, live."""
+"""`mooring watch`: live view of the servers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 USAGE = "mooring watch [--every S] [options]"
 DETAILS = """
 
-Connects every enabled server and shows how each is doing, with the time of
-its last round trips. Keys: arrows choose a server, r reconnects it, d turns
-it off and on (for this view only), t shows its tools, l the log, q quits.
+Connects every enabled server and shows its state and last round-trip times.
+Keys: arrows select a server, r reconnects it, d turns it off and on (only
+while this command runs), t shows its tools, l the log, q quits.
 
-In a pipe it prints one line for each thing that happens; with --json, each
-is a JSON object on a line of its own."""
+In a pipe it prints one line per event; with --json, one JSON object per line."""
 EXAMPLES = """\
   mooring watch
   mooring watch --every 10
@@ -40,7 +39,7 @@ def configure(parser: Parser) -> None:
         metavar="S",
         type=seconds,
         default=2.0,
-        help="time between two pings of a server",
+        help="seconds between two pings of a server (2)",
     )
 
 
@@ -53,18 +52,18 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     live = is_terminal() and not options.json
     async with open_host(replace(options, verbose=options.verbose and not live), out) as host:
         with anyio.move_on_after(options.timeout):
-            await (_Live(host, out, args.every).run() if live else _plainly(host, options, out))
+            await (_Live(host, out, args.every).run() if live else _print_events(host, options, out))
     return 0
 
 
-async def _plainly(host: Host, options: Options, out: Output) -> None:
-    """One line for each event, for as long as somebody reads them."""
-    from mooring.cli.watch_view import told
+async def _print_events(host: Host, options: Options, out: Output) -> None:
+    """Print one line for each event until cancelled."""
+    from mooring.cli.watch_view import event_line
 
     async for event in host.events():
         if options.json:
             out.json_line({"event": type(event).__name__, "time": time.time(), **_fields(event)})
-        elif (line := told(event)) is not None:
+        elif (line := event_line(event)) is not None:
             out.line(f"{_clock()}  {line[0]}")
         else:
             continue
@@ -76,7 +75,7 @@ def _fields(event: Event) -> dict[str, object]:
 
 
 class _Live:
-    """The view on a terminal: what happens, what is typed, and the round trips in between."""
+    """The view on a terminal: handles events and keys, and pings the servers."""
 
     def __init__(self, host: Host, out: Output, every: float) -> None:
         import asyncio
@@ -86,16 +85,16 @@ class _Live:
         self._host, self._out, self._every = host, out, every
         self._board: WatchBoard = WatchBoard()
         self._keys = asyncio.Queue[str]()
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         import anyio
 
         from mooring.cli.watch_view import screen
 
-        with screen(self._out, self._keys.put_nowait) as shown, _logged_to(self._board):
+        with screen(self._out, self._keys.put_nowait) as shown, _LogCapture(self._board):
             async with anyio.create_task_group() as tasks:
-                for work in (self._listen, self._ask):
+                for work in (self._listen, self._ping_all):
                     tasks.start_soon(work)
                 tasks.start_soon(self._draw, shown)
                 while (key := await self._keys.get()) not in ("q", "\x1b"):
@@ -104,10 +103,10 @@ class _Live:
 
     async def _listen(self) -> None:
         async for event in self._host.events():
-            self._board.heard(event, time.monotonic(), _clock())
-            self._stirred.set()
+            self._board.add_event(event, time.monotonic(), _clock())
+            self._changed.set()
 
-    async def _ask(self) -> None:
+    async def _ping_all(self) -> None:
         import asyncio
 
         import anyio
@@ -116,10 +115,10 @@ class _Live:
             from mooring.errors import MooringError
 
             try:
-                self._board.pinged(name, await self._host.ping(name, self._every))
+                self._board.add_round_trip(name, await self._host.ping(name, self._every))
             except MooringError:
-                self._board.pinged(name, None)
-            self._stirred.set()
+                self._board.add_round_trip(name, None)
+            self._changed.set()
 
         while True:
             async with anyio.create_task_group() as tasks:
@@ -141,34 +140,34 @@ class _Live:
                 tools.setdefault(tool.server, []).append(name)
             now = time.monotonic()
             shown.draw(frame(self._board, self._host.status(), tools, width=width, height=height, now=now))
-            self._stirred.clear()
+            self._changed.clear()
             try:
                 async with asyncio.timeout(1.0):
-                    await self._stirred.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 continue
-            await asyncio.sleep(_TICK)  # what happens in a burst is drawn once
+            await asyncio.sleep(_TICK)  # draw a burst of events once
 
     async def _press(self, key: str) -> None:
         board, servers = self._board, self._host.status()
         board.notice = ""
         match key:
             case "up" | "down":
-                board.chosen += 1 if key == "down" else -1
+                board.selected += 1 if key == "down" else -1
             case "t" | "l":
                 board.pane = "tools" if key == "t" else "log"
             case "r" | "d" if servers:
-                name = servers[board.chosen].name
-                off = servers[board.chosen].state == "disabled"
+                name = servers[board.selected].name
+                off = servers[board.selected].state == "disabled"
                 await self._change(name, "reconnecting" if key == "r" else "on" if off else "off")
             case _:
                 pass
-        self._stirred.set()
+        self._changed.set()
 
     async def _change(self, name: str, what: str) -> None:
-        """Turn a server off or on; to reconnect is both."""
+        """Turn a server off or on; reconnecting does both."""
         self._board.notice = f"{name}: {what}"
-        self._stirred.set()
+        self._changed.set()
         for disabled in {"reconnecting": (True, False), "on": (False,), "off": (True,)}[what]:
             servers = tuple(
                 replace(server, disabled=disabled) if server.name == name else server
@@ -182,8 +181,8 @@ def _clock() -> str:
     return time.strftime("%H:%M:%S")
 
 
-class _logged_to:  # noqa: N801 -- used like a function
-    """Shows in the view's log what the servers print, and what the host warns of."""
+class _LogCapture:
+    """Adds the stderr of servers and the warnings of the host to the log of the view."""
 
     def __init__(self, board: WatchBoard) -> None:
         self._board = board
@@ -194,11 +193,11 @@ class _logged_to:  # noqa: N801 -- used like a function
 
         board = self._board
 
-        class WatchState(logging.Handler):
+        class BoardHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                board.said(record.getMessage(), _clock())
+                board.add_line(record.getMessage(), _clock())
 
-        self._handler = WatchState(logging.INFO)
+        self._handler = BoardHandler(logging.INFO)
         logging.getLogger("mooring.server").setLevel(logging.INFO)
         logging.getLogger("mooring").addHandler(self._handler)
 

@@ -1,4 +1,4 @@
-"""What `mooring watch` draws, and the terminal that it draws on."""
+"""The display of `mooring watch`: its state, its lines, and the terminal."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mooring.cli.output import GAP, Output, Style, crop, table, wrap
-from mooring.cli.progress import SYMBOLS, plural, summary
+from mooring.cli.output import GAP, Output, Style, crop, plural, table, wrap
+from mooring.cli.progress import SYMBOLS, summary
 from mooring.core.events import (
     CallFinished,
     CatalogChanged,
@@ -28,13 +28,13 @@ from mooring.core.events import (
 from mooring.core.text import clean_line
 from mooring.core.types import ServerStatus
 
-KEPT = 500
+LOG_LINES = 500
 SPARKS = "▁▂▃▄▅▆▇█"
 TREND = 16
-"""Round trips that a spark line shows."""
+"""Round trips in a spark line."""
 RATE_OVER = 10.0
-"""Seconds over which calls are counted."""
-KEYS = "↑↓ choose   r reconnect   d disable   t tools   l log   q quit"
+"""Seconds over which the call rate is averaged."""
+KEYS = "↑↓ select   r reconnect   d disable   t tools   l log   q quit"
 
 Pane = Literal["log", "tools"]
 Line = tuple[str, Style]
@@ -42,44 +42,41 @@ Line = tuple[str, Style]
 
 @dataclass(slots=True)
 class WatchBoard:
-    """What has been seen so far, and what whoever watches has chosen."""
+    """Log, round trips and calls so far, and the selection of the user."""
 
-    chosen: int = 0
+    selected: int = 0
     pane: Pane = "log"
     notice: str = ""
-    """What the last key led to."""
-    log: deque[Line] = field(default_factory=lambda: deque[Line](maxlen=KEPT))
+    """Message about the last key."""
+    log: deque[Line] = field(default_factory=lambda: deque[Line](maxlen=LOG_LINES))
     trips: dict[str, deque[float | None]] = field(default_factory=dict[str, "deque[float | None]"])
-    """Seconds of the last round trips to each server; None where no answer came."""
+    """Seconds of the last round trips to each server; None: no response."""
     calls: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
-    """When the last calls of each server ended."""
+    """End times of the last calls of each server."""
 
-    def heard(self, event: Event, now: float, clock: str) -> None:
-        """Take note of an event; `clock` is the time of day as the log shows it."""
+    def add_event(self, event: Event, now: float, clock: str) -> None:
+        """Add an event; `clock` is the time of day in the log."""
         if isinstance(event, CallFinished):
             self.calls.setdefault(event.server, deque(maxlen=10_000)).append(now)
-            self._trip(event.server, None if event.error else event.duration)
-        if (line := told(event)) is not None:
+            self.add_round_trip(event.server, None if event.error else event.duration)
+        if (line := event_line(event)) is not None:
             self.log.append((f"{clock}  {line[0]}", line[1]))
 
-    def pinged(self, server: str, seconds: float | None) -> None:
-        """A round trip took so long, or brought no answer."""
-        self._trip(server, seconds)
+    def add_round_trip(self, server: str, seconds: float | None) -> None:
+        """Add a round trip; None: no response."""
+        self.trips.setdefault(server, deque(maxlen=TREND)).append(seconds)
 
-    def said(self, text: str, clock: str, style: Style = "dim") -> None:
-        """A line of the log."""
+    def add_line(self, text: str, clock: str, style: Style = "dim") -> None:
+        """Add a line to the log."""
         self.log.append((f"{clock}  {clean_line(text)}", style))
 
     def rate(self, server: str, now: float) -> float:
-        """Calls a second, lately."""
+        """Calls per second over the last `RATE_OVER` seconds."""
         return sum(now - ended <= RATE_OVER for ended in self.calls.get(server, ())) / RATE_OVER
 
-    def _trip(self, server: str, seconds: float | None) -> None:
-        self.trips.setdefault(server, deque(maxlen=TREND)).append(seconds)
 
-
-def told(event: Event) -> Line | None:
-    """An event as one line for people; None for those that only fill the screen."""
+def event_line(event: Event) -> Line | None:
+    """An event as one line; None for events that are not shown."""
     match event:
         case StateChanged():
             style: Style = (
@@ -95,13 +92,13 @@ def told(event: Event) -> Line | None:
             counts = ", ".join(f"{sign}{len(names)}" for sign, names in parts if names)
             return f"tools changed: {counts}", "cyan"
         case ToolSetAside():
-            return clean_line(f"{event.tool} is set aside: it is not what was approved"), "yellow"
+            return clean_line(f"{event.tool} is blocked: it changed since it was approved"), "yellow"
         case ConfigApplied():
-            return "the configuration was applied", "cyan"
+            return "configuration applied", "cyan"
         case ConfigRejected():
-            return clean_line(f"the configuration cannot be used: {event.problem}"), "red"
+            return clean_line(f"configuration rejected: {event.problem}"), "red"
         case LoopLagged():
-            return f"mooring was blocked for {event.seconds:.1f} s", "yellow"
+            return f"the event loop was blocked for {event.seconds:.1f} s", "yellow"
         case EventsDropped():
             return f"{plural(event.count, 'event')} not shown", "dim"
         case _:
@@ -118,14 +115,14 @@ def frame(
     now: float,
 ) -> list[Line]:
     """The whole screen, at most `height` lines of at most `width` columns each."""
-    board.chosen = max(0, min(board.chosen, len(servers) - 1))
+    board.selected = max(0, min(board.selected, len(servers) - 1))
     up = sum(status.state == "connected" for status in servers)
     count = sum(len(names) for names in tools.values())
     head = f"mooring  {up} of {plural(len(servers), 'server')} connected, {plural(count, 'tool')}"
     room = max(height - 4, 2)
     listed = max(min(len(servers), room - min(8, room // 2)), 1)
     rows = _servers(board, servers, width, now)
-    first = max(0, min(board.chosen - listed // 2, len(rows) - listed))
+    first = max(0, min(board.selected - listed // 2, len(rows) - listed))
     below = _below(board, servers, tools, width, room - listed)
     rule: Line = ("─" * width, "dim")
     foot: Line = (board.notice or KEYS, "yellow" if board.notice else "dim")
@@ -135,24 +132,24 @@ def frame(
 
 
 def spark(trips: Sequence[float | None]) -> str:
-    """The last round trips as a row of bars; an × where no answer came."""
-    known = [trip for trip in trips if trip is not None]
-    most = max(known, default=0.0) or 1.0
+    """The last round trips as a row of bars; × for no response."""
+    measured = [trip for trip in trips if trip is not None]
+    most = max(measured, default=0.0) or 1.0
     top = len(SPARKS) - 1
     return "".join("×" if trip is None else SPARKS[min(int(trip / most * top), top)] for trip in trips)
 
 
 def _servers(board: WatchBoard, servers: Sequence[ServerStatus], width: int, now: float) -> list[Line]:
     rows = [_row(board, status, now) for status in servers]
-    for row in rows:  # a long reason must not cost the other columns
+    for row in rows:  # a long reason must not push out other columns
         row[-1] = crop(row[-1], max(width - 64, 12))
     lines: list[Line] = []
     cells = table(rows, width=width - 4, spare=(4, 3, 2), right=(2, 3))
     for number, (status, row) in enumerate(zip(servers, cells, strict=True)):
         symbol, style = SYMBOLS[status.state]
-        mark = ">" if number == board.chosen else " "
-        lines.append((f"{mark} {symbol} {GAP.join(row)}", "bold" if number == board.chosen else style))
-    return lines or [("no servers are configured here: see `mooring add --help`", "dim")]
+        mark = ">" if number == board.selected else " "
+        lines.append((f"{mark} {symbol} {GAP.join(row)}", "bold" if number == board.selected else style))
+    return lines or [("no servers are configured: see `mooring add --help`", "dim")]
 
 
 def _row(board: WatchBoard, status: ServerStatus, now: float) -> list[str]:
@@ -175,7 +172,7 @@ def _state(status: ServerStatus) -> str:
     if status.state == "connected" and status.fresh_within is not None:
         return f"fresh within {status.fresh_within:.0f} s" if status.fresh_within >= 1 else "fresh"
     if status.retry_in is not None:
-        return f"{status.state}, again in {status.retry_in:.0f} s"
+        return f"{status.state}, retry in {status.retry_in:.0f} s"
     return status.state
 
 
@@ -190,8 +187,8 @@ def _below(
         return []
     if not servers:
         return list(board.log)[-room:]
-    status = servers[board.chosen]
-    reason = status.error or ("" if board.pane == "log" else "it offers no tools")
+    status = servers[board.selected]
+    reason = status.error or ("" if board.pane == "log" else "it has no tools")
     lines = wrap(clean_line(f"{status.name}: {reason}"), width)[: max(room // 2, 1)] if reason else []
     why: list[Line] = [(line, "red" if status.error else "dim") for line in lines]
     if board.pane == "log":
@@ -210,18 +207,18 @@ def _reason(text: str | None) -> str:
     return f"({text.splitlines()[0]})" if text else ""
 
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # another screen, no cursor, no wrapping
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # alternate screen, no cursor, no wrapping
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down", "k": "up", "j": "down"}
 
 
 def is_terminal() -> bool:
-    """Whether there is a screen to draw on and a keyboard to read."""
+    """Whether standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Screen:
-    """Draws frames; only what differs from the last one is sent."""
+    """Draws frames; sends only the lines that changed."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -230,7 +227,7 @@ class Screen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines, now."""
+        """Current columns and lines."""
         return shutil.get_terminal_size()
 
     def draw(self, lines: Sequence[Line]) -> None:
@@ -247,7 +244,7 @@ class Screen:
 
 @contextmanager
 def screen(out: Output, on_key: Callable[[str], None]) -> Generator[Screen]:
-    """A screen of our own; `on_key` hears every key until the end."""
+    """Switch to the alternate screen; call `on_key` for every key until the end of the block."""
     import termios
     import tty
 

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
 from mooring.config.references import is_reference
-from mooring.config.units import kind, seconds, size
+from mooring.config.units import kind, number, seconds, size
 from mooring.config.validate import (
+    InvalidEntryError,
+    Problem,
     Settings,
     flag,
     list_of_text,
@@ -193,8 +195,23 @@ def _profiles(value: object) -> Mapping[str, ProfileSettings]:
         text = str(name)
         if not text or not _name_letters.issuperset(text):
             raise ValueError(f"{shown(text)} is no name for a path; use letters, digits, '-' and '_'")
-        found[text] = read({} if item is None else item)
+        try:
+            found[text] = read({} if item is None else item)
+        except InvalidEntryError as error:
+            raise InvalidEntryError(
+                tuple(
+                    Problem(field=f"{text}.{one.field}" if one.field else text, message=one.message)
+                    for one in error.problems
+                )
+            ) from None
     return MappingProxyType(found)
+
+
+def _rate(value: object) -> float:
+    rate = number(value)
+    if rate is None or rate <= 0:
+        raise ValueError("must be a number of requests per second, such as 5 or 0.5")
+    return rate
 
 
 def _tokens(value: object) -> tuple[TokenSettings, ...]:
@@ -228,7 +245,7 @@ class GatewaySettings(Settings):
     max_body: int = setting(within(size, least=1024), default=4 * 2**20)
     body_timeout: float = setting(_duration, default=10.0)
     """Seconds within which a request must have arrived whole."""
-    rate: float | None = setting(optional(within(seconds, above=0)), default=None)
+    rate: float | None = setting(optional(_rate), default=None)
     """Requests per second of one client; no limit when left out."""
     burst: int = setting(within(whole, least=1), default=64)
     concurrency: int = setting(within(whole, least=1), default=256)

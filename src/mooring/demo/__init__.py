@@ -1,4 +1,4 @@
-"""Bundled servers that show what mooring does: real child processes, no network, no dependencies."""
+"""Bundled servers for demonstrations: child processes without network access or dependencies."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SERVERS = Path(__file__).parent / "servers"
 
 
 def command(server: str) -> tuple[str, ...]:
-    """How to start a bundled server: `notes`, `clock`, `silent` or `broken`; for `weather`, see there."""
-    # Without site-packages an interpreter starts twice as fast, and these need none.
+    """The command of a bundled stdio server: `notes`, `clock`, `silent` or `broken`."""
+    # Without site-packages, which these servers do not need, Python starts twice as fast.
     return sys.executable, "-S", str(_SERVERS / f"{server}.py")
 
 
 @contextmanager
 def weather() -> Generator[str]:
-    """Runs the weather station and gives its address; it ends with the block."""
+    """Run the weather server during the block and return its URL."""
     with subprocess.Popen(
         command("weather"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
-        # Popen's own exit closes the child's standard input, on which it ends, and waits for it.
+        # On exit, Popen closes the child's standard input, which ends it, and waits for it.
         yield child.stdout.readline().strip()

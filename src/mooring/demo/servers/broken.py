@@ -1,4 +1,4 @@
-"""A server that ends at once, with a last word."""
+"""A server that exits at once with an error message."""
 
 import sys
 

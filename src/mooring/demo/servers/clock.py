@@ -1,4 +1,4 @@
-"""A clock over stdio, modern era (2026-07-28): no handshake, every request stands alone."""
+"""A clock over stdio, modern era (2026-07-28): no handshake, stateless requests."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if __name__ == "__main__":
         Server(
             name="clock",
             era="modern",
-            instructions="Times are ISO 8601. Zones are given as hours east of UTC.",
+            instructions="Times are ISO 8601. Time zones are hours east of UTC.",
             tools={
                 "now": DemoTool(
-                    description="The current time, and which process tells it.",
+                    description="The current time, and the process id of the server.",
                     properties={"offset_hours": OFFSET},
                     handler=now,
                 ),
                 "convert": DemoTool(
-                    description="The same moment in another zone.",
+                    description="Convert a time to another time zone.",
                     properties={"time": {"type": "string", "format": "date-time"}, "offset_hours": OFFSET},
                     required=("time", "offset_hours"),
                     handler=convert,

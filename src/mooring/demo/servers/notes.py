@@ -1,4 +1,4 @@
-"""A notebook over stdio, handshake era (2025-11-25): notes live as long as the process."""
+"""A notebook over stdio, handshake era (2025-11-25): notes are stored in memory."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ NOTES: dict[str, str] = {"welcome": "A mooring holds many boats."}
 
 def read_note(title: str) -> tuple[str, Any]:
     if title not in NOTES:
-        raise ValueError(f"there is no note {title!r}; there are: {', '.join(sorted(NOTES))}")
+        raise ValueError(f"there is no note {title!r}; choose one of: {', '.join(sorted(NOTES))}")
     return NOTES[title], {"title": title, "text": NOTES[title]}
 
 
 def write_note(title: str, text: str) -> tuple[str, Any]:
     NOTES[title] = text
-    return f"Noted: {title}", {"title": title, "notes": len(NOTES)}
+    return f"Saved note: {title}", {"title": title, "notes": len(NOTES)}
 
 
 def list_notes() -> tuple[str, Any]:
     return "\n".join(sorted(NOTES)), {"titles": sorted(NOTES)}
 
 
-TITLE = {"type": "string", "description": "Name of the note"}
+TITLE = {"type": "string", "description": "Title of the note"}
 
 if __name__ == "__main__":
     serve_stdio(
         Server(
             name="notes",
             era="handshake",
-            instructions="A notebook. Call list_notes before you guess a title.",
+            instructions="A notebook. Call list_notes to see the titles.",
             tools={
                 "read_note": DemoTool(
                     description="Read one note.",
@@ -40,8 +40,11 @@ if __name__ == "__main__":
                     handler=read_note,
                 ),
                 "write_note": DemoTool(
-                    description="Write a note, or replace it.",
-                    properties={"title": TITLE, "text": {"type": "string", "description": "What it says"}},
+                    description="Write or replace a note.",
+                    properties={
+                        "title": TITLE,
+                        "text": {"type": "string", "description": "The text"},
+                    },
                     required=("title", "text"),
                     handler=write_note,
                     read_only=False,

@@ -1,6 +1,6 @@
-"""As much of MCP as a small tool server needs, in both eras, with nothing but the standard library.
+"""A minimal MCP tool server for both protocol eras, using only the standard library.
 
-`Server.answer` turns one JSON-RPC message into its reply; `serve_stdio` feeds it from standard input.
+`Server.answer` returns the response to a JSON-RPC message; `serve_stdio` reads messages from standard input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Handler = Callable[..., tuple[str, Any]]
-"""Takes the arguments by name; returns the text for a reader and the structured value for a program."""
+"""Called with the arguments by name; returns the text and the structured content."""
 
 HANDSHAKE = "2025-11-25"
 MODERN = "2026-07-28"
@@ -40,7 +40,7 @@ class Server:
     tools: Mapping[str, DemoTool] = field(default_factory=dict[str, DemoTool])
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The reply to a message; None when it wants none (a notification, or a stray answer)."""
+        """The response to a message; None for notifications and responses."""
         if "id" not in message or "method" not in message:
             return None
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
@@ -48,7 +48,7 @@ class Server:
         if result is None:
             return reply | {"error": {"code": -32601, "message": f"Method not found: {message['method']}"}}
         if self.era == "modern":
-            result = {"resultType": "complete", **result, "_meta": self._signature()}
+            result = {"resultType": "complete", **result, "_meta": self._server_info()}
         return reply | {"result": result}
 
     def _result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -62,10 +62,10 @@ class Server:
                 return {}
             case ("modern", "server/discover"):
                 about = {"capabilities": capabilities, "instructions": self.instructions}
-                return {"supportedVersions": [MODERN], **about, **self._freshness()}
+                return {"supportedVersions": [MODERN], **about, **self._cache_hints()}
             case (_, "tools/list"):
                 listed = [tool.definition(name) for name, tool in self.tools.items()]
-                return {"tools": listed, **(self._freshness() if self.era == "modern" else {})}
+                return {"tools": listed, **(self._cache_hints() if self.era == "modern" else {})}
             case (_, "tools/call"):
                 return self._call(params.get("name", ""), params.get("arguments") or {})
             case _:
@@ -74,7 +74,7 @@ class Server:
     def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             text, structured = self.tools[name].handler(**arguments)
-        except Exception as problem:  # whatever went wrong is an answer, or the caller would wait for ever
+        except Exception as problem:  # without a result the caller would wait for its timeout
             return {"content": [{"type": "text", "text": f"{name}: {problem}"}], "isError": True}
         return {
             "content": [{"type": "text", "text": text}],
@@ -82,15 +82,15 @@ class Server:
             "isError": False,
         }
 
-    def _freshness(self) -> dict[str, Any]:
+    def _cache_hints(self) -> dict[str, Any]:
         return {"ttlMs": 0, "cacheScope": "private"}
 
-    def _signature(self) -> dict[str, Any]:
+    def _server_info(self) -> dict[str, Any]:
         return {"io.modelcontextprotocol/serverInfo": {"name": self.name, "version": "1.0"}}
 
 
 def serve_stdio(server: Server) -> None:
-    """Answer messages from standard input, one per line, until it ends."""
+    """Answer messages from standard input, one per line, until end of input."""
     for line in sys.stdin.buffer:
         reply = server.answer(json.loads(line))
         if reply is not None:

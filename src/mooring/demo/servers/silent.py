@@ -1,4 +1,4 @@
-"""A server that hears everything and never answers."""
+"""A server that reads all requests and never answers."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""A weather station over HTTP, modern era: one POST, one JSON answer.
+"""A weather server over HTTP, modern era: each POST has one JSON response.
 
-Listens on a free port of the loopback interface, prints its address as the first line, and ends when its
-standard input does: so it never outlives whoever started it.
+Listens on a free loopback port, prints its URL as the first line, and exits at the end of standard input, so
+that it ends with its parent process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATIONS = {"Hamburg": (11, "rain"), "Lisbon": (19, "sun"), "Oslo": (-3, "snow")
 
 def forecast(city: str) -> tuple[str, Any]:
     if city not in STATIONS:
-        raise ValueError(f"no station in {city!r}; there are: {', '.join(STATIONS)}")
+        raise ValueError(f"there is no forecast for {city!r}; choose one of: {', '.join(STATIONS)}")
     celsius, sky = STATIONS[city]
     return f"{city}: {celsius} °C, {sky}", {"city": city, "celsius": celsius, "sky": sky}
 
@@ -46,7 +46,7 @@ class WeatherHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         reply = SERVER.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         body = b"" if reply is None else json.dumps(reply).encode()
-        # The modern protocol pairs an unknown method with the status 404.
+        # In the modern era the response to an unknown method has the status 404.
         self.send_response(202 if reply is None else 404 if "error" in reply else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -54,7 +54,7 @@ class WeatherHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class names it)
-        """Nobody reads an access log of a demonstration."""
+        """Print no access log."""
 
 
 if __name__ == "__main__":
