@@ -1,7 +1,7 @@
 """Mutation test of the pure core and the lock: `make mutation` (MUTANTS=200 SECONDS=600).
 
-Changes one operator, condition or constant at a time in a copy of the source, and runs the tests that execute
-the changed line. Prints the share of mutants that a test notices, and the others. Exits with 1
+Changes one operator, condition or constant at a time in a copy of the source, and runs the tests that import
+the changed module. Prints the share of mutants that a test notices, and the others. Exits with 1
 when the share is below `--goal`.
 """
 
@@ -12,6 +12,7 @@ import ast
 import copy
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "lock")
 TESTS = ("tests/core", "tests/lock")
 WORK = ROOT / ".peers/mutation"
-TIMEOUT = 120
+TIMEOUT = 300
 
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -132,44 +133,26 @@ def mutants(path: Path) -> list[Mutant]:
     return list(found.values())
 
 
-def covering() -> dict[str, dict[int, set[str]]]:
-    """By file and line: the test functions that execute it, as `path::name`."""
-    import coverage
-
-    WORK.mkdir(parents=True, exist_ok=True)
-    data, settings = WORK / "coverage", WORK / "coveragerc"
-    settings.write_text(
-        f"[run]\ndata_file = {data}\ndynamic_context = test_function\n"
-        f"include = {','.join(f'{ROOT}/src/mooring/{room}/*' for room in ROOMS)}\n"
-    )
-    data.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-p"]
-    done = subprocess.run([*command, "no:randomly", "-p", "no:xdist", *TESTS], cwd=ROOT)
-    if done.returncode:
-        sys.exit("the tests fail without a mutation")
-    read = coverage.CoverageData(basename=str(data))
-    read.read()
-    return {
-        file: {
-            line: {_test(context) for context in contexts if context}
-            for line, contexts in read.contexts_by_lineno(file).items()
-        }
-        for file in read.measured_files()
-    }
+def covering(path: Path) -> list[str]:
+    """The test files for a module: those that import it, or else its package, or else those of its room."""
+    module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    room = module.split(".")[1]
+    files = [file for test in TESTS for file in sorted((ROOT / test).rglob("test_*.py"))]
+    while module.count(".") > 1:
+        parent, _, name = module.rpartition(".")
+        used = re.compile(
+            rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
+            rf"|from {re.escape(parent)} import [^\n]*\b{name}\b)",
+            re.MULTILINE,
+        )
+        if found := [file for file in files if used.search(file.read_text())]:
+            return [str(file.relative_to(ROOT)) for file in found]
+        module = parent
+    return [f"tests/{room}"]
 
 
-def _test(context: str) -> str:
-    """`tests.core.test_names.test_x` as `tests/core/test_names.py::test_x`."""
-    parts = context.split(".")
-    module = next((number for number, part in enumerate(parts) if part.startswith("test_")), len(parts) - 1)
-    path = "/".join(parts[: module + 1]) + ".py"
-    return "::".join([path, *parts[module + 1 :]])
-
-
-def survives(mutant: Mutant, tests: set[str]) -> bool:
+def survives(mutant: Mutant) -> bool:
     """Whether no test fails on the mutant."""
-    if not tests:
-        return True
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
         copied = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copied, ignore=shutil.ignore_patterns("__pycache__"))
@@ -180,7 +163,7 @@ def survives(mutant: Mutant, tests: set[str]) -> bool:
         environment = {**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(
-                [*command, "-p", "no:xdist", *sorted(tests)],
+                [*command, "-p", "no:xdist", *covering(mutant.path)],
                 cwd=ROOT,
                 env=environment,
                 capture_output=True,
@@ -207,14 +190,14 @@ def main() -> int:
     files = [path for room in ROOMS for path in sorted((ROOT / "src/mooring" / room).rglob("*.py"))]
     everything = [one for path in files if options.only in str(path) for one in mutants(path)]
     chosen = random.Random(seed).sample(everything, min(options.mutants, len(everything)))
-    lines = covering()
+    WORK.mkdir(parents=True, exist_ok=True)
     print(f"{len(chosen)} of {len(everything)} mutants, seed {seed}", flush=True)
     end = time.monotonic() + options.seconds
 
     def run(mutant: Mutant) -> bool | None:
         if time.monotonic() > end:
             return None
-        survived = survives(mutant, lines.get(str(mutant.path), {}).get(mutant.line, set()))
+        survived = survives(mutant)
         if survived:
             print(f"survived  {mutant}", flush=True)
         return survived
