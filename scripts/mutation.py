@@ -26,6 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "lock")
 TESTS = ("tests/core", "tests/lock")
+THROUGH_A_HOST = dict.fromkeys(
+    ("enforce.py", "guard.py"), ("tests/interaction/test_pins.py", "tests/interaction/test_pinned_calls.py")
+)
+"""Modules that tests reach only through a running host."""
 WORK = ROOT / ".peers/mutation"
 TIMEOUT = 300
 
@@ -134,21 +138,31 @@ def mutants(path: Path) -> list[Mutant]:
 
 
 def covering(path: Path) -> list[str]:
-    """The test files for a module: those that import it, or else its package, or else those of its room."""
+    """The test files for a module: those that import it, or else its users or its package, or else its room's."""
+    if found := THROUGH_A_HOST.get(path.name):
+        return list(found)
     module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    room = module.split(".")[1]
     files = [file for test in TESTS for file in sorted((ROOT / test).rglob("test_*.py"))]
-    while module.count(".") > 1:
-        parent, _, name = module.rpartition(".")
-        used = re.compile(
-            rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
-            rf"|from {re.escape(parent)} import [^\n]*\b{name}\b)",
-            re.MULTILINE,
-        )
-        if found := [file for file in files if used.search(file.read_text())]:
-            return [str(file.relative_to(ROOT)) for file in found]
-        module = parent
-    return [f"tests/{room}"]
+    found = _importing(module, files)
+    if not found and module.count(".") > 1:
+        sources = [file for room in ROOMS for file in sorted((ROOT / "src/mooring" / room).rglob("*.py"))]
+        users = _importing(module, sources)
+        if path.parent.name not in ROOMS:
+            users.append(path.parent / "__init__.py")
+        names = {".".join(one.relative_to(ROOT / "src").with_suffix("").parts) for one in users}
+        found = sorted({file for name in names for file in _importing(name.removesuffix(".__init__"), files)})
+    return [str(file.relative_to(ROOT)) for file in found] or [f"tests/{module.split('.')[1]}"]
+
+
+def _importing(module: str, files: list[Path]) -> list[Path]:
+    """Those of the files that import the module."""
+    parent, _, name = module.rpartition(".")
+    used = re.compile(
+        rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
+        rf"|from {re.escape(parent)} import [^\n]*\b{name}\b)",
+        re.MULTILINE,
+    )
+    return [file for file in files if used.search(file.read_text())]
 
 
 def survives(mutant: Mutant) -> bool:
