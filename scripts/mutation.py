@@ -138,7 +138,7 @@ def mutants(path: Path) -> list[Mutant]:
 
 
 def covering(path: Path) -> list[str]:
-    """The test files for a module: those that import it, or else its users or its package, or else its room's."""
+    """The test files that import a module, or else its users or its package, or else those of its room."""
     if found := THROUGH_A_HOST.get(path.name):
         return list(found)
     module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
