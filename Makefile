@@ -1,5 +1,5 @@
-# Everything runs in .venv, which is made from pinned versions and remade when they change. The demo has a small
-# one of its own, with what `pip install mooring` brings and no more.
+# Everything runs in .venv, which is created from pinned versions and rebuilt when they change. The demo has a small
+# environment of its own, with the packages that `pip install mooring` installs.
 # A machine needs python3 (3.11 or newer) with pip, make and git; `test-reference` also node and npm.
 
 PYTHON ?= python3
@@ -9,47 +9,62 @@ DEMO := .venv-demo
 UV := $(shell command -v uv)
 JOBS ?= 2
 SECONDS ?= 600
+PYTHONS ?= 3.12 3.13
+MUTANTS ?= 200
 
-.PHONY: help demo test test-uvloop check format bench soak nightly test-lowest test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+.PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
+	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
 
-help:  ## Show this
+help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
-demo: $(DEMO)/.ready  ## See the main job done, in a few seconds, without a network
+demo: $(DEMO)/.ready  ## Run the demo on bundled servers: a few seconds, no network
 	@$(DEMO)/bin/python -m mooring demo
 
 test: $(READY)  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
 
+test-pythons: $(READY)  ## Run the tests on other versions of Python, installed into .peers (PYTHONS="3.12 3.13")
+	$(BIN)/python scripts/test_pythons.py $(PYTHONS) -- -n $(JOBS)
+
 test-uvloop: $(READY)  ## Run the tests that talk to servers on uvloop
 	MOORING_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable \
-		tests/interaction tests/faults tests/net tests/gateway
+		tests/interaction tests/faults tests/transport tests/gateway
 
-check: $(READY)  ## Lint, types, import contracts, file sizes
+check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the code base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/house.py --check
 
-format: $(READY)  ## Let ruff fix and format the code, and write the generated parts of the documentation
+house: $(READY)  ## Print figures of the code base beside their goals
+	$(BIN)/python scripts/house.py --details
+
+format: $(READY)  ## Fix and format the code, and write the generated parts of the documentation
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
+	$(BIN)/python scripts/write_rooms.py
 	$(BIN)/python scripts/record_session.py
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py
 
-soak: $(READY)  ## Twenty servers with random faults, 64 callers: does every promise hold? (SECONDS=600)
+soak: $(READY)  ## Twenty servers with random faults, 64 callers (SECONDS=600)
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
 
-nightly: $(READY)  ## What takes long: fuzzing, the soak, the figures and their gate
+mutation: $(READY)  ## Change single operators in the core and the lock, and run the tests (MUTANTS=200 SECONDS=600)
+	$(BIN)/python scripts/mutation.py --mutants $(MUTANTS) --seconds $(SECONDS)
+
+nightly: $(READY)  ## The long tests: fuzzing, soak, mutation, the benchmark and its gate
 	FUZZ=100000 $(BIN)/python -m pytest -n $(JOBS) tests/faults/test_fuzz.py --timeout 3600
 	for round in $$(seq 10); do \
 		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
+	$(MAKE) mutation SECONDS=3600
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
 
@@ -85,7 +100,7 @@ soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills a
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
 
-test-adapters: $(READY)  ## Play the adapters through the newest agent frameworks, installed into .peers (SET=together)
+test-adapters: $(READY)  ## Run the adapters with the newest agent frameworks, installed into .peers (SET=together)
 	$(BIN)/python scripts/test_adapters.py $(SET)
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
@@ -93,10 +108,10 @@ lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev pyproject.toml \
 		--custom-compile-command "make lock" -o requirements/dev.txt
 
-clean:  ## Remove what was made here
+clean:  ## Remove environments, caches and builds
 	rm -rf .venv .venv-demo .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
-# The tools are made anew when their pins change; the package alone when only its own metadata does.
+# The tools are installed again when their pins change; the package alone when only its own metadata changes.
 .venv/.tools: requirements/dev.txt
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -r requirements/dev.txt
@@ -106,7 +121,7 @@ $(READY): .venv/.tools pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Without a build and without a pip of its own it is ready in seconds: the packages, and a path to src.
+# Without a build and without pip it is ready in seconds: the packages, and a path to src.
 $(DEMO)/.ready: pyproject.toml requirements/dev.txt
 	@$(PYTHON) -m venv --clear --without-pip $(DEMO)
 	@$(PYTHON) scripts/runtime.py > $(DEMO)/requirements.txt

@@ -13,7 +13,7 @@ from mooring import demo
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")] if path.name != "LICENSE"]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(language: str, page: Path) -> list[str]:
