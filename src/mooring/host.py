@@ -31,7 +31,7 @@ from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import Launcher, OwnHeaders
 from mooring.servers.manager import ServerManager, check_servers
 from mooring.servers.reconfigure import Reconfigurer
-from mooring.servers.sessions import SHARED, SessionRegistry
+from mooring.servers.sessions import SHARED, HostSessions
 from mooring.servers.state import CurrentConfig, HostOptions, ServerTable
 from mooring.servers.waiting import RefreshReport
 from mooring.session import HostRuntime, Session
@@ -145,7 +145,7 @@ class Host(ContentVerbs):
         self._resources = Resources(self._servers, builder, current, audits, cache)
         self._prompts = Prompts(self._servers, builder, audits)
         table.add_provider(ResourceTools(self._resources))
-        self._sessions: SessionRegistry[Session] = SessionRegistry(self._servers, builder, current, events)
+        self._sessions: HostSessions[Session] = HostSessions(self._servers, builder, current, events)
         self._runtime = HostRuntime(
             current=current,
             events=events,

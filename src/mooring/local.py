@@ -1,4 +1,4 @@
-"""Python functions as tools, and the contract for everything else that offers tools."""
+"""Python functions as tools, and the protocol of all other providers of tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mooring.core.types import EMPTY, Block, Group, Result, Snapshot, Tool
 from mooring.errors import CallError, CallTimeout, ConfigError, UnknownTool
 
 Call = Callable[[Any], Any]
-"""Takes `pydantic_core.ArgsKwargs`; raises its `ValidationError` for arguments that do not fit."""
+"""Takes `pydantic_core.ArgsKwargs`; raises its `ValidationError` for invalid arguments."""
 Schema = dict[str, Any]
 
 _SCALARS: Mapping[Any, tuple[str, str]] = {
@@ -40,10 +40,11 @@ _NAMES: Mapping[type, str] = {bool: "boolean", int: "integer", str: "string"}
 
 
 def adapted(function: Callable[..., Any]) -> tuple[Call, Schema]:
-    """Return what calls a function with checked arguments, and the JSON Schema of its arguments.
+    """Return a callable that validates arguments and calls the function, and the JSON Schema of the
+    arguments.
 
     Raises:
-        ValueError, TypeError, NameError: It has none, or only `pydantic` can tell.
+        ValueError, TypeError, NameError: There is no schema, or it needs the package `pydantic`.
     """
     plain = _plain(function)
     if plain is not None:
@@ -63,7 +64,7 @@ def adapted(function: Callable[..., Any]) -> tuple[Call, Schema]:
 
 
 def _plain(function: Callable[..., Any]) -> tuple[Schema, Schema] | None:
-    """The checks and the schema of a function that takes nothing but values of JSON; None for others."""
+    """Return core schema and JSON Schema of a function with JSON parameters only; None for others."""
     try:
         hints = get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
@@ -94,7 +95,7 @@ def _plain(function: Callable[..., Any]) -> tuple[Schema, Schema] | None:
 
 
 def _of(hint: Any) -> tuple[Schema, Schema] | None:
-    """The check and the schema of one type; None if it is none of JSON's."""
+    """Return core schema and JSON Schema of a type; None if it is not a JSON type."""
     if hint is Any:
         return {"type": "any"}, {}
     if hint is None:
@@ -141,30 +142,30 @@ def _union(parts: tuple[Any, ...]) -> tuple[Schema, Schema] | None:
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Gets the progress, the total and the message of each report, in order. A plain function runs in a thread, a
+"""Called with progress, total and message of each report, in order. A plain function runs in a thread, a
 coroutine function on the event loop."""
 
 
 @runtime_checkable
 class Provider(Protocol):
-    """Anything that offers tools. A server's connection is one; `LocalTools` is one; write your own."""
+    """A source of tools, such as a connection to a server or `LocalTools`. Implement it for your own."""
 
     @property
     def name(self) -> str:
-        """Stands in tool names and results; unique within a host."""
+        """The name in tool names and results; unique within a host."""
         ...
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is offered now; never waits."""
+        """The current tools; must not block."""
         ...
 
     async def start(self) -> None:
-        """Get ready. An exception costs this provider's tools only, until a later refresh succeeds."""
+        """Start. After an exception the provider has no tools until a refresh succeeds."""
         ...
 
     async def refresh(self) -> None:
-        """Bring `snapshot` up to date; an exception is reported to whoever asked."""
+        """Update `snapshot`; an exception is reported to the caller of `Host.refresh`."""
         ...
 
     async def call(
@@ -176,20 +177,20 @@ class Provider(Protocol):
         on_progress: Progress | None = None,
         meta: Mapping[str, Any] = EMPTY,
     ) -> Result:
-        """Run one of the tools, under the provider's own name of it.
+        """Run the tool with this name at the provider (`Tool.remote_name`).
 
         Raises:
-            MooringError: it brought no result.
+            MooringError: There is no result.
         """
         ...
 
     async def stop(self) -> None:
-        """Free everything; called once, and never raises."""
+        """Free all resources; called once, must not raise."""
         ...
 
 
 class StaticProvider:
-    """Base of providers whose tools are simply there: their snapshot is made whenever it is looked at."""
+    """Base of providers that need no start, refresh or stop."""
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -204,12 +205,12 @@ class StaticProvider:
 class LocalTools(StaticProvider):
     """Plain typed functions as tools. They keep their names and win every name clash.
 
-        tools = LocalTools(add, fetch_order, name="orders", title="Orders", description="What our shop knows")
+        tools = LocalTools(add, fetch_order, name="orders", title="Orders", description="Orders of our shop")
         Host(servers, local=[tools, LocalTools(pay, name="billing")])
 
     The schema follows from the signature, the description from the docstring. Parameters of other types than
     those of JSON (and their lists, dicts, unions and literals) need the package `pydantic`.
-    Synchronous functions run in a thread. What a function raises becomes an error result for the model.
+    Synchronous functions run in a thread. An exception becomes an error result for the model.
     """
 
     def __init__(
@@ -230,12 +231,16 @@ class LocalTools(StaticProvider):
     def add(
         self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
     ) -> None:
-        """Offer one more function.
+        """Add a function as a tool.
+
+        Args:
+            function: A plain or coroutine function with type annotations.
+            name: The name of the tool. Default: the name of the function.
+            description: Default: the docstring of the function.
 
         Raises:
-            ConfigError: it has no schema, or its name is taken.
+            ConfigError: Its signature has no JSON Schema, or its name is taken.
         """
-
         label = name or getattr(function, "__name__", "")
         if not label or label in self._tools:
             raise ConfigError(f"a tool needs a name of its own, and {label!r} is empty or taken")
@@ -292,7 +297,7 @@ class LocalTools(StaticProvider):
                 outcome="unknown",
             ) from None
         except Exception as problem:
-            return self._result(tool, _told(problem), started, is_error=True)
+            return self._result(tool, _error_text(problem), started, is_error=True)
         if isinstance(value, Result):
             return value
         return self._result(tool, value, started)
@@ -310,7 +315,7 @@ class LocalTools(StaticProvider):
 
 
 def local_bundles(given: LocalTools | Iterable[LocalTools | Callable[..., Any]]) -> list[LocalTools]:
-    """Return the bundles of the application's own tools: one for the plain functions, then those given."""
+    """Return the bundles of the application: one for all plain functions, then the `LocalTools`."""
     if isinstance(given, LocalTools):
         return [given]
     parts = list(given)
@@ -329,13 +334,13 @@ async def _invoke(
         return await cast("Awaitable[object]", call(packed))
     from anyio.to_thread import run_sync
 
-    # The thread is left to itself when the caller is gone: a function of Python can't be interrupted.
+    # The thread is abandoned on cancellation, because a Python function cannot be interrupted.
     value = await run_sync(partial(call, packed), abandon_on_cancel=True)
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 
-def _told(problem: Exception) -> str:
-    """What the model reads of an exception; wrong arguments are named one a line."""
+def _error_text(problem: Exception) -> str:
+    """Return the text of an exception for a model; invalid arguments are listed one per line."""
     from pydantic_core import ValidationError
 
     if not isinstance(problem, ValidationError):
@@ -345,7 +350,7 @@ def _told(problem: Exception) -> str:
 
 
 def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
-    """The value as data (None for plain text) and as text."""
+    """Return the value as structured data (None for plain text) and as text."""
     from pydantic_core import to_jsonable_python
 
     if value is None:
@@ -356,7 +361,7 @@ def _rendered(value: object, server: str, tool: str) -> tuple[Any, str]:
         data: Any = to_jsonable_python(value)
     except ValueError as problem:
         raise CallError(
-            f"{tool!r} returned what JSON has no word for: {problem}", server=server, tool=tool
+            f"{tool!r} returned a value that is not JSON-serialisable: {problem}", server=server, tool=tool
         ) from None
     structured = cast("dict[str, Any]", data) if isinstance(data, dict) else {"result": data}
     return structured, json.dumps(data, ensure_ascii=False)

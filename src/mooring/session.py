@@ -39,7 +39,7 @@ from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders
 from mooring.servers.manager import ServerManager
 from mooring.servers.reconfigure import Reconfigurer
-from mooring.servers.sessions import SHARED, SessionIdentity, SessionRegistry
+from mooring.servers.sessions import SHARED, HostSessions, SessionIdentity
 from mooring.servers.state import CurrentConfig
 from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
@@ -143,7 +143,7 @@ class HostRuntime:
         policy: PolicyEnforcer,
         results: ResultPipeline,
         audits: AuditManager,
-        sessions: SessionRegistry[Session],
+        sessions: HostSessions[Session],
         resources: Resources,
         prompts: Prompts,
         config: Reconfigurer,

@@ -11,7 +11,6 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from mooring.concurrency import EventStream
@@ -134,16 +133,7 @@ class SyncHost:
         cwd: str | os.PathLike[str] | None = None,
         **options: Unpack[SyncHostOptions],
     ) -> Self:
-        """Return a host for the servers in configuration files; see `Host.from_config`.
-
-        Args:
-            paths: The files. Default: the files of the project and of the user.
-            cwd: The directory of the project. Default: the current directory.
-            options: Keyword arguments of `SyncHost`.
-
-        Raises:
-            ConfigError: A file cannot be read. A bad entry is only a warning in `config.warnings`.
-        """
+        """Return a host for the servers in configuration files; see `Host.from_config`."""
         made = cls()
         made._host = Host.from_config(*paths, cwd=cwd, **made._host_options(options))
         return made
@@ -166,11 +156,7 @@ class SyncHost:
     # --- start and stop ---------------------------------------------------------------------------
 
     def open(self) -> Self:
-        """Start the background loop and the servers, as `with` does; end them with `close()`.
-
-        Raises:
-            RuntimeError: The host was opened before.
-        """
+        """Start the background loop and the servers, as `with` does; end them with `close()`."""
         if self._loop is not None:
             raise RuntimeError("a SyncHost is used once; make another one")
         self._loop = _Loop()
@@ -185,12 +171,7 @@ class SyncHost:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -279,9 +260,7 @@ class SyncHost:
 
     def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
         """Return the tools to show to a model in the shared session; see `Session.tools`.
-
-        See `Host.tools`.
-        """
+        See `Host.tools`."""
         return self._do(_now(partial(self._host.tools, complete=complete)))
 
     def status(self) -> tuple[ServerStatus, ...]:
@@ -317,9 +296,7 @@ class SyncHost:
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until every server has connected or failed; return whether at least one is connected.
-
-        See `Host.ready`.
-        """
+        See `Host.ready`."""
         return self._do(self._host.ready(timeout))
 
     def call(
@@ -332,10 +309,7 @@ class SyncHost:
         on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
-        """Call a tool in the shared session and return its result; see `Session.call`.
-
-        See `Host.call`.
-        """
+        """Call a tool in the shared session and return its result; see `Session.call`. See `Host.call`."""
         work = self._host.call(
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
@@ -343,37 +317,24 @@ class SyncHost:
 
     def resources(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
         """Return the resources and templates of one server or of all; servers are connected if needed.
-
-        See `Host.resources`.
-        """
+        See `Host.resources`."""
         return self._do(self._host.resources(server, timeout=timeout))
 
     def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
-        """Return the contents of a resource, from the cache if they are fresh.
-
-        See `Host.read`.
-        """
+        """Return the contents of a resource, from the cache if they are fresh. See `Host.read`."""
         return self._do(self._host.read(uri, server, timeout=timeout))
 
     def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
         """Emit a `ResourceUpdated` event for each change of a resource, also after reconnects.
-
-        See `Host.subscribe`.
-        """
+        See `Host.subscribe`."""
         self._do(self._host.subscribe(uri, server, timeout=timeout))
 
     def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
-        """Emit no more events for a resource; see `subscribe`.
-
-        See `Host.unsubscribe`.
-        """
+        """Emit no more events for a resource; see `subscribe`. See `Host.unsubscribe`."""
         self._do(self._host.unsubscribe(uri, server, timeout=timeout))
 
     def prompts(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
-        """Return the prompts of one server or of all; servers are connected if needed.
-
-        See `Host.prompts`.
-        """
+        """Return the prompts of one server or of all; servers are connected if needed. See `Host.prompts`."""
         return self._do(self._host.prompts(server, timeout=timeout))
 
     def prompt(
@@ -384,10 +345,7 @@ class SyncHost:
         *,
         timeout: float | None = None,
     ) -> tuple[Message, ...]:
-        """Return the messages of a prompt.
-
-        See `Host.prompt`.
-        """
+        """Return the messages of a prompt. See `Host.prompt`."""
         return self._do(self._host.prompt(server, name, arguments, timeout=timeout))
 
     def complete(
@@ -402,9 +360,7 @@ class SyncHost:
         timeout: float | None = None,
     ) -> tuple[str, ...]:
         """Return completions for an argument of a prompt, or for a variable of a resource template.
-
-        See `Host.complete`.
-        """
+        See `Host.complete`."""
         work = self._host.complete(
             server,
             argument=argument,
@@ -418,65 +374,44 @@ class SyncHost:
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
         """Return the seconds of a round trip to `server`; it is connected first if needed.
-
-        See `Host.ping`.
-        """
+        See `Host.ping`."""
         return self._do(self._host.ping(server, timeout))
 
     def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
         """Start a login to `server`: show its `host` and `url` to a person, then call `done()`.
-
-        See `Host.login`.
-        """
+        See `Host.login`."""
         return SyncLogin(self._do(self._host.login(server, principal=principal)), self._do)
 
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
-        """Forget the login to `server` and revoke it.
-
-        See `Host.logout`.
-        """
+        """Forget the login to `server` and revoke it. See `Host.logout`."""
         return self._do(self._host.logout(server, principal=principal))
 
     def health_check(self, timeout: float = 5.0) -> bool:
         """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
-
-        See `Host.health_check`.
-        """
+        See `Host.health_check`."""
         return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
         """List the tools of `servers` (default: all) again; servers are connected if needed.
-
-        See `Host.refresh`.
-        """
+        See `Host.refresh`."""
         return self._do(self._host.refresh(*servers))
 
     def add(self, server: ServerConfig) -> ServerStatus:
-        """Add a server: connect it, then show its tools.
-
-        See `Host.add`.
-        """
+        """Add a server: connect it, then show its tools. See `Host.add`."""
         return self._do(self._host.add(server))
 
     def remove(self, server: str) -> None:
-        """Remove the tools of a server from the catalog, then stop it.
-
-        See `Host.remove`.
-        """
+        """Remove the tools of a server from the catalog, then stop it. See `Host.remove`."""
         self._do(self._host.remove(server))
 
     def apply(self, config: HostConfig) -> Plan:
         """Replace the configuration, including the changes by `add` and `remove`; return what was done.
-
-        See `Host.apply`.
-        """
+        See `Host.apply`."""
         return self._do(self._host.apply(config))
 
     def reload(self) -> None:
         """Read the configuration files again and apply what changed. Does nothing without files.
-
-        See `Host.reload`.
-        """
+        See `Host.reload`."""
         self._do(self._host.reload())
 
     def session(
@@ -489,9 +424,7 @@ class SyncHost:
         discovery: Mode | None = None,
     ) -> SyncSession:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
-
-        See `Host.session`.
-        """
+        See `Host.session`."""
         made = partial(
             self._host.session,
             session_id,

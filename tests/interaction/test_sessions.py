@@ -176,6 +176,7 @@ async def test_the_tools_of_an_isolated_server_are_known_to_all(hosting: Any) ->
 async def test_what_a_fresh_connection_lists_is_for_all_and_what_changes_later_is_not(
     tmp_path: Path, hosting: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     names = tmp_path / "names"
     names.write_text("pid")
     async with hosting(isolated(tools_file=str(names))) as host:

@@ -17,7 +17,7 @@ from mooring.core.value import replace
 from mooring.policy import Trust
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
-from mooring.servers.sessions import SessionRegistry
+from mooring.servers.sessions import HostSessions
 from mooring.servers.state import CurrentConfig
 from mooring.telemetry import AuditManager
 
@@ -31,7 +31,7 @@ class Reconfigurer:
         self,
         current: CurrentConfig,
         manager: ServerManager,
-        sessions: SessionRegistry[Any],
+        sessions: HostSessions[Any],
         catalog: CatalogBuilder,
         audits: AuditManager,
         trust: Trust,

@@ -109,7 +109,7 @@ class PrivateConnection:
         return self.connection.state != "needs-auth"
 
 
-class SessionRegistry(Generic[S]):
+class HostSessions(Generic[S]):
     """The open sessions of a host by id, with their private connections. Idle sessions are ended."""
 
     def __init__(
