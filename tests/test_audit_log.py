@@ -96,7 +96,7 @@ def test_a_full_disk_leaves_no_half_line_and_the_line_is_still_there_to_write(tm
     assert file.read_text() == ("x" * 99 + "\n") * 2
 
 
-def test_a_line_after_one_that_somebody_did_not_finish_begins_anew(tmp_path: Path) -> None:
+def test_a_line_after_an_unfinished_line_starts_on_a_new_line(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     file.write_bytes(b'{"half": ')
     log(file).append([b"{}\n"])
@@ -124,7 +124,7 @@ def test_a_link_in_the_place_of_the_lock_or_the_key_is_not_followed(tmp_path: Pa
         log(tmp_path / "audit.jsonl").append([b"{}\n"])
     (tmp_path / "audit.jsonl.lock").unlink()
     (tmp_path / "audit.jsonl.key").symlink_to(target)
-    with pytest.raises(OSError, match="is a link"):
+    with pytest.raises(OSError, match="is a symbolic link"):
         log(tmp_path / "audit.jsonl").key()
     assert target.read_text() == "mine"
 
@@ -147,7 +147,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         log(file).append([b"{}\n"])
 
 
-def test_the_key_is_made_once_and_is_the_same_for_everybody(tmp_path: Path) -> None:
+def test_the_key_is_created_once_and_shared_by_all_processes(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     key = log(file).key()
     assert len(key) == 64

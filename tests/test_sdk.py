@@ -186,7 +186,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 async def test_callbacks_for_questions_need_a_relay() -> None:
     async with Host([lab_server()]) as host:
-        with pytest.raises(ValueError, match="elicitation_callback needs a host that passes questions on"):
+        with pytest.raises(ValueError, match="elicitation_callback needs a host with a client bridge"):
             async with client_session(host, "lab", elicitation_callback=_elicited):
                 pass
 

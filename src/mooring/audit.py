@@ -23,24 +23,24 @@ from mooring.core.catalog import Catalog
 from mooring.core.types import Result
 
 PATIENCE = 5.0
-"""Seconds that another process may take for its own lines."""
+"""Longest wait in seconds for the lock of another process."""
 _KEY_LENGTH = 64
-# Neither through a link, nor waiting for whoever would read from a pipe; Windows knows neither.
+# Do not follow links or block on pipes. Windows has neither flag.
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE
 
 
 class AuditLog:
-    """`path`, the files that were put aside beside it (`path.1` is the newest), a lock and a key."""
+    """The file `path`, its rotated files (`path.1` is the newest), a lock file and a key file."""
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
         self.path, self._max, self._keep = path, max_bytes, keep
 
     def append(self, lines: list[bytes]) -> None:
-        """Write the lines, each whole or not at all; what is written is taken out of the list.
+        """Write the lines, each completely or not at all, and remove written lines from the list.
 
         Raises:
-            OSError: that is not possible now.
+            OSError: The log cannot be written now.
         """
         with self._alone():
             while lines:
@@ -57,10 +57,10 @@ class AuditLog:
                     self._put_aside()
 
     def key(self) -> bytes:
-        """What the digests of this log are made with: in a file beside it, made when there is none.
+        """Return the HMAC key of this log from its key file, which is created if it does not exist.
 
         Raises:
-            OSError: it can neither be read nor made.
+            OSError: It can neither be read nor created.
         """
         with self._alone():
             descriptor = self._opened(self._beside("key"))
@@ -75,21 +75,21 @@ class AuditLog:
                 os.close(descriptor)
 
     def problem(self) -> str | None:
-        """Why nothing can be written there, as far as that is seen without writing; None if nothing is."""
+        """Return why the log cannot be written, as far as that can be checked without writing."""
         try:
             try:
                 os.close(self._opened(self.path, os.O_RDWR | os.O_APPEND | _SAFE))
             except FileNotFoundError:
                 folder = next(one for one in self.path.absolute().parents if one.exists())
                 if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-                    return f"nothing can be made in {folder}"
+                    return f"no file can be created in {folder}"
         except OSError as fault:
             return fault.strerror or str(fault)
         return None
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Nobody else writes, or puts files aside, meanwhile."""
+        """Hold the lock for writing and rotating."""
         from filelock import FileLock, Timeout
 
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,21 +103,21 @@ class AuditLog:
         return self.path.with_name(f"{self.path.name}.{what}")
 
     def _opened(self, path: Path, flags: int = _APPEND) -> int:
-        """An open file that is ours alone.
+        """Open a private regular file.
 
         Raises:
-            OSError: it is something else, or somebody else's.
+            OSError: It is not a regular file, or belongs to another user.
         """
         try:
             descriptor = os.open(path, flags, 0o600)
         except OSError as fault:
             if fault.errno == errno.ELOOP:
-                raise OSError(errno.ELOOP, f"{path} is a link, which is not followed") from None
+                raise OSError(errno.ELOOP, f"{path} is a symbolic link, which is not followed") from None
             raise
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, f"{path} is no regular file")
+                raise OSError(errno.EINVAL, f"{path} is not a regular file")
             if os.name == "posix":
                 if found.st_uid != os.geteuid():
                     raise OSError(errno.EPERM, f"{path} belongs to another user")
@@ -129,7 +129,7 @@ class AuditLog:
         return descriptor
 
     def _fitting(self, lines: list[bytes], used: int) -> int:
-        """How many of the lines this file still takes; an empty one takes at least one."""
+        """Return how many lines fit into the file; into an empty one at least one."""
         count = 0
         for text in lines:
             used += len(text)
@@ -140,7 +140,7 @@ class AuditLog:
 
     def _put_aside(self) -> None:
         with suppress(FileNotFoundError):
-            for number in range(self._keep, self._keep + 1_000):  # more were kept before
+            for number in range(self._keep, self._keep + 1_000):  # `keep` was larger before
                 os.unlink(self._beside(str(number)))
         for number in range(self._keep - 1, 0, -1):
             with suppress(FileNotFoundError):
@@ -149,9 +149,9 @@ class AuditLog:
 
 
 def _write(descriptor: int, data: bytes, used: int) -> None:
-    """Append all of it, or nothing."""
+    """Append everything or nothing."""
     if used and os.pread(descriptor, 1, used - 1) != b"\n":
-        data = b"\n" + data  # somebody was killed in the middle of a line
+        data = b"\n" + data  # a writer was killed in the middle of a line
     if os.write(descriptor, data) != len(data):
         os.ftruncate(descriptor, used)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -159,44 +159,44 @@ def _write(descriptor: int, data: bytes, used: int) -> None:
 
 log = logger("mooring.audit")
 
-
 T = TypeVar("T")
 Verb = Literal["call", "read", "prompt"]
 
 GATHERED = 0.05
-"""Seconds after which a line is written: what happens meanwhile is written with it."""
+"""Seconds for which lines are collected before they are written."""
 AGAIN = 10.0
-"""Seconds after which a log that could not be written is tried again."""
+"""Seconds between two attempts to write a failing log."""
 MOST_WAITING = 5_000
-"""Lines that wait for a log which cannot be written; more are lost, and counted."""
+"""Lines queued while the log cannot be written; further ones are lost and counted."""
 LAST_WORDS = 1.0
-"""Seconds that calls under way have to end when the host is closed."""
+"""Longest wait in seconds for running calls when the host is closed."""
 _BATCH = 256
 
 
 class Conversation(Protocol):
-    """Who calls, as a session knows it."""
+    """The caller: a session."""
 
-    id: str
-    agent_id: str | None
-
+    @property
+    def id(self) -> str: ...
+    @property
+    def agent_id(self) -> str | None: ...
     @property
     def catalog(self) -> Catalog: ...
 
 
 class Caller:
-    """Whoever is behind a request that came from outside."""
+    """The client of a gateway request."""
 
     __slots__ = ("noted", "principal", "profile", "session")
 
     def __init__(self, principal: str, *, profile: str | None, session: str | None) -> None:
         self.principal, self.profile, self.session = principal, profile, session
         self.noted = False
-        """Whether a line tells of the request."""
+        """Whether the request was recorded."""
 
 
 class Note:
-    """What is learned of a call on its way."""
+    """Facts of a call that are recorded with it."""
 
     __slots__ = ("approval",)
 
@@ -209,14 +209,14 @@ NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 
 class Audit:
-    """Appends a line for whatever is called or read. A log that cannot be written costs no call: it is told
-    once, lines wait for it within a bound, and it is tried again."""
+    """Records calls, reads and prompts. If the log cannot be written, calls go on: the failure is logged
+    once, a limited number of lines is queued, and writing is retried."""
 
     def __init__(self, settings: AuditSettings, redact: Callable[[str], str]) -> None:
         self.settings = settings
         self._redact = redact
         self._waiting: deque[tuple[dict[str, Any], bytes | None]] = deque()
-        """What is not written yet: the fields of each line, and the fingerprint of its arguments."""
+        """Queued lines: the fields, and the fingerprint of the arguments."""
         self._file: AuditLog | None = None
         self._key = b""
         self._lost = 0
@@ -226,10 +226,10 @@ class Audit:
         self._idle, self._hurry = asyncio.Event(), asyncio.Event()
         self._closing = False
 
-    # --- what is noted --------------------------------------------------------------------------
+    # --- recording ------------------------------------------------------------------------------
 
     async def call(self, session: Conversation, name: str, arguments: Any, work: Awaitable[Result]) -> Result:
-        """The outcome of a call, which is noted."""
+        """Await a call, record it, and return its result."""
         note, started = Note(), time.monotonic()
         outcome: AuditOutcome = "cancelled"
         result: Result | None = None
@@ -261,7 +261,7 @@ class Audit:
             )
 
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:
-        """What is read, which is noted."""
+        """Await a read or prompt, record it, and return its result."""
         started, error = time.monotonic(), None
         outcome: AuditOutcome = "cancelled"
         self._under_way += 1
@@ -297,7 +297,7 @@ class Audit:
         agent: str | None = None,
         **about: Any,
     ) -> None:
-        """Have one line written. Never waits, never raises."""
+        """Queue one line. Never waits or raises."""
         caller = CALLER.get()
         who: dict[str, Any] = {"session": session, "agent": agent}
         if caller is not None:
@@ -331,7 +331,7 @@ class Audit:
         if not self._under_way:
             self._idle.set()
 
-    # --- what is written ------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------------
 
     async def _write(self) -> None:
         try:
@@ -350,7 +350,7 @@ class Audit:
                 await self._hurry.wait()
 
     async def _written(self) -> bool:
-        """Whether the oldest lines are in the file now; those that are not wait on."""
+        """Write the oldest lines; those that fail are queued again and False is returned."""
         batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
         lines: list[bytes] | None = None
         try:
@@ -365,25 +365,27 @@ class Audit:
             left = len(batch) if lines is None else min(len(lines), len(batch))
             self._waiting.extendleft(reversed(batch[len(batch) - left :]))
             if lines is not None and len(lines) <= len(batch):
-                self._lost = 0  # that much was told
+                self._lost = 0  # the line about them was written
             return False
         if self._failing:
-            log.warning("the audit log %s is written again; %d lines are lost", self._shown(), self._lost)
+            log.warning("audit log is writable again path=%s lost_lines=%d", self._shown(), self._lost)
         self._failing, self._lost = False, 0
         return True
 
     def _line(self, said: Mapping[str, Any], found: bytes | None) -> bytes:
-        told = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
-        return line(told, self._redact)
+        entry = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
+        return line(entry, self._redact)
 
     def _failed(self, problem: OSError) -> None:
         if not self._failing:
             why = problem.strerror or problem
-            log.error("the audit log %s cannot be written: %s; calls go on", self._shown(), why)
+            log.error("audit log cannot be written, calls go on path=%s reason=%s", self._shown(), why)
         self._failing = True
 
     def _give_up(self) -> None:
-        log.error("the audit log %s lacks %d lines", self._shown(), self._lost + len(self._waiting))
+        log.error(
+            "audit log lines were lost path=%s lost_lines=%d", self._shown(), self._lost + len(self._waiting)
+        )
         self._waiting.clear()
 
     def _log(self) -> AuditLog:
@@ -395,19 +397,19 @@ class Audit:
     def _shown(self) -> str:
         return self._redact(str(self._log().path))
 
-    # --- life -----------------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Tell at once if the log cannot be written."""
+        """Log an error if the log cannot be written."""
         if (why := await self.problem()) is not None:
             self._failed(OSError(0, why))
 
     async def problem(self) -> str | None:
-        """Why the log cannot be written, as far as that can be seen; None when nothing is wrong."""
+        """Return why the log cannot be written; None if no problem is found."""
         return await to_thread.run_sync(self._log().problem)
 
     async def close(self) -> None:
-        """Write what is not written yet; calls under way have a moment to end."""
+        """Wait for running calls, then write the queued lines."""
         self._idle.clear()
         if self._under_way:
             with suppress(TimeoutError):
@@ -420,7 +422,7 @@ class Audit:
 
 
 def _place(session: Conversation, name: str, result: Result | None) -> tuple[str | None, str | None]:
-    """The server and its own name of the tool; of a call without a result, as the catalog knows them."""
+    """Return the server and the server's name of the tool, from the result or else from the catalog."""
     if result is not None:
         return (result.server, result.tool) if result.server else (None, None)
     known = session.catalog.tools.get(name)

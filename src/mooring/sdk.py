@@ -1,4 +1,4 @@
-"""The official SDK's `ClientSession` on a connection of mooring: `async with client_session(host, server)`.
+"""The official SDK's `ClientSession` over a connection of mooring: `async with client_session(host, server)`.
 
 For code that wants an `mcp.ClientSession`. Needs the extra `sdk` (`mcp` 2.1 or newer). No other module of
 mooring imports `mcp`, except for the adapter of a framework that brings it.
@@ -26,7 +26,7 @@ from mooring.errors import (
 )
 from mooring.gateway.direct import Dispatcher
 from mooring.gateway.protocol import Refusal, refusal
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.session import Session
 from mooring.transport.message import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
@@ -54,7 +54,7 @@ _INPUT: Mapping[str, type[Any]] = {
 async def client_session(
     host: Host, server: str, *, session: Session | None = None, **options: Any
 ) -> AsyncGenerator[ClientSession]:
-    """Hand out an official `mcp.ClientSession` on mooring's connection to `server`.
+    """Open an official `mcp.ClientSession` over mooring's connection to `server`.
 
         async with client_session(host, "files") as client:
             await client.list_tools()
@@ -71,16 +71,17 @@ async def client_session(
         server: The name of one of its servers. It is connected if it is not yet.
         session: The host's session whose connection, headers and login are used. Default: the shared one.
         options: Arguments of `mcp.ClientSession`, such as `message_handler` or `read_timeout_seconds`. The
-            callbacks for elicitation, sampling and roots need a host that was made with `relay=Relay()`.
+            callbacks for elicitation, sampling and roots need a host with `relay=ClientBridge()`.
 
     Raises:
         UnknownServer: The host has no such server.
         MooringError: The server cannot be connected.
-        ValueError: A callback needs a relay and the host has none.
+        ValueError: A callback needs a client bridge and the host has none.
     """
-    host.check_running()
-    if host.relay is None and (wanted := [name for name in _CALLBACKS if options.get(name) is not None]):
-        raise ValueError(f"{wanted[0]} needs a host that passes questions on: Host(..., relay=Relay())")
+    runtime = runtime_of(host)
+    runtime.check_running()
+    if runtime.relay is None and (wanted := [name for name in _CALLBACKS if options.get(name) is not None]):
+        raise ValueError(f"{wanted[0]} needs a host with a client bridge: Host(..., relay=ClientBridge())")
     dispatcher = _SdkDispatcher(host, server, session)
     era = (await dispatcher.connect()).era
     kind = types.DiscoverResult if era == "modern" else types.InitializeResult
@@ -95,14 +96,14 @@ async def client_session(
             except Exception as problem:
                 failed = problem
                 raise
-    except BaseExceptionGroup as group:  # the SDK wraps whatever the block raises
+    except BaseExceptionGroup as group:  # the SDK wraps exceptions of the block
         if failed is None or group.exceptions != (failed,):
             raise
         raise failed from None
 
 
 class _SdkDispatcher(Dispatcher):
-    """The same with the errors and the callbacks of the SDK."""
+    """A dispatcher with the errors and callbacks of the SDK."""
 
     client: ClientSession | None = None
 
@@ -112,7 +113,7 @@ class _SdkDispatcher(Dispatcher):
         """Return the result of one request of the session.
 
         Raises:
-            MCPError: There is none.
+            MCPError: The request failed.
         """
         try:
             result = await self.request(method, params, opts or {})
@@ -123,10 +124,10 @@ class _SdkDispatcher(Dispatcher):
         return _valid(result) if method in ("initialize", "server/discover") else result
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question of the server with the session's callbacks."""
+        """Answer a request of the server with the session's callbacks."""
         if self.client is None or self.era == "legacy" or method not in _INPUT:
             return await super().ask(method, params)
-        # The 2026 era has no requests of servers: it is a question within a result.
+        # In the 2026 era, requests of servers are part of a result.
         request = _INPUT[method].model_validate({"method": method, "params": dict(params)})
         key = self.context().request_id or ""
         answer = await self.client.dispatch_input_request(
@@ -138,7 +139,7 @@ class _SdkDispatcher(Dispatcher):
 
 
 def _valid(greeting: dict[str, Any]) -> dict[str, Any]:
-    """What a server says of itself, without capabilities that the SDK would refuse."""
+    """Remove capabilities that the SDK would reject."""
     able = {key: value for key, value in greeting["capabilities"].items() if _is_valid(key, value)}
     return {**greeting, "capabilities": able}
 
@@ -152,7 +153,7 @@ def _is_valid(capability: str, value: object) -> bool:
 
 
 def _as_mcp_error(problem: MooringError, era: Era) -> MCPError:
-    """The error of mooring as the SDK's session raises it."""
+    """Convert an error of mooring to an error of the SDK."""
     if isinstance(problem, ServerError):
         said = refusal(problem, era)
         return MCPError(said.code, str(said), said.data)

@@ -143,7 +143,7 @@ class Contract:
         assert failed.is_error if self.marks_errors else "Error" in failed.text
         assert "on we go" in fine.text
 
-    async def test_an_image_is_shown_and_what_cannot_be_is_told(self, host: Host) -> None:
+    async def test_images_are_shown_and_other_content_becomes_text(self, host: Host) -> None:
         script = await self.play(host, ("raw", {"result": self.open(PICTURE)}))
         shown = script.shown[-1]
         assert "a dot" in shown.text

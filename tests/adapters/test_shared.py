@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mooring import Host, LocalTools, Result, Tool
 from mooring.adapters import _common
-from mooring.adapters._common import IMAGES, Bridge, fields, pieces, text
+from mooring.adapters._common import IMAGES, Bridge, content_parts, fields, text
 from mooring.core import schema as schemas
 from mooring.core.types import Block
 from tests.adapters.contract import lab
@@ -31,19 +31,19 @@ def image(data: str, mime_type: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
-def test_an_image_that_is_no_base64_is_told_in_words() -> None:
-    (piece,) = pieces(result(image("@@not base64@@")))
-    assert piece.mime_type is None
-    assert "image/png" in piece.text
+def test_an_image_with_invalid_base64_becomes_text() -> None:
+    (part,) = content_parts(result(image("@@not base64@@")))
+    assert part.mime_type is None
+    assert "image/png" in part.text
 
 
-def test_an_image_that_providers_cannot_read_is_told_in_words() -> None:
-    (piece,) = pieces(result(image(base64.b64encode(b"<svg/>").decode(), "image/svg+xml")))
-    assert "image/svg+xml" in piece.text
-    assert "6 bytes" in piece.text or "bytes" in piece.text
+def test_an_image_of_an_unsupported_type_becomes_text() -> None:
+    (part,) = content_parts(result(image(base64.b64encode(b"<svg/>").decode(), "image/svg+xml")))
+    assert "image/svg+xml" in part.text
+    assert "6 bytes" in part.text or "bytes" in part.text
 
 
-def test_a_link_and_a_kind_that_nobody_knows_are_told_in_words() -> None:
+def test_links_and_unknown_blocks_become_text() -> None:
     link = {"type": "resource_link", "uri": "file:///a.md", "name": "a", "mimeType": "text/markdown"}
     assert text(result(link, {"type": "hologram", "x": 1})) == (
         '[resource file:///a.md (a, text/markdown)]\n{"type": "hologram", "x": 1}'
@@ -82,10 +82,10 @@ blocks = st.one_of(
 def test_every_result_has_pieces_that_hold_together(
     found: list[Any], is_error: bool, structured: Any
 ) -> None:
-    shown = pieces(result(*found, is_error=is_error, structured=structured))
+    shown = content_parts(result(*found, is_error=is_error, structured=structured))
     assert shown
-    for piece in shown:
-        assert (piece.mime_type in IMAGES and piece.raw) or piece.text
+    for part in shown:
+        assert (part.mime_type in IMAGES and part.raw) or part.text
 
 
 def offered(schema: dict[str, Any]) -> Any:
@@ -109,18 +109,18 @@ def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     real = schemas.compile
     monkeypatch.setattr(schemas, "compile", lambda *given: compiled.append(given) or real(*given))
     shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
-    first, again = Bridge(shelf, "plain").offers(), Bridge(shelf, "plain").offers()
+    first, again = Bridge(shelf, "plain").tools(), Bridge(shelf, "plain").tools()
     assert len(compiled) == 1
     assert first[0].compiled is again[0].compiled
 
 
-def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_common, "KEPT", 3)
-    monkeypatch.setattr(_common, "_kept", {})
+def test_the_cache_of_compiled_schemas_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_common, "MAX_CACHED", 3)
+    monkeypatch.setattr(_common, "_cache", {})
     shelves = [offered({"type": "object", "title": str(number)}) for number in range(10)]
     for shelf in shelves:
-        assert len(Bridge(shelf, "plain").offers()) == 1
-    assert len(_common._kept) == 3
+        assert len(Bridge(shelf, "plain").tools()) == 1
+    assert len(_common._cache) == 3
 
 
 async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(
@@ -131,20 +131,20 @@ async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(
     monkeypatch.setattr(
         schemas, "compile", lambda *given: threads.append(threading.current_thread()) or real(*given)
     )
-    assert await Bridge(offered({"type": "object"}), "plain").fresh_offers()
+    assert await Bridge(offered({"type": "object"}), "plain").fresh_tools()
     assert threads
     assert threading.main_thread() not in threads
 
 
 def test_a_framework_may_write_into_a_schema() -> None:
     shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
-    (offer,) = Bridge(shelf, "openai").offers()
+    (offer,) = Bridge(shelf, "openai").tools()
     offer.schema["properties"]["a"]["type"] = "spoilt"
     assert offer.schema["properties"]["a"]["type"] == "string"
 
 
 def test_a_tool_without_a_description_has_its_name() -> None:
-    (offer,) = Bridge(offered({"type": "object"}), "plain").offers()
+    (offer,) = Bridge(offered({"type": "object"}), "plain").tools()
     assert offer.description() == "t"
 
 
@@ -154,10 +154,10 @@ async def test_a_host_is_called_from_another_loop() -> None:
         bridge = Bridge(host, "plain")
 
         def elsewhere() -> list[str]:
-            assert next(offer.name for offer in bridge.offers()) == "mcp_lab_drop"
+            assert next(offer.name for offer in bridge.tools()) == "mcp_lab_drop"
 
             async def both() -> list[str]:
-                names = [offer.name for offer in await bridge.fresh_offers()]
+                names = [offer.name for offer in await bridge.fresh_tools()]
                 return [*names[:1], (await bridge.call("mcp_lab_echo", {"text": "far"})).text]
 
             return asyncio.run(both())
@@ -200,7 +200,7 @@ async def test_a_call_that_would_wait_for_itself_is_refused() -> None:
             Bridge(host, "plain").call_now("anything", {})
 
 
-def test_a_host_whose_loop_has_ended_is_told() -> None:
+def test_a_host_whose_loop_has_ended_raises_an_error() -> None:
     async def make() -> Bridge:
         async with Host() as host:
             return Bridge(host, "plain")
@@ -241,7 +241,7 @@ def test_a_missing_framework_names_the_extra(adapter: str, package: str) -> None
     assert done.stderr.strip().endswith(f'pip install "mooring[{adapter.replace("_", "-")}]"')
 
 
-async def test_a_missing_sdk_is_told_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_sdk_raises_an_error_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     from mooring.adapters import anthropic
 
     monkeypatch.setitem(sys.modules, "anthropic", None)

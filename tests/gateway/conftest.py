@@ -60,7 +60,7 @@ async def _serving(
         stack.enter_context(anyio.fail_after(90))
         host = await stack.enter_async_context(Host(config, lock=False, relay=ClientBridge()))
         await host.ready(20)
-        serving = await stack.enter_async_context(serve_http(host, whole=whole, **(options or {})))
+        serving = await stack.enter_async_context(serve_http(host, default_profile=whole, **(options or {})))
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))
         yield Setting(host, serving, http)
 

@@ -64,7 +64,7 @@ async def test_TH14_a_page_that_rebinds_its_name_to_us_is_refused_on_every_route
         assert response.status == 403
 
 
-async def test_a_local_page_may_come_in_and_is_told_so(serving: Any) -> None:
+async def test_a_local_page_is_allowed_and_gets_cors_headers(serving: Any) -> None:
     async with serving() as here:
         origin = {"Origin": "http://localhost:6274", "Access-Control-Request-Headers": "mcp-method"}
         async with here.http.options(here.base + "/mcp", headers=origin) as response:
@@ -74,9 +74,9 @@ async def test_a_local_page_may_come_in_and_is_told_so(serving: Any) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-async def test_TH14_a_door_that_others_can_reach_does_not_open_without_a_token(host: str) -> None:
+async def test_TH14_the_gateway_does_not_listen_on_a_public_address_without_a_token(host: str) -> None:
     async with Host(HostConfig()) as here:
-        with pytest.raises(ConfigError, match="nobody would be asked for a token"):
+        with pytest.raises(ConfigError, match="no token is required"):
             async with serve_http(here, host):
                 pass
 
@@ -106,7 +106,7 @@ async def test_a_good_token_comes_in_and_says_who_it_is(serving: Any) -> None:
         assert [c.principal.name for c in here.serving.gateway.registry] == ["token:ana"]
 
 
-async def test_TH06_a_session_of_somebody_else_is_not_found(serving: Any) -> None:
+async def test_TH06_a_session_of_another_principal_is_not_found(serving: Any) -> None:
     async with serving(lab_server(), gateway=TOKENS) as here:
         ana, bob = await here.caller(modern=False, token=ANA), await here.caller(modern=False, token=BOB)
         bob.session = ana.session
@@ -239,7 +239,7 @@ async def test_what_a_client_says_to_us_of_itself_never_reaches_a_server(serving
             assert not {"Authorization", "Cookie", "X-Forwarded-User"} & headers.keys()
 
 
-async def test_too_many_requests_are_told_when_to_come_back(serving: Any) -> None:
+async def test_rate_limited_requests_get_retry_after(serving: Any) -> None:
     async with serving(lab_server(), gateway={"rate": 1, "burst": 3}) as here:
         client = await here.caller()
         replies = [await client.ask("tools/list") for _ in range(5)]
@@ -268,7 +268,7 @@ async def test_there_are_only_so_many_sessions(serving: Any) -> None:
         assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
 
 
-async def test_a_client_at_its_limit_of_sessions_loses_its_own_oldest_idle_one_and_nobody_elses(
+async def test_a_principal_at_its_session_limit_loses_its_own_oldest_idle_session_and_no_other_principals(
     serving: Any,
 ) -> None:
     limits = {**TOKENS, "client_sessions": 3, "max_sessions": 10}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
-from mooring.gateway.http_server import Limits, TooMany
+from mooring.gateway.http_server import Limits, RateLimited
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import Refusal
 
@@ -15,7 +15,7 @@ from mooring.gateway.protocol import Refusal
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "[::1]", "localhost:80", "[::1]:8080", "127.8.8.8:1"]
 )
-def test_this_machine_is_always_welcome(host: str) -> None:
+def test_loopback_hosts_are_always_allowed(host: str) -> None:
     check_host(host, local=True, allowed=())
     check_host(host, local=False, allowed=())
 
@@ -27,7 +27,7 @@ def test_this_machine_is_always_welcome(host: str) -> None:
         *("192.168.1.5", "[::2]", "localhost:80:90", "LOCALHOST.", "0.0.0.0"),
     ],
 )
-def test_nobody_else_is_served_on_loopback(host: str | None) -> None:
+def test_other_hosts_are_rejected_on_loopback(host: str | None) -> None:
     with pytest.raises(Denied):
         check_host(host, local=True, allowed=())
 
@@ -100,7 +100,7 @@ def test_an_encoding_that_cannot_be_read_is_refused(value: str) -> None:
 
 
 @given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 5))
-def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: int) -> None:
+def test_no_client_exceeds_rate_and_burst(waits: list[float], burst: int) -> None:
     limits = Limits(rate=2.0, burst=burst, concurrency=1000)
     now, taken = 0.0, 0
     for wait in waits:
@@ -108,15 +108,15 @@ def test_nobody_gets_more_than_rate_and_burst_allow(waits: list[float], burst: i
         try:
             limits.enter("one", now)
             taken += 1
-        except TooMany as refused:
+        except RateLimited as refused:
             assert refused.retry_after > 0
     assert taken <= burst + 2.0 * now + 1e-6
 
 
-def test_a_place_is_free_again_when_somebody_leaves() -> None:
+def test_a_finished_request_frees_its_place() -> None:
     limits = Limits(rate=None, burst=1, concurrency=1)
     limits.enter("one", 0)
-    with pytest.raises(TooMany):
+    with pytest.raises(RateLimited):
         limits.enter("one", 0)
     limits.enter("other", 0)
     limits.leave("one")

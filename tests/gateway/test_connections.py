@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mooring.gateway import http_server
-from mooring.gateway.http_server import room
+from mooring.gateway.http_server import connection_capacity
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def closed(some: list[Idle]) -> None:
 async def test_idle_connections_cost_the_others_nothing_and_are_closed_when_their_time_is_over(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "FIRST_WORD", 1.0)
+    monkeypatch.setattr(http_server, "FIRST_REQUEST_TIMEOUT", 1.0)
     async with serving(lab_server()) as here:
         some = await idle(here.serving.port, 500)
         client = await here.caller()
@@ -57,7 +57,7 @@ async def test_idle_connections_cost_the_others_nothing_and_are_closed_when_thei
 async def test_a_connection_that_never_ends_its_headers_is_closed(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "FIRST_WORD", 0.3)
+    monkeypatch.setattr(http_server, "FIRST_REQUEST_TIMEOUT", 0.3)
     async with serving() as here:
         [one] = await idle(here.serving.port, 1)
         one[1].write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
@@ -115,9 +115,9 @@ async def test_a_connection_between_two_requests_goes_after_those_that_said_noth
 def test_there_is_never_room_for_more_connections_than_the_process_may_have_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        assert room(10) == 10
+        assert connection_capacity(10) == 10
         if hard != resource.RLIM_INFINITY:
-            assert room(10**9) == hard - http_server.SPARED
+            assert connection_capacity(10**9) == hard - http_server.RESERVED_DESCRIPTORS
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

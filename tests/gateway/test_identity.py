@@ -84,7 +84,7 @@ async def test_TH04_a_thousand_interleaved_calls_never_carry_the_login_of_anothe
         assert len({operator, *whose.values()}) == 3
 
 
-async def test_a_shared_server_is_called_with_the_operators_login_whoever_calls(serving: Any) -> None:
+async def test_a_shared_server_is_called_with_the_operators_login_for_every_client(serving: Any) -> None:
     async with AuthLab() as auth, serving(auth.config(), gateway=TOKENS) as here:
         operator = await logged_in(here, auth, None)
         for name in NAMES:
@@ -112,7 +112,7 @@ async def test_a_named_client_can_begin_a_login_of_its_own_and_none_that_others_
         assert shared.tokens == {}
 
 
-async def test_where_nobody_is_asked_who_they_are_everybody_is_the_operator(serving: Any) -> None:
+async def test_without_tokens_every_client_is_the_operator(serving: Any) -> None:
     async with AuthLab() as auth, serving(auth.config(**ISOLATED)) as here:
         operator = await logged_in(here, auth, None)
         client = await here.caller()

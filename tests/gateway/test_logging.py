@@ -51,9 +51,7 @@ async def test_a_level_is_passed_on_at_once_to_servers_of_the_handshake_era(
         assert wished(log) == ["error", "debug", "alert"]
 
 
-async def test_each_client_is_told_no_more_than_it_wished_for_and_no_less_because_of_others(
-    serving: Any, tmp_path: Path
-) -> None:
+async def test_each_client_gets_the_log_messages_of_its_own_level(serving: Any, tmp_path: Path) -> None:
     log = tmp_path / "wire"
     async with serving(talker(log)) as here:
         quiet, silent = await here.caller(modern=False), await here.caller(modern=False)
@@ -91,9 +89,7 @@ async def test_a_server_of_its_own_hears_the_level_of_its_session_alone(serving:
         await until(lambda: sorted(wished(log)) == ["alert", "debug"])
 
 
-async def test_nobody_who_asked_for_nothing_makes_a_server_be_told_anything(
-    serving: Any, tmp_path: Path
-) -> None:
+async def test_clients_without_a_log_level_do_not_set_one_on_servers(serving: Any, tmp_path: Path) -> None:
     log = tmp_path / "wire"
     async with serving(talker(log)) as here:
         for modern in (False, True):

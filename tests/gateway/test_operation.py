@@ -80,7 +80,7 @@ async def test_ready_counts_what_is_hidden_and_names_it_to_those_who_have_a_toke
 
 
 @pytest.mark.parametrize("way", ["flag", "gateway", "host"])
-async def test_each_request_is_noted_with_who_made_it_and_without_what_was_said(
+async def test_each_request_is_audited_with_its_principal_and_without_its_content(
     serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setenv("BOB", "bobs-very-long-token")
@@ -363,7 +363,7 @@ async def until_ready(http: aiohttp.ClientSession, port: int, workers: int = 1) 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_the_command_serves_http_and_ends_gracefully_when_told(tmp_path: Path, workers: int) -> None:
+async def test_the_command_serves_http_and_ends_gracefully_on_a_signal(tmp_path: Path, workers: int) -> None:
     port = free_port()
     words = command("--config", configured(tmp_path), "--no-lock", "serve", "--http", f"127.0.0.1:{port}")
     process = await asyncio.to_thread(
@@ -474,7 +474,7 @@ def test_json_and_the_protocol_do_not_share_standard_output(tmp_path: Path) -> N
     assert "--json needs --http" in done.stderr
 
 
-def test_the_command_refuses_an_open_door_and_says_what_to_do(tmp_path: Path) -> None:
+def test_the_command_refuses_a_public_address_without_tokens_and_names_the_settings(tmp_path: Path) -> None:
     words = command("--config", configured(tmp_path), "serve", "--http", "0.0.0.0:0")
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2

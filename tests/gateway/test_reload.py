@@ -182,7 +182,7 @@ async def test_limits_and_allowed_names_hold_from_then_on(place: Any) -> None:
         ({"tokens": [{"name": "ana", "token": "written-out-in-full"}]}, "reference"),
         ({"oauth": {"issuer": "https://id.example.com", "key_file": "/does/not/exist"}}, "/does/not/exist"),
         ({"profiles": {"a b": {}}}, "a b"),
-        ({}, "nobody would be asked"),
+        ({}, "no token is required"),
     ],
 )
 async def test_a_bad_file_leaves_the_old_one_in_force_and_says_why(
@@ -196,7 +196,7 @@ async def test_a_bad_file_leaves_the_old_one_in_force_and_says_why(
         assert (await (await here.caller()).ask("ping")).status == 401
 
 
-async def test_a_followed_file_is_applied_and_a_bad_one_is_told_and_followed_on(
+async def test_a_watched_file_is_applied_and_a_bad_one_is_reported_and_watched_further(
     tmp_path: Path, place: Any
 ) -> None:
     from mooring.core.events import ConfigApplied, ConfigRejected
@@ -229,7 +229,7 @@ async def test_a_followed_file_is_applied_and_a_bad_one_is_told_and_followed_on(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_the_command_takes_over_another_file_when_told_and_says_when_it_does_not(
+async def test_the_command_reloads_on_sighup_and_reports_a_rejected_file(
     tmp_path: Path, workers: int
 ) -> None:
     here = Place(tmp_path / "mcp.json")
@@ -261,7 +261,7 @@ async def test_the_command_takes_over_another_file_when_told_and_says_when_it_do
             assert (await statuses(ana), await statuses(bob)) == ({200}, {200})
             here.file.write_text("{")
             process.send_signal(signal.SIGHUP)
-            await until(lambda: said.read_text().count("stays as it was") >= workers)
+            await until(lambda: said.read_text().count("stays in use") >= workers)
             assert (await statuses(ana), await statuses(bob)) == ({200}, {200})
             here.write(tokens=BOTH[:1])
             process.send_signal(signal.SIGHUP)

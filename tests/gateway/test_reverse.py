@@ -102,7 +102,7 @@ async def test_a_tool_that_cannot_ask_a_modern_client_says_so_once_and_asks_from
 
 
 @pytest.mark.parametrize("place", DUALS)
-async def test_clients_of_both_eras_are_asked_by_one_server_each_in_its_own_way(
+async def test_clients_of_both_eras_are_asked_by_one_server_each_in_its_own_era(
     serving: Any, place: str
 ) -> None:
     """On the first call of each, in front of a plain server that does not look at the protocol version."""
@@ -126,14 +126,16 @@ async def test_clients_of_both_eras_are_asked_by_one_server_each_in_its_own_way(
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
 @pytest.mark.parametrize("era", ["dual", "legacy"])
-async def test_where_a_client_cannot_be_asked_the_server_is_told_so_and_the_call_ends(
+async def test_a_request_to_a_client_without_the_capability_is_rejected_and_the_call_ends(
     serving: Any, modern: bool, era: str
 ) -> None:
     async with serving(fixture(era=era)) as here:
         client = await here.caller(modern=modern)
         reply = await client.call("test_elicitation", QUESTION)
         said = str(reply.last)
-        assert any(words in said for words in ("does not do", "input_required", "apabilit", "back-channel"))
+        assert any(
+            words in said for words in ("does not support", "input_required", "apabilit", "back-channel")
+        )
 
 
 async def test_state_is_good_only_for_whom_and_for_what_it_was_given(
@@ -178,7 +180,7 @@ async def test_a_modern_client_gets_log_lines_only_when_it_asks_for_them(serving
 
 
 @pytest.mark.parametrize("era", ["dual", "legacy"])
-async def test_a_watched_resource_that_changes_is_told_to_whoever_watches_it(serving: Any, era: str) -> None:
+async def test_a_changed_resource_is_announced_to_its_subscribers(serving: Any, era: str) -> None:
     uri = "test://watched-resource"
     async with serving(fixture(era=era)) as here:
         old, new, other = [await here.caller(modern=modern) for modern in (False, True, False)]
@@ -196,7 +198,7 @@ async def test_a_watched_resource_that_changes_is_told_to_whoever_watches_it(ser
             await old.ask("resources/unsubscribe", {"uri": uri})
             with pytest.raises(TimeoutError):
                 await soon(elsewhere, 0.2)
-        await until(lambda: not here.serving.gateway.crossing.watching)
+        await until(lambda: not here.serving.gateway.era_bridge.watching)
 
 
 @pytest.mark.parametrize("era", ["dual", "legacy"])
@@ -262,7 +264,7 @@ async def test_what_the_operator_does_not_allow_to_be_read_is_not_read_for_a_cli
         assert "resource_uri_allowlist" in reply.error["message"]
 
 
-async def test_nobody_is_asked_when_two_clients_share_a_pipe_and_nobody_can_tell_whose_question_it_is(
+async def test_no_client_is_asked_when_two_share_a_pipe_and_the_request_is_ambiguous(
     serving: Any,
 ) -> None:
     async with serving(fixture(era="legacy")) as here:
@@ -321,7 +323,7 @@ async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(ser
 async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspended_calls, "MOST_EACH", 2)
+    monkeypatch.setattr(suspended_calls, "MAX_CALLS_PER_PRINCIPAL", 2)
     async with serving(fixture(era="legacy")) as here:
         client = await here.caller(capabilities=ABLE)
         states = [(await client.call("test_elicitation", QUESTION)).result for _ in range(3)]
@@ -336,7 +338,7 @@ async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest
         assert "action=accept" in await answered(states[2])
 
 
-async def test_a_client_whose_stream_broke_is_told_what_it_missed_and_nothing_twice(serving: Any) -> None:
+async def test_a_client_that_reconnects_gets_missed_notifications_once(serving: Any) -> None:
     async def stream(last: str | None, count: int) -> list[str]:
         """The ids of so many events; then the stream breaks."""
         headers = {"Accept": "text/event-stream", "Mcp-Session-Id": str(client.session)}
@@ -360,7 +362,7 @@ async def test_a_client_whose_stream_broke_is_told_what_it_missed_and_nothing_tw
         [session] = here.serving.gateway.registry
         for number, name in enumerate(("pid", "fail"), 2):
             await client.call("grow", {"name": name})
-            await until(lambda told=number: session.told == told)
+            await until(lambda told=number: session.notified == told)
         assert await stream("1", 3) == ["1", "2", "3"]
         assert await stream("3", 1) == ["3"]
         assert await stream("99999", 1) == ["3"]

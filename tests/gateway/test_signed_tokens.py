@@ -93,7 +93,7 @@ async def test_a_forged_token_is_refused(serving: Any, settings: dict[str, Any],
         assert "https://gateway.example/.well-known/oauth-protected-resource/mcp" in challenge
 
 
-async def test_a_token_without_the_scope_of_a_profile_is_told_which_it_lacks(
+async def test_a_token_without_the_scope_of_a_profile_is_rejected_with_the_missing_scope(
     serving: Any, settings: dict[str, Any]
 ) -> None:
     async with serving(lab_server(), gateway=settings) as here:
@@ -106,9 +106,7 @@ async def test_a_token_without_the_scope_of_a_profile_is_told_which_it_lacks(
         assert (await better.ask("tools/list")).status == 200
 
 
-async def test_the_gateway_says_what_resource_it_is_and_whose_tokens_it_takes(
-    serving: Any, settings: dict[str, Any]
-) -> None:
+async def test_the_gateway_serves_protected_resource_metadata(serving: Any, settings: dict[str, Any]) -> None:
     async with serving(gateway=settings) as here:
         for path, resource in (("", "/mcp"), ("/mcp", "/mcp"), ("/mcp/admin", "/mcp/admin")):
             url = here.base + "/.well-known/oauth-protected-resource" + path
@@ -157,7 +155,9 @@ async def test_keys_are_fetched_once_and_again_when_a_new_one_appears(serving: A
         await runner.cleanup()
 
 
-async def test_keys_are_fetched_the_way_that_the_hosts_own_settings_say(serving: Any, tmp_path: Path) -> None:
+async def test_keys_are_fetched_with_the_tls_and_proxy_settings_of_the_host(
+    serving: Any, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path)
     known = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())), "kid": "one", "alg": "ES256"}
 

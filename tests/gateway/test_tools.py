@@ -188,7 +188,7 @@ async def test_changes_reach_handshake_clients_and_modern_subscribers(serving: A
                 assert (await client.call("echo", {"text": "here"})).text == "here"
 
 
-async def test_a_server_that_is_down_is_told_to_the_model_and_costs_the_others_nothing(serving: Any) -> None:
+async def test_a_server_that_is_down_is_an_error_result_and_does_not_affect_others(serving: Any) -> None:
     broken = ServerConfig(name="broken", command="/does/not/exist")
     async with serving(lab_server(tools=["echo", "crash"]), broken) as here:
         client = await here.caller()

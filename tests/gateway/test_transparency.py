@@ -54,7 +54,7 @@ async def test_an_error_keeps_its_code_text_and_data(serving: Any, modern: bool)
 
 
 @ERAS
-async def test_notices_that_nobody_knows_reach_the_client_whose_call_they_belong_to(
+async def test_unknown_notifications_reach_the_client_whose_call_they_belong_to(
     serving: Any, modern: bool
 ) -> None:
     notice = {
@@ -70,7 +70,7 @@ async def test_notices_that_nobody_knows_reach_the_client_whose_call_they_belong
 
 
 @ERAS
-async def test_parameters_and_metadata_that_nobody_knows_reach_the_server(serving: Any, modern: bool) -> None:
+async def test_unknown_parameters_and_metadata_reach_the_server(serving: Any, modern: bool) -> None:
     async with HttpLab() as lab, serving(lab.config()) as here:
         client = await here.caller(modern=modern, capabilities={"experimental": {"vendor": {"x": 1}}})
         meta = {"vendor/trace": "abc", "traceparent": "00-1", "io.modelcontextprotocol/later": [1]}

@@ -15,6 +15,7 @@ import pytest
 from mooring import Host, HostConfig, LocalTools, ServerConfig
 from mooring.core.tokens import estimate
 from mooring.core.types import Result
+from mooring.host import runtime_of
 from tests.lab.stdio import cue, lab_server, wire_log
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +81,7 @@ async def test_without_a_home_nothing_is_written(tmp_path: Path, hosting: Any) -
         result = await answered(host, block("resource", resource=binary))
         large = await host.call("mcp_lab_big", {"size": 300_000})
         rest = await host.call("result_read", {"handle": large.handle})
-    assert "no home is configured" in result.text
+    assert "no directory is configured" in result.text
     assert rest.blocks[0].text == "x" * len(rest.blocks[0].text or "")
     assert list(tmp_path.rglob("mcp-*")) == []
 
@@ -118,7 +119,7 @@ async def test_FA42_a_broken_output_schema_is_logged_and_the_result_stands(
             await broken(host)
     assert (result.text, result.structured, result.is_error) == ("kept", {"n": "one"}, False)
     assert caplog.messages == [
-        "a result of lab/raw breaks its output schema: $.n: 'one' is not of type 'integer'"
+        "result does not match its output schema tool=lab/raw problem=$.n: 'one' is not of type 'integer'"
     ]
 
 
@@ -131,7 +132,7 @@ async def test_FA42_strict_makes_it_an_error_that_keeps_the_text(hosting: Any) -
     assert result.is_error
     assert result.text.split("\n") == [
         "kept",
-        "[This breaks the output schema of lab/raw: $.n: 'one' is not of type 'integer']",
+        "[This does not match the output schema of lab/raw: $.n: 'one' is not of type 'integer']",
     ]
     assert result.structured == {"n": "one"}
     assert not good.is_error
@@ -223,10 +224,10 @@ async def test_an_answer_of_result_read_says_where_it_is_and_whose_words_these_a
         handle = (await host.call("mcp_lab_big", {"size": 200_000})).handle
         piece = await host.call("result_read", {"handle": handle, "offset": 199_990, "limit": 20})
         beyond = await host.call("result_read", {"handle": handle, "offset": 200_001})
-    assert piece.text == "xxxxxxxxxx\n[Characters 199,990 to 200,000 of 200,000 of lab/big. That is all.]"
+    assert piece.text == "xxxxxxxxxx\n[Characters 199,990 to 200,000 of 200,000 of lab/big. End.]"
     assert (piece.server, piece.structured["total"]) == ("mooring", 200_000)
     assert beyond.is_error
-    assert "it has 200,000 characters" in beyond.text
+    assert "the text has 200,000 characters" in beyond.text
 
 
 async def test_a_handle_belongs_to_its_session_and_outlives_the_object(hosting: Any) -> None:
@@ -237,7 +238,7 @@ async def test_a_handle_belongs_to_its_session_and_outlives_the_object(hosting: 
         shared = await host.call("result_read", {"handle": handle})
         again = await host.session("alice").call("result_read", {"handle": handle, "limit": 5})
     assert (stranger.is_error, shared.is_error, again.is_error) == (True, True, False)
-    assert stranger.text == "there is no result of this handle in this session; take it as it was given"
+    assert stranger.text == "this session has no result with this handle; use the handle exactly as given"
 
 
 async def test_result_read_is_offered_at_the_end_once_there_is_something_to_read(hosting: Any) -> None:
@@ -246,7 +247,7 @@ async def test_result_read_is_offered_at_the_end_once_there_is_something_to_read
         before = [tool.name for tool in session.tools()]
         await session.call("mcp_lab_big", {"size": 200_000})
         after = [tool.name for tool in session.tools()]
-        host._shelf.put(LocalTools(late, name="late").snapshot)
+        runtime_of(host).builder.put(LocalTools(late, name="late").snapshot)
         later = [tool.name for tool in session.tools()]
         assert [tool.name for tool in host.session("b").tools()] == sorted([*before, "mcp_late_late"])
     assert after == [*before, "result_read"]
@@ -489,5 +490,5 @@ async def test_a_failed_call_can_still_be_raised(hosting: Any) -> None:
     from mooring import CallError
 
     async with hosting(promising(output_schema="strict")) as host:
-        with pytest.raises(CallError, match="breaks the output schema of lab/raw"):
+        with pytest.raises(CallError, match="does not match the output schema of lab/raw"):
             await host.call(RAW, {"result": {"content": [], "structuredContent": {"n": "x"}}}, check=True)

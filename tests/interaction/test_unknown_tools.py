@@ -159,7 +159,7 @@ async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern:
 async def test_a_new_tool_can_be_called_at_once_through_the_gateway(modern: bool) -> None:
     async with (
         Host([lab_server(tools=["grow"], era="legacy")], lock=False, relay=ClientBridge()) as host,
-        serve_http(host, whole=ProfileSettings(style="raw")) as serving,
+        serve_http(host, default_profile=ProfileSettings(style="raw")) as serving,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
     ):
         await host.ready(10)

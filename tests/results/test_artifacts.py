@@ -48,7 +48,7 @@ def test_secrets_are_taken_out_of_values_and_names_alike(tmp_path: Path) -> None
     }
 
 
-def test_arguments_with_the_name_of_a_secret_are_not_kept_nor_is_what_repeats_them(tmp_path: Path) -> None:
+def test_arguments_named_like_secrets_are_masked_also_where_results_repeat_them(tmp_path: Path) -> None:
     arguments = {
         "user": "ana",
         "password": "correct horse",
@@ -97,4 +97,4 @@ def test_bottomless_nesting_costs_the_details_and_not_the_record(tmp_path: Path)
     for _ in range(5000):
         deep = [deep]
     record = json.loads(Artifacts(tmp_path, same).write({"tool": "t", "arguments": deep}).read_text())
-    assert (record["tool"], record["problem"]) == ("t", "no JSON can hold the rest: RecursionError")
+    assert (record["tool"], record["problem"]) == ("t", "not JSON-serialisable: RecursionError")

@@ -55,10 +55,8 @@ def test_an_embedded_file_is_saved_and_a_line_names_it(tmp_path: Path) -> None:
 
 def test_without_a_home_a_note_says_so_and_nothing_is_written() -> None:
     (line,) = texts(Converter(None).blocks([blob("a:b")]))
-    assert (
-        line
-        == "[Resource a:b (image/png), about 210 bytes, is left out: no home is configured to save it in]"
-    )
+    reason = "no directory is configured to save it in"
+    assert line == f"[Resource a:b (image/png), about 210 bytes, is left out: {reason}]"
 
 
 @pytest.mark.parametrize(

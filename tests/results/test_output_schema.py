@@ -42,11 +42,11 @@ PERSON = {
         ({"name": "Ana", "other": 1}, "$: 'other' is not among its properties"),
         ({"name": "Ana", "tags": ["a", "a"]}, "$.tags: has items that are the same"),
         ({"name": "Ana", "tags": ["c"]}, "$.tags[0]: 'c' is not one of ['a', 'b']"),
-        (None, "the structured content that its output schema describes is missing"),
+        (None, "the structured content required by the output schema is missing"),
         ([1], "$: [1] is not of type 'object'"),
     ],
 )
-async def test_what_breaks_a_schema_is_told_in_one_line(value: Any, problem: str | None) -> None:
+async def test_a_schema_violation_is_described_in_one_line(value: Any, problem: str | None) -> None:
     schemas, checked = Schemas(), tool(PERSON)
     assert await schemas.problem(checked, value) == problem
     assert await schemas.problem(checked, value) == problem  # now on the event loop

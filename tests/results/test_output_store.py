@@ -32,7 +32,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[OutputStore]:
 
 @settings(max_examples=50)
 @given(text=TEXTS, offset=st.integers(0, 400_000), count=st.integers(0, 200_000))
-def test_any_part_is_what_was_kept(both: list[OutputStore], text: str, offset: int, count: int) -> None:
+def test_any_part_equals_the_stored_text(both: list[OutputStore], text: str, offset: int, count: int) -> None:
     for made in both:
         output = made.find("a", keep(made, text))
         assert output is not None
@@ -67,7 +67,7 @@ def test_an_output_whose_file_is_gone_or_changed_is_an_error(tmp_path: Path) -> 
     assert output is not None
     (file,) = (tmp_path / "mcp-outputs").iterdir()
     file.write_text("less")
-    with pytest.raises(OSError, match="not what was written"):
+    with pytest.raises(OSError, match="the file was changed"):
         output.read()
     file.unlink()
     with pytest.raises(FileNotFoundError):

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from mooring.gateway.http_server import FIRST_WORD
+from mooring.gateway.http_server import FIRST_REQUEST_TIMEOUT
 from tests.lab.caller import Caller
 from tests.lab.stdio import COMMAND
 
@@ -49,7 +49,7 @@ async def hold(port: int, count: int, first_address: int) -> None:
 
 async def _end(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(FIRST_WORD * 4):
+        async with asyncio.timeout(FIRST_REQUEST_TIMEOUT * 4):
             return not await reader.read(1)
     except ConnectionError:
         return True
@@ -106,7 +106,7 @@ async def check(idle: int, gateway: subprocess.Popen[bytes]) -> bool:
     print(f"{memory / max(open_now, 1) / 1024:.1f} KiB of memory each")
     among = f"at most {max(times) * 1e3:.0f} ms among them"
     print(f"a call on a new connection: {alone * 1e3:.0f} ms alone, {among}")
-    print(f"{ended} were closed by the gateway after {FIRST_WORD:g} s; {left} left")
+    print(f"{ended} were closed by the gateway after {FIRST_REQUEST_TIMEOUT:g} s; {left} left")
     return ended == opened == idle and open_now > idle * 0.95 and max(times) < PATIENCE and left < 5
 
 

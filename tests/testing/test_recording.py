@@ -38,7 +38,7 @@ async def test_what_was_recorded_is_played_again_without_the_server(tmp_path: Pa
         assert isinstance((await host.call("mcp_lab_refuse")).error, ServerError)
         strange = await host.call("mcp_lab_echo", {"text": "never asked"})
         assert strange.is_error
-        assert "not on the tape" in strange.text
+        assert "was not recorded" in strange.text
 
 
 async def test_answers_come_in_the_order_of_then_and_the_last_one_stays(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_synchronous_agent_is_tested_offline(tmp_path: Path) -> None:
 def test_a_damaged_tape_is_refused_by_line(tmp_path: Path, text: str) -> None:
     tape = tmp_path / "tape.jsonl"
     tape.write_text(text + "\n")
-    with pytest.raises(ConfigError, match=r"tape\.jsonl: line 1: is no exchange; record the tape again"):
+    with pytest.raises(ConfigError, match=r"tape\.jsonl: line 1: is not a recorded exchange; record again"):
         Replay(tape)
 
 

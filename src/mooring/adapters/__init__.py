@@ -1,13 +1,12 @@
-"""The tools of a host or a session in the shape that each agent framework takes: one module per framework.
+"""The tools of a host or a session as tools of an agent framework or model API: one module for each.
 
     from mooring.adapters import langchain
 
     agent = create_agent(model, langchain.tools(session))
 
-    tools(source)            what the framework is given; `source` is a host or a session, sync or not
-    results(source, reply)   for model APIs without an agent loop: the answers to the calls in a reply
-    live(source)             the same tools for a framework that can ask for them again before each turn
+    tools(source)            tools for the framework; `source` is a host or a session, sync or async
+    results(source, reply)   for model APIs: runs the calls in a reply and returns the answers
+    live(source)             tools for a framework that can list them again before each turn
 
-Importing a module whose framework is missing raises an `ImportError` that names the extra to install;
-importing this one needs none of them.
+Importing the module of a missing framework raises an `ImportError` that names the extra to install.
 """

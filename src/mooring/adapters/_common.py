@@ -1,4 +1,4 @@
-"""What all adapters share: tools with compiled schemas, calls from any loop or thread, results as parts."""
+"""Shared code of all adapters: compiled schemas, calls from any event loop or thread, results as parts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from mooring.core.types import Block, Result, Tool
 log = logger("mooring.adapters")
 
 
-KEPT = 20_000
-"""Compiled schemas that are kept. One schema can take hundreds of milliseconds to compile."""
+MAX_CACHED = 20_000
+"""Compiled schemas in the cache. Compiling one can take hundreds of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTool:
-    """One tool as a framework gets it."""
+    """A tool with its schema in the dialect of a framework."""
 
     tool: Tool
     compiled: Compiled
     deferred: bool = False
-    """Whether the provider should load it only when its own search finds it."""
+    """Whether the provider loads it only when its own tool search finds it."""
 
     @property
     def name(self) -> str:
@@ -46,47 +46,50 @@ class CompiledTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The arguments in the dialect: a copy, since frameworks write into what they are given."""
+        """A copy of the schema of the arguments: frameworks modify it."""
         return deepcopy(dict(self.compiled.schema))
 
     def description(self, limit: int = 4_000) -> str:
-        """What the server says of the tool, fit to be shown. Never empty: some providers refuse that."""
+        """Return the cleaned description of the tool. Never empty: some providers reject that."""
         return clean_for_model(self.tool.description or self.tool.title or self.name, limit) or self.name
 
 
-_kept: dict[tuple[int, Dialect], tuple[Mapping[str, Any], Compiled | None]] = {}
-"""By the identity of a schema, which the entry keeps alive: catalogs use tools again that did not change."""
+_cache: dict[tuple[int, Dialect], tuple[Mapping[str, Any], Compiled | None]] = {}
+"""By the identity of a schema, which the entry keeps alive. Catalogs reuse unchanged tools."""
 
-_writing = Lock()
-"""Agents list their tools from many threads."""
+_cache_lock = Lock()
 
 
 def compiled_for(tool: Tool, dialect: Dialect) -> Compiled | None:
-    """The tool's schema in the dialect; None, and a warning the first time, when it cannot be offered."""
+    """Return the schema of a tool in the dialect; None, with one warning, if it cannot be compiled."""
     schema = tool.input_schema
     key = (id(schema), dialect)
-    known = _kept.get(key)
+    known = _cache.get(key)
     if known is not None:
         return known[1]
     compiled: Compiled | None = None
     try:
         compiled = schemas.compile(schema, dialect)
     except SetAside as problem:
-        log.warning("tool %r is not offered to the model: %s", tool.name, problem.reason)
-    with _writing:
-        while len(_kept) >= KEPT:
-            del _kept[next(iter(_kept))]
-        _kept[key] = (schema, compiled)
+        log.warning(
+            "tool hidden from the model, its schema cannot be compiled tool=%r reason=%s",
+            tool.name,
+            problem.reason,
+        )
+    with _cache_lock:
+        while len(_cache) >= MAX_CACHED:
+            del _cache[next(iter(_cache))]
+        _cache[key] = (schema, compiled)
     return compiled
 
 
-def is_kept(tool: Tool, dialect: Dialect) -> bool:
-    """Whether `compiled_for` has its answer already."""
-    return (id(tool.input_schema), dialect) in _kept
+def is_cached(tool: Tool, dialect: Dialect) -> bool:
+    """Whether the schema is in the cache of `compiled_for`."""
+    return (id(tool.input_schema), dialect) in _cache
 
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-"""What every provider that takes images takes. One that it cannot read fails the whole request."""
+"""Image types that all providers accept. Another type makes the whole request fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +111,9 @@ class ContentPart:
         return f"data:{self.mime_type};base64,{self.data}"
 
 
-def pieces(result: Result, images: Collection[str] = IMAGES) -> list[ContentPart]:
-    """What to show the model: never nothing. Images of other types than `images` are told in words."""
-    found = [piece for block in result.blocks if (piece := _piece(block, images)) is not None]
+def content_parts(result: Result, images: Collection[str] = IMAGES) -> list[ContentPart]:
+    """Return the parts of a result for the model; never empty. Images of other types become text."""
+    found = [part for block in result.blocks if (part := _content_part(block, images)) is not None]
     if found:
         return found
     if result.structured is not None:
@@ -123,15 +126,15 @@ def pieces(result: Result, images: Collection[str] = IMAGES) -> list[ContentPart
 
 
 def text(result: Result) -> str:
-    """What to show a model that reads nothing but text."""
-    return "\n".join(piece.text for piece in pieces(result, ()))
+    """Return the result as text."""
+    return "\n".join(part.text for part in content_parts(result, ()))
 
 
 def fields(result: Result) -> dict[str, Any]:
-    """What to show a model that reads objects: the structured value, and the text unless it says the same."""
+    """Return the result as an object: the structured value, and the text unless it is the same."""
     if result.is_error:
         return {"error": text(result)}
-    shown = "\n".join(piece.text for piece in pieces(result) if piece.mime_type is None)
+    shown = "\n".join(part.text for part in content_parts(result) if part.mime_type is None)
     if result.structured is None:
         return {"output": shown}
     if not shown or _same(shown, result.structured):
@@ -139,7 +142,7 @@ def fields(result: Result) -> dict[str, Any]:
     return {"output": shown, "structured": result.structured}
 
 
-def _piece(block: Block, images: Collection[str]) -> ContentPart | None:
+def _content_part(block: Block, images: Collection[str]) -> ContentPart | None:
     if block.text is not None:
         return ContentPart(text=block.text) if block.text else None
     if block.data is not None:
@@ -155,7 +158,7 @@ def _piece(block: Block, images: Collection[str]) -> ContentPart | None:
 
 
 def _base64(data: str) -> str | None:
-    """The same in the one spelling that providers take; None when it is no base64."""
+    """Normalise base64; None if it is invalid."""
     try:
         return base64.b64encode(base64.b64decode(data)).decode() if data else None
     except (binascii.Error, ValueError):
@@ -203,7 +206,7 @@ AnySource = ToolSource | SyncToolSource
 
 @contextmanager
 def extra(name: str) -> Generator[None]:
-    """Runs imports of a framework; one that is missing is told together with what to install."""
+    """Import a framework in the block; the error of a missing one names the extra to install."""
     try:
         yield
     except ImportError as problem:
@@ -214,7 +217,7 @@ def extra(name: str) -> Generator[None]:
 
 
 class Bridge:
-    """The tools of one source in one dialect, to be listed and called from any loop or thread."""
+    """Lists and calls the tools of one source in one dialect, from any event loop or thread."""
 
     def __init__(self, source: AnySource, dialect: Dialect, *, unlisted: bool = False) -> None:
         """
@@ -228,23 +231,23 @@ class Bridge:
         self._dialect: Dialect = dialect
         self._unlisted = unlisted
         self.blocking = not inspect.iscoroutinefunction(source.call)
-        """Whether the source is for threads: its verbs wait instead of being awaited."""
+        """Whether the methods of the source block instead of being awaited."""
         self._home = None if self.blocking else _running()
 
-    def offers(self, *, deferred: bool = False) -> list[CompiledTool]:
-        """The tools that the model sees now, without those whose schema cannot be offered.
+    def tools(self, *, deferred: bool = False) -> list[CompiledTool]:
+        """Return the tools that the model sees now, without those whose schema cannot be compiled.
 
         Args:
-            deferred: All tools of the catalog instead; those that the session does not show are marked.
+            deferred: Return all tools of the catalog; those that the session does not show are marked.
         """
         if self.blocking or self._at_home():
             return self._compiled(self._listed(deferred))
         return self._compiled(self._wait(self._look, deferred))
 
     def namespaces(self) -> tuple[list[tuple[Namespace, list[CompiledTool]]], list[CompiledTool]]:
-        """All tools of the catalog by namespace, and those that belong to none."""
-        left = {offer.name: offer for offer in self.offers(deferred=True)}
-        loaded = {name for name, offer in left.items() if not offer.deferred}
+        """Return all tools of the catalog by namespace, and those without a namespace."""
+        left = {entry.name: entry for entry in self.tools(deferred=True)}
+        loaded = {name for name, entry in left.items() if not entry.deferred}
         found: list[tuple[Namespace, list[CompiledTool]]] = []
         for space in namespaces(self._source.catalog, loaded):
             members = [left.pop(entry.tool.name) for entry in space.tools if entry.tool.name in left]
@@ -252,16 +255,16 @@ class Bridge:
                 found.append((space, members))
         return found, list(left.values())
 
-    async def fresh_offers(self, *, deferred: bool = False) -> list[CompiledTool]:
-        """The same, compiled off the loop: for frameworks that ask again before each turn."""
+    async def fresh_tools(self, *, deferred: bool = False) -> list[CompiledTool]:
+        """Return the same as `tools`, compiled in a thread: for frameworks that list before each turn."""
         listed = await self._reach(self._look(deferred), partial(self._listed, deferred))
-        if all(is_kept(tool, self._dialect) for tool, _ in listed):
+        if all(is_cached(tool, self._dialect) for tool, _ in listed):
             return self._compiled(listed)
         return await asyncio.to_thread(self._compiled, listed)
 
     def named(self, name: str) -> CompiledTool | None:
-        """The tool of the catalog with this name, listed or not; None if it does not exist or cannot be
-        offered."""
+        """Return the tool of the catalog with this name, listed or not; None if it does not exist or cannot
+        be compiled."""
         tool = self._source.catalog.tools.get(name)
         compiled = compiled_for(tool, self._dialect) if tool is not None else None
         return (
@@ -269,36 +272,36 @@ class Bridge:
         )
 
     def names(self) -> list[str]:
-        """The names of all tools of the catalog."""
+        """Return the names of all tools of the catalog."""
         return list(self._source.catalog.tools)
 
     async def call(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
-        """The outcome of one call with the arguments that the model gave for `compiled`."""
+        """Call a tool with the arguments of the model for the schema `compiled`."""
         return await self._reach(
             self._call(name, arguments, compiled), partial(self._call_blocking, name, arguments, compiled)
         )
 
     def call_now(self, name: str, arguments: Any, compiled: Compiled | None = None) -> Result:
-        """The same from a thread that cannot await.
+        """Call a tool and block until it returns.
 
         Raises:
-            RuntimeError: this thread runs the loop of the host, which would wait for itself.
+            RuntimeError: This thread runs the event loop of the host, which would block itself.
         """
         if self.blocking:
             return self._call_blocking(name, arguments, compiled)
         if self._at_home():
             raise RuntimeError(
-                "a tool of a Host was called without await on the thread of its event loop: run the agent "
+                "A tool of a Host was called without await on the thread of its event loop: run the agent "
                 "in a thread (`await asyncio.to_thread(agent.run, …)`), or use SyncHost"
             )
         return self._wait(self._call, name, arguments, compiled)
 
     def _at_home(self) -> bool:
-        """Whether this thread runs the loop of the host, as far as that is known."""
+        """Whether this thread runs the event loop of the host, or that is unknown."""
         return self._home is None or self._home is _running()
 
     def _wait(self, work: Callable[..., Coroutine[Any, Any, T]], *given: Any) -> T:
-        """Let the loop of the host do some work, from a thread that can wait for it."""
+        """Run a coroutine on the event loop of the host and block until it ends."""
         home = self._alive()
         future = asyncio.run_coroutine_threadsafe(work(*given), home)
         try:
@@ -308,7 +311,7 @@ class Bridge:
             raise
 
     async def _reach(self, work: Coroutine[Any, Any, T], blocking: Callable[[], T]) -> T:
-        """Do `work` on the loop of the host, whichever loop this is; for a blocking source, in a thread."""
+        """Run `work` on the event loop of the host, or `blocking` in a thread for a blocking source."""
         if self.blocking:
             work.close()
             return await asyncio.to_thread(blocking)
@@ -324,7 +327,7 @@ class Bridge:
     def _alive(self) -> asyncio.AbstractEventLoop:
         assert self._home is not None
         if not self._home.is_running():
-            raise RuntimeError("the event loop of the host has ended; make the tools where the host runs")
+            raise RuntimeError("The event loop of the host has ended; create the tools while the host runs")
         return self._home
 
     async def _look(self, deferred: bool) -> list[tuple[Tool, bool]]:
@@ -338,11 +341,11 @@ class Bridge:
         return [(entry.tool, entry.defer_loading) for entry in deferrable(self._source.catalog, loaded)]
 
     def _compiled(self, listed: Sequence[tuple[Tool, bool]]) -> list[CompiledTool]:
-        offers: list[CompiledTool] = []
+        entries: list[CompiledTool] = []
         for tool, later in listed:
             if (compiled := compiled_for(tool, self._dialect)) is not None:
-                offers.append(CompiledTool(tool=tool, compiled=compiled, deferred=later))
-        return offers
+                entries.append(CompiledTool(tool=tool, compiled=compiled, deferred=later))
+        return entries
 
     async def _call(self, name: str, arguments: Any, compiled: Compiled | None) -> Result:
         return await cast("ToolSource", self._source).call(name, self._back(name, arguments, compiled))
@@ -351,7 +354,7 @@ class Bridge:
         return cast("SyncToolSource", self._source).call(name, self._back(name, arguments, compiled))
 
     def _back(self, name: str, arguments: Any, compiled: Compiled | None) -> Any:
-        """What the server wants for what the model gave. What is no object is refused by the session."""
+        """Convert the arguments of the model for the server. The session rejects non-objects."""
         if not isinstance(arguments, Mapping):
             return arguments
         given = cast("Mapping[str, Any]", arguments)
@@ -362,7 +365,7 @@ class Bridge:
 
 
 def parsed(text: str) -> Any:
-    """Arguments that a model wrote as text. What is no JSON stays text, which the session refuses."""
+    """Parse arguments of a model. Invalid JSON stays text, which the session rejects."""
     try:
         return json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -376,16 +379,16 @@ def _running() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-SIDE_BY_SIDE = 16
-"""Calls of one reply that a source for threads makes at the same time."""
+MAX_THREADS = 16
+"""Concurrent calls of one reply with a blocking source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call that the model asks for."""
+    """One call in a reply of the model."""
 
     id: str | None
-    """Gemini gives its calls none."""
+    """None for Gemini."""
     name: str
     arguments: Any
 
@@ -395,14 +398,14 @@ Render = Callable[[Call, Result], Answer]
 
 
 def member(thing: Any, name: str) -> Any:
-    """A member of an SDK's object, or of the same as a dict; None when it has none."""
+    """Return a member of an object of an SDK or of a dict; None if it is missing."""
     return cast("Any", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
 def answers(
     bridge: Bridge, calls: Sequence[Call], render: Render
 ) -> list[Answer] | Coroutine[Any, Any, list[Answer]]:
-    """One answer per call: at once for a source for threads, to be awaited for others."""
+    """Return one answer per call: a list for a blocking source, else an awaitable."""
     return _made(bridge, calls, render) if bridge.blocking else _awaited(bridge, calls, render)
 
 
@@ -418,6 +421,6 @@ def _made(bridge: Bridge, calls: Sequence[Call], render: Render) -> list[Answer]
     def make(call: Call) -> Result:
         return bridge.call_now(call.name, call.arguments)
 
-    with ThreadPoolExecutor(min(len(calls), SIDE_BY_SIDE), "mooring-calls") as pool:
+    with ThreadPoolExecutor(min(len(calls), MAX_THREADS), "mooring-calls") as pool:
         results = pool.map(make, calls)
         return [render(call, result) for call, result in zip(calls, results, strict=True)]

@@ -1,15 +1,15 @@
 # pyright: basic
 """Microsoft Agent Framework.
 
-Agent(client=client, tools=agent_framework.tools(session))                   # those of this moment
-Agent(client=client, context_providers=[agent_framework.live(session)])      # asks for them before each run
+Agent(client=client, tools=agent_framework.tools(session))                   # the current tools
+Agent(client=client, context_providers=[agent_framework.live(session)])      # lists them before each run
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra
 from mooring.core.types import Result
 
 with extra("agent_framework"):
@@ -19,44 +19,43 @@ __all__ = ["live", "tools"]
 
 
 def tools(source: AnySource) -> list[FunctionTool]:
-    """The tools that the model sees now, for `Agent(tools=…)`."""
+    """Return the tools that the model sees now, for `Agent(tools=…)`."""
     bridge = Bridge(source, "plain")
-    return [_tool(bridge, offer) for offer in bridge.offers()]
+    return [_tool(bridge, entry) for entry in bridge.tools()]
 
 
 def live(source: AnySource) -> ContextProvider:
-    """The tools of each run, for `Agent(context_providers=[…])`; what a call reveals joins in that run."""
+    """Return the tools of each run, for `Agent(context_providers=[…])`. Revealed tools are added."""
     return _Provider(Bridge(source, "plain"))
 
 
-def _tool(bridge: Bridge, offer: CompiledTool) -> FunctionTool:
+def _tool(bridge: Bridge, entry: CompiledTool) -> FunctionTool:
     async def call(**arguments: Any) -> list[Content]:
-        return _contents(await bridge.call(offer.name, arguments, offer.compiled))
+        return _contents(await bridge.call(entry.name, arguments, entry.compiled))
 
-    return _made(offer, call)
+    return _made(entry, call)
 
 
-def _made(offer: CompiledTool, call: Any) -> FunctionTool:
+def _made(entry: CompiledTool, call: Any) -> FunctionTool:
     return FunctionTool(
-        name=offer.name,
-        description=offer.description(),
+        name=entry.name,
+        description=entry.description(),
         func=call,
-        input_model=offer.schema,
-        additional_properties={"server": offer.tool.server, "remote_name": offer.tool.remote_name},
+        input_model=entry.schema,
+        additional_properties={"server": entry.tool.server, "remote_name": entry.tool.remote_name},
     )
 
 
 def _contents(result: Result) -> list[Content]:
-    """What is raised is hidden from the model ("Function failed") unless the application says otherwise: so a
-    failure is told as text."""
+    """Return errors as text: by default the framework hides exceptions from the model ("Function failed")."""
     about = {"is_error": result.is_error, "structured_content": result.structured}
     return [
-        Content.from_data(piece.raw, piece.mime_type)
-        if piece.mime_type
+        Content.from_data(part.raw, part.mime_type)
+        if part.mime_type
         else Content.from_text(
-            f"Error: {piece.text}" if result.is_error else piece.text, additional_properties=dict(about)
+            f"Error: {part.text}" if result.is_error else part.text, additional_properties=dict(about)
         )
-        for piece in pieces(result)
+        for part in content_parts(result)
     ]
 
 
@@ -70,19 +69,19 @@ class _Provider(ContextProvider):
         context.extend_tools(self.source_id, await self._new(shown))
 
     async def _new(self, shown: set[str]) -> list[FunctionTool]:
-        """The tools that this run has not been shown yet."""
-        offers = [offer for offer in await self._bridge.fresh_offers() if offer.name not in shown]
-        shown.update(offer.name for offer in offers)
-        return [self._tool(offer, shown) for offer in offers]
+        """Return the tools that are new in this run."""
+        entries = [entry for entry in await self._bridge.fresh_tools() if entry.name not in shown]
+        shown.update(entry.name for entry in entries)
+        return [self._tool(entry, shown) for entry in entries]
 
-    def _tool(self, offer: CompiledTool, shown: set[str]) -> FunctionTool:
-        # The framework finds the context by its type; no server calls an argument like this.
+    def _tool(self, entry: CompiledTool, shown: set[str]) -> FunctionTool:
+        # The framework finds the context by its type.
         async def call(mooring_context: FunctionInvocationContext, **arguments: Any) -> list[Content]:
-            result = await self._bridge.call(offer.name, arguments, offer.compiled)
+            result = await self._bridge.call(entry.name, arguments, entry.compiled)
             if more := await self._new(shown):
                 mooring_context.add_tools(more)
             return _contents(result)
 
-        # Written as text by the import above; the framework looks at the object.
+        # The framework needs the class, not its name as text.
         call.__annotations__["mooring_context"] = FunctionInvocationContext
-        return _made(offer, call)
+        return _made(entry, call)

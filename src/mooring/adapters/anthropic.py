@@ -22,9 +22,9 @@ from mooring.adapters._common import (
     SyncToolSource,
     ToolSource,
     answers,
+    content_parts,
     extra,
     member,
-    pieces,
 )
 from mooring.core.types import Result
 
@@ -34,15 +34,15 @@ _SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_b
 
 
 def tools(source: AnySource, *, deferred: bool = False) -> list[dict[str, Any]]:
-    """The tools that the model sees now, for `tools=` of a request.
+    """Return the tools that the model sees now, for `tools=` of a request.
 
     Args:
         source: A host or a session.
-        deferred: All tools of the catalog, where those that the session does not show are found by
+        deferred: Return all tools of the catalog; those that the session does not show are found by
             Anthropic's own tool search.
     """
     found: list[dict[str, Any]] = [
-        _definition(offer) for offer in Bridge(source, "anthropic", unlisted=True).offers(deferred=deferred)
+        _definition(entry) for entry in Bridge(source, "anthropic", unlisted=True).tools(deferred=deferred)
     ]
     return [dict(_SEARCH), *found] if deferred else found
 
@@ -52,10 +52,10 @@ def results(source: ToolSource, message: Any) -> Coroutine[Any, Any, list[Answer
 @overload
 def results(source: SyncToolSource, message: Any) -> list[Answer]: ...
 def results(source: AnySource, message: Any) -> Any:
-    """The `tool_result` blocks for the calls in `message`: the content of the next user message.
+    """Run the calls in `message` and return the `tool_result` blocks for the next user message.
 
     Args:
-        source: What `tools` was given. With a `Host` or a `Session`, await the blocks.
+        source: The source that `tools` was given. With a `Host` or a `Session`, await the blocks.
         message: A message of the model; the SDK's object or the same as a dict.
     """
     calls = [
@@ -67,7 +67,7 @@ def results(source: AnySource, message: Any) -> Any:
 
 
 def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
-    """The tools that the model sees now, for `client.beta.messages.tool_runner(tools=…)`.
+    """Return the tools that the model sees now, for `client.beta.messages.tool_runner(tools=…)`.
 
     Those of a `SyncHost` or a `SyncSession` are for the `Anthropic` client, others for `AsyncAnthropic`.
     """
@@ -81,33 +81,33 @@ def runner_tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
             raise sdk.ToolError(_content(result))
         return _content(result)
 
-    def made(offer: CompiledTool) -> Any:
+    def made(entry: CompiledTool) -> Any:
         async def awaited(**arguments: Any) -> Any:
-            return content(await bridge.call(offer.name, arguments, offer.compiled))
+            return content(await bridge.call(entry.name, arguments, entry.compiled))
 
         def now(**arguments: Any) -> Any:
-            return content(bridge.call_now(offer.name, arguments, offer.compiled))
+            return content(bridge.call_now(entry.name, arguments, entry.compiled))
 
-        later: dict[str, Any] = {"defer_loading": True} if offer.deferred else {}
+        later: dict[str, Any] = {"defer_loading": True} if entry.deferred else {}
         wrap: Any = sdk.beta_tool if bridge.blocking else sdk.beta_async_tool
         return wrap(
             now if bridge.blocking else awaited,
-            name=offer.name,
-            description=offer.description(),
-            input_schema=offer.schema,
+            name=entry.name,
+            description=entry.description(),
+            input_schema=entry.schema,
             **later,
         )
 
-    found = [made(offer) for offer in bridge.offers(deferred=deferred)]
+    found = [made(entry) for entry in bridge.tools(deferred=deferred)]
     return [dict(_SEARCH), *found] if deferred else found
 
 
-def _definition(offer: CompiledTool) -> dict[str, Any]:
-    later = {"defer_loading": True} if offer.deferred else {}
+def _definition(entry: CompiledTool) -> dict[str, Any]:
+    later = {"defer_loading": True} if entry.deferred else {}
     return {
-        "name": offer.name,
-        "description": offer.description(),
-        "input_schema": offer.schema,
+        "name": entry.name,
+        "description": entry.description(),
+        "input_schema": entry.schema,
         **later,
     }
 
@@ -121,9 +121,9 @@ def _content(result: Result) -> list[dict[str, Any]]:
     return [
         {
             "type": "image",
-            "source": {"type": "base64", "media_type": piece.mime_type, "data": piece.data},
+            "source": {"type": "base64", "media_type": part.mime_type, "data": part.data},
         }
-        if piece.mime_type
-        else {"type": "text", "text": piece.text}
-        for piece in pieces(result)
+        if part.mime_type
+        else {"type": "text", "text": part.text}
+        for part in content_parts(result)
     ]

@@ -21,25 +21,25 @@ from mooring.adapters._common import (
     SyncToolSource,
     ToolSource,
     answers,
+    content_parts,
     fields,
     member,
-    pieces,
 )
 from mooring.core.types import Result
 
 __all__ = ["results", "tools"]
 
 _IMAGES = frozenset(("image/png", "image/jpeg", "image/webp"))
-"""What a function response may hold."""
+"""Image types that a function response may hold."""
 
 
 def tools(source: AnySource) -> list[dict[str, Any]]:
-    """The tools that the model sees now, for `tools` in the configuration of a request."""
+    """Return the tools that the model sees now, for `tools` in the configuration of a request."""
     declarations = [
         # In `parameters`, not `parameters_json_schema`: the dialect is that of Google's own `Schema`, which
         # says `nullable` where JSON Schema says null.
-        {"name": offer.name, "description": offer.description(), "parameters": offer.schema}
-        for offer in Bridge(source, "gemini", unlisted=True).offers()
+        {"name": entry.name, "description": entry.description(), "parameters": entry.schema}
+        for entry in Bridge(source, "gemini", unlisted=True).tools()
     ]
     return [{"function_declarations": declarations}] if declarations else []
 
@@ -49,10 +49,10 @@ def results(source: ToolSource, response: Any) -> Coroutine[Any, Any, list[Answe
 @overload
 def results(source: SyncToolSource, response: Any) -> list[Answer]: ...
 def results(source: AnySource, response: Any) -> Any:
-    """The parts that answer the calls in `response`: those of the next content, whose role is `user`.
+    """Run the calls in `response` and return the parts of the next content, whose role is `user`.
 
     Args:
-        source: What `tools` was given. With a `Host` or a `Session`, await the parts.
+        source: The source that `tools` was given. With a `Host` or a `Session`, await the parts.
         response: A response, or the content of its candidate; the SDK's object or the same as a dict.
     """
     candidates = member(response, "candidates")
@@ -70,9 +70,9 @@ def _part(call: Call, result: Result) -> Answer:
     if call.id is not None:
         answer["id"] = call.id
     shown = [
-        {"inline_data": {"mime_type": piece.mime_type, "data": piece.raw}}
-        for piece in pieces(result, _IMAGES)
-        if piece.mime_type
+        {"inline_data": {"mime_type": part.mime_type, "data": part.raw}}
+        for part in content_parts(result, _IMAGES)
+        if part.mime_type
     ]
     if shown:
         answer["parts"] = shown

@@ -1,8 +1,8 @@
 # pyright: basic
 """LlamaIndex.
 
-FunctionAgent(llm=llm, tools=llama_index.tools(session))             # those of this moment
-FunctionAgent(llm=llm, tool_retriever=llama_index.live(session))     # asks for them before each turn
+FunctionAgent(llm=llm, tools=llama_index.tools(session))             # the current tools
+FunctionAgent(llm=llm, tool_retriever=llama_index.live(session))     # lists them before each turn
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra
 from mooring.core.types import Result
 
 with extra("llama_index"):
@@ -21,26 +21,26 @@ with extra("llama_index"):
 __all__ = ["live", "tools"]
 
 _DESCRIPTION = 1_024
-"""What `ToolMetadata` takes at most."""
+"""Longest description in `ToolMetadata`."""
 
 
 def tools(source: AnySource) -> list[AsyncBaseTool]:
-    """The tools that the model sees now, for `FunctionAgent(tools=…)` or `AgentWorkflow`."""
+    """Return the tools that the model sees now, for `FunctionAgent(tools=…)` or `AgentWorkflow`."""
     bridge = Bridge(source, "plain")
-    return [_LlamaTool(bridge, offer) for offer in bridge.offers()]
+    return [_LlamaTool(bridge, entry) for entry in bridge.tools()]
 
 
 def live(source: AnySource) -> ObjectRetriever[AsyncBaseTool]:
-    """The tools of each moment, for `FunctionAgent(tool_retriever=…)`."""
+    """Return the current tools before each turn, for `FunctionAgent(tool_retriever=…)`."""
     return _Retriever(Bridge(source, "plain", unlisted=True))
 
 
 class _Metadata(ToolMetadata):
-    """A description of a tool around a schema instead of a pydantic model."""
+    """Tool metadata with a JSON schema instead of a pydantic model."""
 
-    def __init__(self, offer: CompiledTool) -> None:
-        super().__init__(description=offer.description(_DESCRIPTION), name=offer.name, fn_schema=None)
-        self._schema = offer.schema
+    def __init__(self, entry: CompiledTool) -> None:
+        super().__init__(description=entry.description(_DESCRIPTION), name=entry.name, fn_schema=None)
+        self._schema = entry.schema
 
     def get_parameters_dict(self) -> dict[str, Any]:
         return self._schema
@@ -51,10 +51,10 @@ class _Metadata(ToolMetadata):
 
 
 class _LlamaTool(AsyncBaseTool):
-    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
+    def __init__(self, bridge: Bridge, entry: CompiledTool) -> None:
         self._bridge = bridge
-        self._offer = offer
-        self._metadata = _Metadata(offer)
+        self._entry = entry
+        self._metadata = _Metadata(entry)
 
     @property
     def metadata(self) -> ToolMetadata:
@@ -64,24 +64,24 @@ class _LlamaTool(AsyncBaseTool):
         return self.call(**arguments)
 
     def call(self, /, *_: Any, **arguments: Any) -> ToolOutput:
-        name = self._offer.name
-        return _output(name, arguments, self._bridge.call_now(name, arguments, self._offer.compiled))
+        name = self._entry.name
+        return _output(name, arguments, self._bridge.call_now(name, arguments, self._entry.compiled))
 
     async def acall(self, /, *_: Any, **arguments: Any) -> ToolOutput:
-        name = self._offer.name
-        return _output(name, arguments, await self._bridge.call(name, arguments, self._offer.compiled))
+        name = self._entry.name
+        return _output(name, arguments, await self._bridge.call(name, arguments, self._entry.compiled))
 
 
 def _output(name: str, arguments: dict[str, Any], result: Result) -> ToolOutput:
     return ToolOutput(
         tool_name=name,
         blocks=[
-            # Its blocks keep base64, not bytes.
-            ImageBlock(image=piece.data.encode(), image_mimetype=piece.mime_type)
-            if piece.mime_type
-            # The agent does not tell its model of `is_error`.
-            else TextBlock(text=f"Error: {piece.text}" if result.is_error else piece.text)
-            for piece in pieces(result)
+            # Image blocks hold base64.
+            ImageBlock(image=part.data.encode(), image_mimetype=part.mime_type)
+            if part.mime_type
+            # The agent does not show `is_error` to its model.
+            else TextBlock(text=f"Error: {part.text}" if result.is_error else part.text)
+            for part in content_parts(result)
         ],
         raw_input=arguments,
         raw_output=result.structured if result.structured is not None else result.text,
@@ -91,20 +91,20 @@ def _output(name: str, arguments: dict[str, Any], result: Result) -> ToolOutput:
 
 
 class _Retriever(ObjectRetriever[AsyncBaseTool]):
-    """Finds all tools for every question: what the model sees is up to the session."""
+    """Returns all visible tools for every query."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
     def retrieve(self, str_or_query_bundle: Any) -> list[AsyncBaseTool]:
-        return self._found(self._bridge.offers(), str_or_query_bundle)
+        return self._found(self._bridge.tools(), str_or_query_bundle)
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[AsyncBaseTool]:
-        return self._found(await self._bridge.fresh_offers(), str_or_query_bundle)
+        return self._found(await self._bridge.fresh_tools(), str_or_query_bundle)
 
-    def _found(self, offers: list[CompiledTool], query: Any) -> list[AsyncBaseTool]:
-        # To make a call, agents retrieve with the name of the tool, which may be one that is not listed.
-        if isinstance(query, str) and all(offer.name != query for offer in offers):
+    def _found(self, entries: list[CompiledTool], query: Any) -> list[AsyncBaseTool]:
+        # To run a call, agents query by tool name, which may be unlisted.
+        if isinstance(query, str) and all(entry.name != query for entry in entries):
             hidden = self._bridge.named(query)
-            offers = [*offers, hidden] if hidden is not None else offers
-        return [_LlamaTool(self._bridge, offer) for offer in offers]
+            entries = [*entries, hidden] if hidden is not None else entries
+        return [_LlamaTool(self._bridge, entry) for entry in entries]

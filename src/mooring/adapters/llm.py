@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra, text
 from mooring.core.types import Result
 
 with extra("llm"):
@@ -19,29 +19,29 @@ __all__ = ["tools"]
 
 
 class LlmToolError(Exception):
-    """A tool failed; llm shows the message to the model and goes on."""
+    """A tool failed; llm shows the message to the model and continues."""
 
 
 def tools(source: AnySource) -> list[Tool]:
-    """The tools that the model sees now, for `model.chain(tools=…)` and `conversation.chain(tools=…)`.
+    """Return the tools that the model sees now, for `model.chain(tools=…)` and `conversation.chain(tools=…)`.
 
-    Those of a `SyncHost` wait; those of a `Host` are awaited by models of `llm.get_async_model`.
+    Tools of a `SyncHost` block; tools of a `Host` need a model of `llm.get_async_model`.
     """
     bridge = Bridge(source, "plain")
-    return [_tool(bridge, offer) for offer in bridge.offers()]
+    return [_tool(bridge, entry) for entry in bridge.tools()]
 
 
-def _tool(bridge: Bridge, offer: CompiledTool) -> Tool:
+def _tool(bridge: Bridge, entry: CompiledTool) -> Tool:
     def call(**arguments: Any) -> ToolOutput:
-        return _output(bridge.call_now(offer.name, arguments, offer.compiled))
+        return _output(bridge.call_now(entry.name, arguments, entry.compiled))
 
     async def acall(**arguments: Any) -> ToolOutput:
-        return _output(await bridge.call(offer.name, arguments, offer.compiled))
+        return _output(await bridge.call(entry.name, arguments, entry.compiled))
 
     return Tool(
-        name=offer.name,
-        description=offer.description(),
-        input_schema=offer.schema,
+        name=entry.name,
+        description=entry.description(),
+        input_schema=entry.schema,
         implementation=call if bridge.blocking else acall,
         plugin="mooring",
     )
@@ -50,10 +50,8 @@ def _tool(bridge: Bridge, offer: CompiledTool) -> Tool:
 def _output(result: Result) -> ToolOutput:
     if result.is_error:
         raise LlmToolError(text(result))
-    shown = pieces(result)
+    shown = content_parts(result)
     return ToolOutput(
-        output="\n".join(piece.text for piece in shown if not piece.mime_type),
-        attachments=[
-            Attachment(type=piece.mime_type, content=piece.raw) for piece in shown if piece.mime_type
-        ],
+        output="\n".join(part.text for part in shown if not part.mime_type),
+        attachments=[Attachment(type=part.mime_type, content=part.raw) for part in shown if part.mime_type],
     )

@@ -18,9 +18,9 @@ from mooring.adapters._common import (
     SyncToolSource,
     ToolSource,
     answers,
+    content_parts,
     member,
     parsed,
-    pieces,
     text,
 )
 from mooring.core.schema import Dialect
@@ -29,7 +29,7 @@ from mooring.core.types import Result
 __all__ = ["results", "tools"]
 
 _DESCRIPTION = 1_024
-"""What the Chat API takes at most."""
+"""Longest description in the Chat API."""
 
 
 def tools(
@@ -39,12 +39,12 @@ def tools(
     strict: bool = False,
     deferred: bool = False,
 ) -> list[dict[str, Any]]:
-    """The tools that the model sees now, for `tools=` of a request.
+    """Return the tools that the model sees now, for `tools=` of a request.
 
     Args:
         source: A host or a session.
-        api: Which of the two shapes.
-        strict: Schemas for Structured Outputs: the arguments then always fit them.
+        api: The API whose format to return.
+        strict: Return schemas for Structured Outputs, which the arguments always match.
         deferred: All tools of the catalog, by namespace, where those that the session does not show are
             found by OpenAI's own tool search. Responses only.
     """
@@ -52,20 +52,20 @@ def tools(
         raise ValueError("the Chat API has no tool search; use deferred=True with api='responses'")
     bridge = Bridge(source, _dialect(strict), unlisted=True)
     if api == "chat":
-        return [{"type": "function", "function": _function(offer, strict)} for offer in bridge.offers()]
+        return [{"type": "function", "function": _function(entry, strict)} for entry in bridge.tools()]
     if not deferred:
-        return [{"type": "function", **_function(offer, strict)} for offer in bridge.offers()]
+        return [{"type": "function", **_function(entry, strict)} for entry in bridge.tools()]
     spaces, rest = bridge.namespaces()
     found: list[dict[str, Any]] = [
         {
             "type": "namespace",
             "name": space.name,
             "description": space.description,
-            "tools": [_deferrable(offer, strict) for offer in members],
+            "tools": [_deferrable(entry, strict) for entry in members],
         }
         for space, members in spaces
     ]
-    return [*found, *(_deferrable(offer, strict) for offer in rest), {"type": "tool_search"}]
+    return [*found, *(_deferrable(entry, strict) for entry in rest), {"type": "tool_search"}]
 
 
 @overload
@@ -73,12 +73,12 @@ def results(source: ToolSource, reply: Any, *, strict: bool = False) -> Coroutin
 @overload
 def results(source: SyncToolSource, reply: Any, *, strict: bool = False) -> list[Answer]: ...
 def results(source: AnySource, reply: Any, *, strict: bool = False) -> Any:
-    """The answers to the calls in `reply`, to be sent after it: input items, or tool messages for Chat.
+    """Run the calls in `reply` and return the answers to send: input items, or tool messages for Chat.
 
     Args:
-        source: What `tools` was given. With a `Host` or a `Session`, await the answers.
+        source: The source that `tools` was given. With a `Host` or a `Session`, await the answers.
         reply: A response, a chat completion, or a message; the SDK's object or the same as a dict.
-        strict: As it was for `tools`.
+        strict: The same as for `tools`.
     """
     output = member(reply, "output")
     bridge = Bridge(source, _dialect(strict), unlisted=True)
@@ -94,18 +94,18 @@ def _dialect(strict: bool) -> Dialect:
     return "openai-strict" if strict else "openai"
 
 
-def _function(offer: CompiledTool, strict: bool) -> dict[str, Any]:
+def _function(entry: CompiledTool, strict: bool) -> dict[str, Any]:
     return {
-        "name": offer.name,
-        "description": offer.description(_DESCRIPTION),
-        "parameters": offer.schema,
+        "name": entry.name,
+        "description": entry.description(_DESCRIPTION),
+        "parameters": entry.schema,
         "strict": strict,
     }
 
 
-def _deferrable(offer: CompiledTool, strict: bool) -> dict[str, Any]:
-    later = {"defer_loading": True} if offer.deferred else {}
-    return {"type": "function", **_function(offer, strict), **later}
+def _deferrable(entry: CompiledTool, strict: bool) -> dict[str, Any]:
+    later = {"defer_loading": True} if entry.deferred else {}
+    return {"type": "function", **_function(entry, strict), **later}
 
 
 def _is_call(item: Any) -> bool:
@@ -126,15 +126,15 @@ def _chat_call(call: Any) -> Call:
 
 
 def _item(call: Call, result: Result) -> Answer:
-    """OpenAI has no mark for errors: the text says it."""
-    shown = pieces(result)
-    output: Any = _worded(result, "\n".join(piece.text for piece in shown))
-    if any(piece.mime_type for piece in shown):
+    """OpenAI has no error flag: the text starts with "Error:"."""
+    shown = content_parts(result)
+    output: Any = _worded(result, "\n".join(part.text for part in shown))
+    if any(part.mime_type for part in shown):
         output = [
-            {"type": "input_image", "image_url": piece.url, "detail": "auto"}
-            if piece.mime_type
-            else {"type": "input_text", "text": _worded(result, piece.text)}
-            for piece in shown
+            {"type": "input_image", "image_url": part.url, "detail": "auto"}
+            if part.mime_type
+            else {"type": "input_text", "text": _worded(result, part.text)}
+            for part in shown
         ]
     return {"type": "function_call_output", "call_id": call.id, "output": output}
 

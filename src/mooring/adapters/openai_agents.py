@@ -1,15 +1,23 @@
 # pyright: basic
 """OpenAI's Agents SDK.
 
-Agent(name=…, mcp_servers=[openai_agents.live(session)])   # asks for the tools before each turn
-Agent(name=…, tools=openai_agents.tools(session))          # those of this moment
+Agent(name=…, mcp_servers=[openai_agents.live(session)])   # lists the tools before each turn
+Agent(name=…, tools=openai_agents.tools(session))          # the current tools
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, ContentPart, extra, parsed, pieces
+from mooring.adapters._common import (
+    AnySource,
+    Bridge,
+    CompiledTool,
+    ContentPart,
+    content_parts,
+    extra,
+    parsed,
+)
 from mooring.core.types import Result
 
 with extra("openai_agents"):
@@ -30,47 +38,47 @@ _DESCRIPTION = 1_024
 
 
 def tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
-    """The tools that the model sees now, for `Agent(tools=…)`.
+    """Return the tools that the model sees now, for `Agent(tools=…)`.
 
     Args:
         source: A host or a session.
-        deferred: All tools of the catalog, where those that the session does not show are found by
+        deferred: Return all tools of the catalog; those that the session does not show are found by
             OpenAI's own tool search (Responses models only).
     """
     bridge = Bridge(source, "openai")
-    found = [_tool(bridge, offer) for offer in bridge.offers(deferred=deferred)]
+    found = [_tool(bridge, entry) for entry in bridge.tools(deferred=deferred)]
     return [*found, ToolSearchTool()] if deferred else found
 
 
 def live(source: AnySource) -> MCPServer:
-    """The tools of each moment, for `Agent(mcp_servers=[…])`. Nothing needs to be connected."""
+    """Return the current tools before each turn, for `Agent(mcp_servers=[…])`.."""
     return _Server(Bridge(source, "openai"))
 
 
-def _tool(bridge: Bridge, offer: CompiledTool) -> FunctionTool:
+def _tool(bridge: Bridge, entry: CompiledTool) -> FunctionTool:
     async def invoke(_: Any, arguments: str) -> Any:
-        result = await bridge.call(offer.name, parsed(arguments), offer.compiled)
-        return [_output(result, piece) for piece in pieces(result)]
+        result = await bridge.call(entry.name, parsed(arguments), entry.compiled)
+        return [_output(result, part) for part in content_parts(result)]
 
     return FunctionTool(
-        name=offer.name,
-        description=offer.description(_DESCRIPTION),
-        params_json_schema=offer.schema,
+        name=entry.name,
+        description=entry.description(_DESCRIPTION),
+        params_json_schema=entry.schema,
         on_invoke_tool=invoke,
         strict_json_schema=False,
-        defer_loading=offer.deferred,
+        defer_loading=entry.deferred,
     )
 
 
-def _output(result: Result, piece: ContentPart) -> ToolOutputText | ToolOutputImage:
-    """The SDK has no mark for errors that leaves the run going: the text says it."""
-    if piece.mime_type:
-        return ToolOutputImage(image_url=piece.url)
-    return ToolOutputText(text=f"Error: {piece.text}" if result.is_error else piece.text)
+def _output(result: Result, part: ContentPart) -> ToolOutputText | ToolOutputImage:
+    """Mark errors in the text: an exception would end the run."""
+    if part.mime_type:
+        return ToolOutputImage(image_url=part.url)
+    return ToolOutputText(text=f"Error: {part.text}" if result.is_error else part.text)
 
 
 class _Server(MCPServer):
-    """The host behind the interface that the SDK has for one MCP server."""
+    """The host as one MCP server of the SDK."""
 
     def __init__(self, bridge: Bridge) -> None:
         super().__init__()
@@ -88,8 +96,8 @@ class _Server(MCPServer):
 
     async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[McpTool]:
         return [
-            McpTool(name=offer.name, description=offer.description(_DESCRIPTION), input_schema=offer.schema)
-            for offer in await self._bridge.fresh_offers()
+            McpTool(name=entry.name, description=entry.description(_DESCRIPTION), input_schema=entry.schema)
+            for entry in await self._bridge.fresh_tools()
         ]
 
     async def call_tool(
@@ -97,7 +105,7 @@ class _Server(MCPServer):
     ) -> CallToolResult:
         result = await self._bridge.call(tool_name, arguments or {})
         return CallToolResult(
-            content=[_content(result, piece) for piece in pieces(result)],
+            content=[_content(result, part) for part in content_parts(result)],
             structured_content=result.structured if isinstance(result.structured, dict) else None,
             is_error=result.is_error,
         )
@@ -106,10 +114,10 @@ class _Server(MCPServer):
         return ListPromptsResult(prompts=[])
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> GetPromptResult:
-        raise LookupError(f"there is no prompt {name!r}: prompts are asked for at the host")
+        raise LookupError(f"unknown prompt {name!r}: use the prompts of the host")
 
 
-def _content(result: Result, piece: ContentPart) -> TextContent | ImageContent:
-    if piece.mime_type:
-        return ImageContent(type="image", data=piece.data, mime_type=piece.mime_type)
-    return TextContent(type="text", text=f"Error: {piece.text}" if result.is_error else piece.text)
+def _content(result: Result, part: ContentPart) -> TextContent | ImageContent:
+    if part.mime_type:
+        return ImageContent(type="image", data=part.data, mime_type=part.mime_type)
+    return TextContent(type="text", text=f"Error: {part.text}" if result.is_error else part.text)

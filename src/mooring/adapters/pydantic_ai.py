@@ -1,5 +1,5 @@
 # pyright: basic
-"""pydantic-ai: a toolset, asked for its tools before each request.
+"""pydantic-ai: a toolset, listed before each request.
 
 Agent(model, toolsets=[pydantic_ai.tools(session)])
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra, text
 from mooring.core.types import Result
 
 with extra("pydantic_ai"):
@@ -21,16 +21,16 @@ with extra("pydantic_ai"):
 
 __all__ = ["tools"]
 
-# The server checks its arguments: it knows its schema better than the dialect does.
+# The server validates its arguments.
 _ANYTHING = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
 
 
 def tools(source: AnySource, *, deferred: bool = False) -> AbstractToolset[Any]:
-    """The tools that the model sees, for `Agent(toolsets=[…])`.
+    """Return the tools that the model sees, for `Agent(toolsets=[…])`.
 
     Args:
         source: A host or a session.
-        deferred: All tools of the catalog, where those that the session does not show are found by
+        deferred: Return all tools of the catalog; those that the session does not show are found by
             pydantic-ai's own tool search.
     """
     return _PydanticToolset(Bridge(source, "plain"), deferred)
@@ -46,27 +46,27 @@ class _PydanticToolset(AbstractToolset[Any]):
         return "mooring"
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        offers = await self._bridge.fresh_offers(deferred=self._deferred)
+        entries = await self._bridge.fresh_tools(deferred=self._deferred)
         return {
-            offer.name: _PydanticTool(
+            entry.name: _PydanticTool(
                 toolset=self,
-                tool_def=_definition(offer),
+                tool_def=_definition(entry),
                 max_retries=1,
                 args_validator=_ANYTHING,
-                offer=offer,
+                entry=entry,
             )
-            for offer in offers
+            for entry in entries
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """The text and the images of the result; its structured value goes to the application.
+        """Return the text and images for the model, and the structured value as metadata.
 
         Raises:
-            ToolFailed: the call failed; the model reads why and the run goes on.
+            ToolFailed: The call failed; the model sees the reason and the run continues.
         """
-        compiled = tool.offer.compiled if isinstance(tool, _PydanticTool) else None
+        compiled = tool.entry.compiled if isinstance(tool, _PydanticTool) else None
         result = await self._bridge.call(name, tool_args, compiled)
         if result.is_error:
             raise ToolFailed(text(result))
@@ -75,24 +75,24 @@ class _PydanticToolset(AbstractToolset[Any]):
 
 @dataclass(kw_only=True)
 class _PydanticTool(ToolsetTool[Any]):
-    """A tool that remembers what the model was shown."""
+    """A tool with its compiled schema."""
 
-    offer: CompiledTool
+    entry: CompiledTool
 
 
-def _definition(offer: CompiledTool) -> ToolDefinition:
+def _definition(entry: CompiledTool) -> ToolDefinition:
     return ToolDefinition(
-        name=offer.name,
-        description=offer.description(),
-        parameters_json_schema=offer.schema,
-        defer_loading=offer.deferred,
-        metadata={"server": offer.tool.server, "remote_name": offer.tool.remote_name},
+        name=entry.name,
+        description=entry.description(),
+        parameters_json_schema=entry.schema,
+        defer_loading=entry.deferred,
+        metadata={"server": entry.tool.server, "remote_name": entry.tool.remote_name},
     )
 
 
 def _value(result: Result) -> Any:
     shown = [
-        BinaryContent(piece.raw, media_type=piece.mime_type) if piece.mime_type else piece.text
-        for piece in pieces(result)
+        BinaryContent(part.raw, media_type=part.mime_type) if part.mime_type else part.text
+        for part in content_parts(result)
     ]
     return shown if any(not isinstance(part, str) for part in shown) else "\n".join(map(str, shown))

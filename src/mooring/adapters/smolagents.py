@@ -10,7 +10,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, pieces, text
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra, text
 
 with extra("smolagents"):
     from smolagents import Tool
@@ -21,40 +21,40 @@ _TYPES = frozenset(("string", "boolean", "integer", "number", "array", "object",
 
 
 def tools(source: AnySource) -> list[Tool]:
-    """The tools that the model sees now, for `CodeAgent(tools=…)` and `ToolCallingAgent(tools=…)`."""
+    """Return the tools that the model sees now, for `CodeAgent(tools=…)` and `ToolCallingAgent(tools=…)`."""
     bridge = Bridge(source, "plain")
-    return [_SmolTool(bridge, offer) for offer in bridge.offers()]
+    return [_SmolTool(bridge, entry) for entry in bridge.tools()]
 
 
 class SmolToolError(Exception):
-    """A tool failed; smolagents shows the message to the model and goes on."""
+    """A tool failed; smolagents shows the message to the model and continues."""
 
 
 class _SmolTool(Tool):
     skip_forward_signature_validation = True
     output_type = "any"
 
-    def __init__(self, bridge: Bridge, offer: CompiledTool) -> None:
-        self.name = offer.name
-        self.description = offer.description()
-        self.inputs = _inputs(offer.schema)
+    def __init__(self, bridge: Bridge, entry: CompiledTool) -> None:
+        self.name = entry.name
+        self.description = entry.description()
+        self.inputs = _inputs(entry.schema)
         self._bridge = bridge
-        self._offer = offer
+        self._entry = entry
         super().__init__()
 
     def forward(self, /, *values: Any, **arguments: Any) -> Any:
-        """The text, or the image if there is nothing else.
+        """Return the text, or the image if there is no text.
 
         Raises:
-            ToolError: the call failed; the model reads why.
+            SmolToolError: The call failed; the model sees the reason.
         """
         given = {**dict(zip(self.inputs, values, strict=False)), **arguments}
-        # Its agents fill in null for what the model left out.
+        # Agents pass None for omitted arguments.
         kept = {name: value for name, value in given.items() if value is not None or not self._optional(name)}
-        result = self._bridge.call_now(self._offer.name, kept, self._offer.compiled)
+        result = self._bridge.call_now(self._entry.name, kept, self._entry.compiled)
         if result.is_error:
             raise SmolToolError(text(result))
-        shown = pieces(result)
+        shown = content_parts(result)
         if len(shown) == 1 and shown[0].mime_type:
             from PIL import Image  # smolagents brings it
 
@@ -66,7 +66,7 @@ class _SmolTool(Tool):
 
 
 def _inputs(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The members of a schema with one of the ten types of smolagents each."""
+    """Return the properties of a schema with the types of smolagents."""
     required = set(schema.get("required", ()))
     found: dict[str, dict[str, Any]] = {}
     for name, member in schema.get("properties", {}).items():

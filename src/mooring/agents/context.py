@@ -43,7 +43,8 @@ ReadOne = Callable[..., Awaitable[Contents]]
 class ResourceReader(Protocol):
     """The part of a host that `ContextProvider` uses."""
 
-    config: HostConfig
+    @property
+    def config(self) -> HostConfig: ...
 
     @property
     def resources(self) -> ListAll: ...

@@ -49,7 +49,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.serve import follow_hangups, serve_http, serve_stdio, until_told
+    from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.gateway.workers import is_worker, run_workers
     from mooring.transport.forwarding import ClientBridge
 
@@ -70,22 +70,22 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
         await stack.enter_async_context(_reporting_hidden(host, out))
         if args.http is None:
-            hangups = asyncio.create_task(follow_hangups(host, out.warning))
+            hangups = asyncio.create_task(reload_on_hangup(host, out.warning))
             try:
-                await serve_stdio(host, whole=whole, audit=args.audit)
+                await serve_stdio(host, default_profile=whole, audit=args.audit)
             finally:
                 hangups.cancel()
             return 0
         bind, port = args.http
         async with serve_http(
-            host, bind, port, whole=whole, audit=args.audit, sse=args.sse, shared=is_worker()
+            host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, shared=is_worker()
         ) as serving:
             if options.json:
                 out.document({"url": serving.url})
                 out.flush()
             else:
                 out.note(f"Serving at {serving.url}")
-            await until_told(host, out.warning)
+            await wait_for_shutdown(host, out.warning)
     return 0
 
 

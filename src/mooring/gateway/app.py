@@ -1,4 +1,4 @@
-"""The gateway itself: a host with a desk in front, and the doors that lead to it."""
+"""The gateway of one host: clients, handlers and subscriptions, shared by all transports."""
 
 from __future__ import annotations
 
@@ -19,95 +19,95 @@ from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
 from mooring.gateway.subscriptions import Subscriptions
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["Gateway"]
 
 log = logger("mooring.gateway")
 
-FIRST_LOOK = 10.0
-"""Seconds that the first lists wait at most for servers that are still starting."""
-
+FIRST_LIST_WAIT = 10.0
+"""Longest time in seconds that the first list request waits for servers that are still starting."""
 
 _NOTED = {"tools/call": "call", "resources/read": "read", "prompts/get": "prompt"}
 
 
 class Gateway:
-    """Serves one running host. Whoever makes it opens doors to it and runs `run()` beside them."""
+    """Serves one running host. Start transports that feed it, and run `run()` alongside them."""
 
     def __init__(
         self,
         host: Host,
         *,
-        whole: ProfileSettings | None = None,
+        default_profile: ProfileSettings | None = None,
         stateless: bool = False,
         key: bytes | None = None,
         logins: bool = True,
     ) -> None:
         self.host = host
         self.stateless = stateless
-        """Whether handshake clients get no session: needed where several processes share a port."""
+        """Whether handshake clients get no session. Required when several processes share a port."""
         self.settings: GatewaySettings = host.config.gateway
-        self._whole = Profile(host, whole or ProfileSettings(), logins=logins)
+        self._default = Profile(host, default_profile or ProfileSettings(), logins=logins)
         self._profiles = {
-            name: Profile(host, profile, name, logins=logins)
-            for name, profile in self.settings.profiles.items()
+            name: Profile(host, settings, name, logins=logins)
+            for name, settings in self.settings.profiles.items()
         }
-        self.crossing = EraBridge(host.relay or ClientBridge(), key, asks=not stateless)
+        self.era_bridge = EraBridge(runtime_of(host).relay or ClientBridge(), key, asks=not stateless)
         self.registry = SessionRegistry(
             limit=self.settings.max_sessions,
-            each=self.settings.client_sessions,
+            per_account=self.settings.client_sessions,
             ttl=host.config.session_ttl,
-            leave=self.crossing.leave,
+            on_close=self.era_bridge.leave,
         )
-        self.desk = RequestHandlers(self.crossing, LogLevels(self.registry))
-        self.hub = Subscriptions(self)
+        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry))
+        self.subscriptions = Subscriptions(self)
         self.metrics = Metrics()
         self.under_way = 0
         self.draining = False
         self._settled = False
         self._idle = asyncio.Event()
 
-    def view(self, profile: str) -> Profile | None:
-        """What a profile shows; the empty name is everything."""
-        return self._profiles.get(profile) if profile else self._whole
+    def profile(self, name: str) -> Profile | None:
+        """Return the profile of this name, None if there is none. The empty name is the default profile."""
+        return self._profiles.get(name) if name else self._default
 
-    def views(self) -> list[Profile]:
-        return [self._whole, *self._profiles.values()]
+    def profiles(self) -> list[Profile]:
+        return [self._default, *self._profiles.values()]
 
-    async def take(
-        self, settings: GatewaySettings, keeps: Callable[[Principal], bool], *, logins: bool
+    async def reconfigure(
+        self, settings: GatewaySettings, still_valid: Callable[[Principal], bool], *, logins: bool
     ) -> None:
-        """Go on under other settings. Clients stay, unless their profile is gone or `keeps` says no."""
+        """Apply new settings. Clients stay connected unless their profile was removed or `still_valid`
+        returns False for their principal."""
         self.settings = settings
-        self.registry.limit, self.registry.each = settings.max_sessions, settings.client_sessions
-        self._whole.take(self._whole.settings, logins=logins)
+        self.registry.limit, self.registry.per_account = settings.max_sessions, settings.client_sessions
+        self._default.reconfigure(self._default.settings, logins=logins)
         profiles = settings.profiles
         for name, profile in profiles.items():
             if name in self._profiles:
-                self._profiles[name].take(profile, logins=logins)
+                self._profiles[name].reconfigure(profile, logins=logins)
             else:
                 self._profiles[name] = Profile(self.host, profile, name, logins=logins)
         for name in self._profiles.keys() - profiles.keys():
             del self._profiles[name]
 
         def stays(client: Client) -> bool:
-            return keeps(client.principal) and self.view(client.view.name) is client.view
+            return still_valid(client.principal) and self.profile(client.profile.name) is client.profile
 
-        self.hub.close(stays)
-        self.hub.changed()
-        await self.registry.keep(stays)
+        self.subscriptions.close(stays)
+        self.subscriptions.changed()
+        await self.registry.end_unless(stays)
 
     async def run(self) -> None:
-        """Follow what happens behind, and let go of those who went away, until cancelled."""
+        """Deliver subscriptions and end idle sessions until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.hub.run())
+            tasks.create_task(self.subscriptions.run())
             tasks.create_task(self._keep_reaping())
 
-    async def _first_look(self) -> None:
-        """Clients list once, early, and some never again: so the servers get a moment to come."""
-        await self.host.ready(FIRST_LOOK)
+    async def _wait_for_servers(self) -> None:
+        """Wait for starting servers: many clients list once, directly after connecting."""
+        await self.host.ready(FIRST_LIST_WAIT)
         self._settled = True
 
     async def _keep_reaping(self) -> None:
@@ -117,10 +117,10 @@ class Gateway:
             await self.registry.reap()
 
     async def answer(self, client: Client, message: Mapping[str, Any], exchange: ClientExchange) -> Answer:
-        """The result of one request, counted and noted.
+        """Return the result of one request; count it and write it to the audit log.
 
         Raises:
-            Refusal: the answer is an error.
+            Refusal: The response is an error.
         """
         started = time.monotonic()
         outcome = "cancelled"
@@ -129,8 +129,8 @@ class Gateway:
         self.under_way += 1
         try:
             if not self._settled and message["method"].endswith("/list"):
-                await self._first_look()
-            answer = await self.desk.answer(client, message, exchange)
+                await self._wait_for_servers()
+            answer = await self.handlers.answer(client, message, exchange)
             failed = not isinstance(answer, bytes) and answer.get("isError") is True
             outcome = "error" if failed else "ok"
             return answer
@@ -139,8 +139,8 @@ class Gateway:
             raise
         except Exception:
             outcome = "failed"
-            log.exception("the gateway failed to answer %r", message.get("method"))
-            raise Refusal(INTERNAL_ERROR, "the gateway failed to answer") from None
+            log.exception("request failed with an internal error method=%r", message.get("method"))
+            raise Refusal(INTERNAL_ERROR, "internal error in the gateway; its log has the details") from None
         finally:
             self.under_way -= 1
             if not self.under_way:
@@ -154,9 +154,12 @@ class Gateway:
         self.metrics.answered(known, outcome.split()[0], seconds)
 
     def _note(self, caller: Caller, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
-        """Note what no session has: what is read, and calls that were refused before they were one."""
-        audit, verb = self.host.audit, _NOTED.get(str(message["method"]))
-        waits = verb == "call" and outcome == "ok"  # for an answer of the client: noted when it ends
+        """Write requests to the audit log that no session records: reads, prompts, and calls refused before
+        they reached a session."""
+        audit, verb = runtime_of(self.host).audit, _NOTED.get(str(message["method"]))
+        waits = (
+            verb == "call" and outcome == "ok"
+        )  # suspended until the client answers; recorded when it ends
         if audit is None or verb is None or caller.noted or waits:
             return
         params = fields(message.get("params"))
@@ -170,12 +173,12 @@ class Gateway:
         )
 
     async def drain(self) -> None:
-        """Take nothing new; end streams; give what is under way some time."""
+        """Refuse new requests, end streams, and wait up to `gateway.drain` seconds for running requests."""
         self.draining = True
-        self.hub.close()
+        self.subscriptions.close()
         for client in self.registry:
-            if client.standing is not None:
-                client.standing.close()
+            if client.event_stream is not None:
+                client.event_stream.close()
         self._idle.clear()
         if self.under_way:
             with suppress(TimeoutError):
@@ -183,11 +186,11 @@ class Gateway:
                     await self._idle.wait()
 
     async def close(self) -> None:
-        self.crossing.parking.close()
+        self.era_bridge.suspended_calls.close()
         await self.registry.close()
 
 
 def _caller(client: Client) -> Caller:
-    # A whole session id would be as good as the session.
+    # Only a prefix: the full id would give access to the session.
     session = client.id[:8] if client.era == "legacy" else None
-    return Caller(client.principal.name, profile=client.view.name or None, session=session)
+    return Caller(client.principal.name, profile=client.profile.name or None, session=session)

@@ -38,11 +38,12 @@ _SINGLE = frozenset(
     )
 )
 _ENCODED = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
-_LOCAL = ("localhost",)
+
+log = logger("mooring.gateway")
 
 
 class Denied(Exception):
-    """A request that is answered with an HTTP status and nothing of the protocol."""
+    """A request that is rejected with an HTTP status instead of a JSON-RPC response."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -52,11 +53,11 @@ class Denied(Exception):
 
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
-    """Whether an address or name surely means this machine."""
+    """Whether an address or name is loopback."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host.lower() in _LOCAL
+        return host.lower() == "localhost"
 
 
 def _is_address(host: str) -> bool:
@@ -68,21 +69,20 @@ def _is_address(host: str) -> bool:
 
 
 def check_host(header: str | None, *, local: bool, allowed: Sequence[str]) -> None:
-    """Refuse a request that was sent to a name which somebody else may let point to us.
+    """Reject a request whose `Host` header could result from DNS rebinding.
 
-    An address in `Host` cannot be rebound, so where we listen to others it is taken; where we listen on
-    loopback, only loopback is.
+    An IP address cannot be rebound: it is accepted unless the gateway listens on loopback only.
     """
     host = _host_of(header)
     if host is None:
         raise Denied(403, "the Host header is missing or malformed")
     if is_loopback(host) or host in allowed or (not local and _is_address(host)):
         return
-    raise Denied(403, "this Host is not served here; name it in `gateway.allowed_hosts`")
+    raise Denied(403, "this Host is not allowed; add it to `gateway.allowed_hosts`")
 
 
 def check_origin(origin: str | None, *, local: bool, allowed: Sequence[str]) -> None:
-    """Refuse what a foreign web page makes a browser send."""
+    """Reject requests that a browser sends for a web page of another origin."""
     if origin is None or origin in allowed:
         return
     try:
@@ -90,7 +90,7 @@ def check_origin(origin: str | None, *, local: bool, allowed: Sequence[str]) -> 
     except ValueError:
         host = None
     if not (local and host and is_loopback(host)):
-        raise Denied(403, "requests from this Origin are not taken; name it in `gateway.allowed_origins`")
+        raise Denied(403, "this Origin is not allowed; add it to `gateway.allowed_origins`")
 
 
 @lru_cache(maxsize=1024)
@@ -105,20 +105,20 @@ def _host_of(header: str | None) -> str | None:
 
 
 def check_single(raw_headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse a header that stands twice: two programs on the way could each believe another one."""
+    """Reject repeated headers: a proxy and the gateway could each read a different one."""
     seen: set[bytes] = set()
     for name, _ in raw_headers:
         lower = name.lower()
         if lower in seen and (lower in _SINGLE or lower.startswith(b"mcp-")):
-            raise Denied(400, f"the header {lower.decode('latin-1')[:60]!r} stands twice")
+            raise Denied(400, f"the header {lower.decode('latin-1')[:60]!r} is repeated")
         seen.add(lower)
 
 
 def check_agreement(headers: Mapping[str, str], message: Mapping[str, Any]) -> None:
-    """Refuse a modern request whose headers say something else than its body.
+    """Check that the headers of a 2026 request match its body.
 
     Raises:
-        Refusal: they differ, or a header is missing.
+        Refusal: They differ, or a header is missing.
     """
     method, params = message.get("method"), fields(message.get("params"))
     version = fields(params.get("_meta")).get(VERSION)
@@ -131,15 +131,15 @@ def check_agreement(headers: Mapping[str, str], message: Mapping[str, Any]) -> N
 
 
 def check_parameters(headers: Mapping[str, str], wanted: Mapping[tuple[str, ...], str], given: Any) -> None:
-    """Refuse a call whose `Mcp-Param-…` headers say something else than its arguments.
+    """Check that the `Mcp-Param-…` headers of a call match its arguments.
 
     Args:
-        headers: Of the request.
-        wanted: For each argument that the tool wants in a header, its path and the header's name.
+        headers: The headers of the request.
+        wanted: The path and the header name of each argument that must be sent as a header.
         given: The arguments.
 
     Raises:
-        Refusal: one differs, is missing, or cannot be read.
+        Refusal: A header differs, is missing, or cannot be decoded.
     """
     for path, name in wanted.items():
         value: Any = given
@@ -148,7 +148,7 @@ def check_parameters(headers: Mapping[str, str], wanted: Mapping[tuple[str, ...]
         header = f"Mcp-Param-{name}"
         if value is None:
             if header in headers:
-                raise _mismatch(header, "stands there, and the body has no such argument")
+                raise _mismatch(header, "is present, but the body has no such argument")
         else:
             _must_say(headers, header, _as_text(value), encoded=True)
 
@@ -167,13 +167,13 @@ def _must_say(headers: Mapping[str, str], name: str, expected: object, *, encode
     if encoded:
         value = _decoded(value or "")
     if value is None or value != expected:
-        raise _mismatch(name, "says something else than the body")
+        raise _mismatch(name, "does not match the body")
 
 
 def _decoded(value: str) -> str | None:
-    """The text of a header's value; None when it cannot be read."""
+    """Return the decoded value of a header; None if it cannot be decoded."""
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > len("=?base64?=")):
-        # Text without both marks is literal. Bytes beyond ASCII must come encoded: their charset is unknown.
+        # Text without both marks is literal. Non-ASCII text must be encoded: its charset is unknown.
         return value if value.isascii() and value.isprintable() else None
     found = _ENCODED.fullmatch(value)
     try:
@@ -186,20 +186,17 @@ def _mismatch(name: str, problem: str) -> Refusal:
     return Refusal(HEADER_MISMATCH, f"the header {name} {problem}")
 
 
-log = logger("mooring.gateway")
-
-
-Verify = Callable[[str], Awaitable[Principal | None]]
 LEEWAY = 30.0
-KEYS_FOR = 600.0
-"""Seconds for which fetched keys are good."""
-AGAIN_AFTER = 30.0
-"""An unknown key makes us look again, but not more often than this."""
-LONGEST = 8192
+"""Tolerated clock difference in seconds."""
+KEYS_TTL = 600.0
+"""Seconds for which fetched keys are cached."""
+REFETCH_INTERVAL = 30.0
+"""Shortest time in seconds between two fetches for unknown keys."""
+MAX_TOKEN_LENGTH = 8192
 
 
 class FixedTokens:
-    """Tokens that the configuration names, each with whose it is."""
+    """Tokens of the configuration, each with its principal. Only hashes are kept."""
 
     def __init__(self, known: Sequence[tuple[str, str, Sequence[str]]]) -> None:
         self._known = [
@@ -208,20 +205,20 @@ class FixedTokens:
         ]
 
     def of(self, principal: Principal) -> set[bytes]:
-        """What tells this principal's tokens from others, without being them."""
+        """Return the hashes of this principal's tokens."""
         return {digest for digest, whose in self._known if whose == principal}
 
     def find(self, token: str) -> Principal | None:
         given = sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
-        for digest, principal in self._known:  # all of them: the time tells nothing of which
+        for digest, principal in self._known:  # constant time: compare with all of them
             if hmac.compare_digest(digest, given):
                 found = principal
         return found
 
 
 class SignedTokens:
-    """JWTs of one issuer, made for us."""
+    """JWTs of one issuer for this gateway."""
 
     def __init__(
         self,
@@ -236,7 +233,7 @@ class SignedTokens:
         self._fixed = None if settings.key_file is None else _key_file(settings.key_file)
 
     async def find(self, token: str) -> Principal | None:
-        """Who the token is of; None when it is not good."""
+        """Return the principal of a token; None if it is invalid."""
         import jwt
 
         try:
@@ -253,7 +250,7 @@ class SignedTokens:
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
-            log.info("a token was refused: %s", type(problem).__name__)
+            log.info("token rejected reason=%s", type(problem).__name__)
             return None
         return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
 
@@ -277,19 +274,20 @@ class SignedTokens:
     async def _refresh(self, now: float) -> None:
         import jwt
 
-        self._again = now + AGAIN_AFTER
+        self._again = now + REFETCH_INTERVAL
         assert self._settings.jwks_url is not None
         try:
             document = json.loads(await self._fetch(self._settings.jwks_url))
             self._keys = jwt.PyJWKSet.from_dict(document)
-            self._until = now + KEYS_FOR
+            self._until = now + KEYS_TTL
         except Exception as problem:
-            # The old ones stay good: a hiccup of the issuer must not lock everybody out.
-            log.warning("the keys of %s cannot be read: %s", self._settings.issuer, type(problem).__name__)
+            # The old keys stay in use while the issuer is unavailable.
+            issuer, reason = self._settings.issuer, type(problem).__name__
+            log.warning("signing keys could not be fetched issuer=%s reason=%s", issuer, reason)
 
 
 def _chosen(keys: Any, token: str) -> Any:
-    """The key of the set that the token names."""
+    """Return the key that the token names; None if the set lacks it."""
     import jwt
 
     name = jwt.get_unverified_header(token).get("kid")
@@ -305,13 +303,13 @@ def _key_file(path: str) -> Any:
     try:
         data = Path(path).expanduser().read_bytes()
     except OSError as problem:
-        raise ConfigError(f"the key file {path!r} cannot be read: {problem.strerror}") from None
+        raise ConfigError(f"The key file {path!r} cannot be read: {problem.strerror}") from None
     try:
         if data.lstrip().startswith(b"{"):
             return jwt.PyJWKSet.from_dict(json.loads(data))
         return data.decode()
     except (ValueError, jwt.PyJWTError) as problem:
-        raise ConfigError(f"the key file {path!r} holds no keys: {type(problem).__name__}") from None
+        raise ConfigError(f"The key file {path!r} holds no keys: {type(problem).__name__}") from None
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
@@ -336,7 +334,7 @@ _CORS = {
 
 
 class Authenticator:
-    """Host, Origin, repeated headers, and the token."""
+    """Checks of a request before its body is read: Host, Origin, repeated headers, and the token."""
 
     def __init__(
         self,
@@ -358,11 +356,11 @@ class Authenticator:
 
     @property
     def open(self) -> bool:
-        """Whether nobody is asked who they are."""
+        """Whether no token is required."""
         return not self._named and self._signed is None
 
-    def keeps(self, principal: Principal, old: Authenticator) -> bool:
-        """Whether somebody whom the old door let in may stay: what they showed is as good here."""
+    def still_valid(self, principal: Principal, old: Authenticator) -> bool:
+        """Whether the token of a principal that `old` accepted is still valid."""
         if principal == ANONYMOUS:
             return self.open
         if shown := old._fixed.of(principal):
@@ -370,10 +368,10 @@ class Authenticator:
         return self._settings.oauth == old._settings.oauth and self.url == old.url
 
     def check(self, request: web.BaseRequest) -> dict[str, str]:
-        """Headers that the answer needs.
+        """Return the CORS headers of the response.
 
         Raises:
-            Denied: the request goes no further.
+            Denied: The request is rejected.
         """
         headers = request.headers
         check_single(request.raw_headers)
@@ -391,22 +389,22 @@ class Authenticator:
         }
 
     async def principal(self, request: web.BaseRequest, scopes: Sequence[str]) -> Principal:
-        """Who asks, as the token says.
+        """Return the principal of the token.
 
         Raises:
-            Denied: there is no good token, or it is not good for this.
+            Denied: The token is missing or invalid, or lacks a scope.
         """
         if self.open:
             return ANONYMOUS
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip()
-        if kind.lower() != "bearer" or not token or len(token) > LONGEST:
-            raise Denied(401, "a bearer token is needed", self._challenge(request, scopes))
+        if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
+            raise Denied(401, "a bearer token is required", self._challenge(request, scopes))
         found = self._fixed.find(token)
         if found is None and self._signed is not None:
             found = await self._signed.find(token)
         if found is None:
-            raise Denied(401, "the token is not good", self._challenge(request, scopes, "invalid_token"))
+            raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
         if missing := [scope for scope in scopes if scope not in found.scopes]:
             raise Denied(
                 403,
@@ -416,7 +414,7 @@ class Authenticator:
         return found
 
     def metadata(self, path: str, scopes: Sequence[str]) -> Mapping[str, object]:
-        """What this resource is and whose tokens it takes (RFC 9728)."""
+        """Return the protected resource metadata (RFC 9728)."""
         assert self._settings.oauth is not None
         return {
             "resource": self.url + path,

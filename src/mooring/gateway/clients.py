@@ -1,4 +1,4 @@
-"""Clients of the gateway: identity, capabilities, sessions, and what is being sent to them."""
+"""Clients of the gateway: identity, capabilities, sessions, and messages queued for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from mooring.servers.active import LEVELS
 from mooring.session import Session
 from mooring.transport.message import RequestId, encode
 
-KEPT = 1024
-"""Messages that a slow reader may be behind; then it is dropped, and the others never wait for it."""
+MAX_QUEUED = 1024
+"""Messages queued for a slow reader; one more, and its stream is dropped."""
 
 
 class Outbox:
-    """Messages for one stream. `put` never waits; `pour` writes until the box is closed."""
+    """Message queue of one stream. `put` never waits; `write_all` writes until the outbox is closed."""
 
     __slots__ = ("_closed", "_data", "_wake", "lost", "on_lost")
 
@@ -36,7 +36,7 @@ class Outbox:
         self._wake = asyncio.Event()
         self._closed = False
         self.lost = False
-        """Whether the reader was too slow, or went away."""
+        """Whether the reader was too slow or disconnected."""
         self.on_lost = on_lost
 
     @property
@@ -46,19 +46,19 @@ class Outbox:
     def put(self, data: bytes) -> None:
         if self._closed:
             return
-        if len(self._data) >= KEPT:
+        if len(self._data) >= MAX_QUEUED:
             self.lose()
             return
         self._data.append(data)
         self._wake.set()
 
     def close(self) -> None:
-        """Nothing more comes; what is there is still written."""
+        """Accept no more messages; queued ones are still written."""
         self._closed = True
         self._wake.set()
 
     def lose(self) -> None:
-        """The reader is gone."""
+        """Discard the queue: the reader is gone."""
         if not self.lost:
             self.lost = True
             self._data.clear()
@@ -66,15 +66,15 @@ class Outbox:
             if self.on_lost is not None:
                 self.on_lost()
 
-    async def pour(
+    async def write_all(
         self,
         write: Callable[[bytes], Awaitable[None]],
         *,
         frame: Callable[[bytes], bytes],
-        pulse: float | None = None,
-        beat: bytes = b"",
+        heartbeat: float | None = None,
+        heartbeat_data: bytes = b"",
     ) -> None:
-        """Write everything in order until closed; after `pulse` seconds of silence, write `beat`."""
+        """Write all messages in order until closed; write `heartbeat_data` after `heartbeat` idle seconds."""
         while True:
             while self._data:
                 await write(frame(self._data.popleft()))
@@ -82,19 +82,19 @@ class Outbox:
                 return
             self._wake.clear()
             try:
-                async with asyncio.timeout(pulse):
+                async with asyncio.timeout(heartbeat):
                     await self._wake.wait()
             except TimeoutError:
-                await write(beat)
+                await write(heartbeat_data)
 
 
-RECENT = 16
-"""Notices that a session keeps for a client whose stream broke."""
+REPLAY_LIMIT = 16
+"""Notifications that a session keeps for a client whose stream broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who a request is from, as its token says: never what a header or a body claims."""
+    """The identity of a client, taken from its token only, never from another header or the body."""
 
     name: str
     scopes: frozenset[str] = frozenset()
@@ -104,48 +104,47 @@ ANONYMOUS = Principal(name="anonymous")
 
 
 class ClientExchange(Protocol):
-    """One request under way: where to say something before its answer."""
+    """The channel for messages that are sent before the response to one request."""
 
     headers: Mapping[str, str]
-    """Of the HTTP request; empty elsewhere."""
+    """HTTP headers of the request; empty for other transports."""
 
     def send(self, body: bytes) -> None:
-        """Send a message that belongs to this request. Never waits."""
+        """Queue a message that belongs to this request. Never waits."""
         ...
 
     @property
     def streams(self) -> bool:
-        """Whether the client can read anything before the answer."""
+        """Whether the client can read messages before the response."""
         ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Client:
-    """A conversation. In the handshake era it lasts; in the 2026 era each request makes its own."""
+    """A client. In the handshake era it lives as long as its session; in the 2026 era, for one request."""
 
     id: str
     principal: Principal
-    view: Profile
+    profile: Profile
     session: Session
     era: Era
     protocol: str
     capabilities: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     account: str = ""
-    """What its session is counted under."""
-    lasts: bool = True
-    """Whether it has a session, which is there for the next request."""
-    standing: Outbox | None = None
-    """The stream that is there between requests."""
-    told: int = 0
-    """How many notices of no request there were so far."""
+    """The key under which its session counts towards `client_sessions`."""
+    has_session: bool = True
+    """Whether it has a session that later requests can use."""
+    event_stream: Outbox | None = None
+    """The stream for messages that belong to no request."""
+    notified: int = 0
+    """Number of notifications so far that belong to no request."""
     log_level: str | None = None
     subscribed: dict[str, str] = field(default_factory=dict[str, str])
-    """Resources whose changes it is told, each with its server."""
+    """Subscribed resource URIs, each with its server."""
     used: float = 0.0
-    """When it was last heard of, on the monotonic clock."""
-    busy: int = 0
+    """Time of the last request, on the monotonic clock."""
     under_way: dict[RequestId, anyio.CancelScope] = field(default_factory=dict[RequestId, anyio.CancelScope])
-    _recent: deque[bytes] = field(default_factory=lambda: deque[bytes](maxlen=RECENT))
+    _recent: deque[bytes] = field(default_factory=lambda: deque[bytes](maxlen=REPLAY_LIMIT))
     _asked: dict[RequestId, asyncio.Future[dict[str, Any]]] = field(
         default_factory=dict[RequestId, "asyncio.Future[dict[str, Any]]"]
     )
@@ -153,18 +152,18 @@ class Client:
 
     @property
     def idle(self) -> bool:
-        """Whether it has no request under way and holds no stream."""
-        return not self.under_way and (self.standing is None or self.standing.closed)
+        """Whether it has no running request and no open stream."""
+        return not self.under_way and (self.event_stream is None or self.event_stream.closed)
 
     def wants_log(self, level: object, asked: object = None) -> bool:
-        """Whether a log line of this level is for this client; `asked` is what its request says of it."""
+        """Whether to send a log message of `level` to this client; `asked` is the level of its request."""
         if self.era == "legacy" and self.log_level is None:
-            return level != "debug"  # that may be there only because somebody else asked for it
+            return level != "debug"  # another client may have asked for it
         least = asked if self.era == "modern" else self.log_level
         return level in LEVELS and least in LEVELS and LEVELS.index(str(level)) >= LEVELS.index(str(least))
 
     def can(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether the client said that it answers such a request."""
+        """Whether the client declared the capability for this request."""
         match method:
             case "elicitation/create":
                 offered = self.capabilities.get("elicitation")
@@ -182,27 +181,26 @@ class Client:
                 return False
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Tell the client something that belongs to no request. Where it holds no stream it is kept for a
-        while, in case that it comes back for it."""
+        """Send a notification that belongs to no request, and keep it for a client that reconnects."""
         body = notice_body(method, params)
-        self.told += 1
+        self.notified += 1
         self._recent.append(body)
-        if self.standing is not None:
-            self.standing.put(body)
+        if self.event_stream is not None:
+            self.event_stream.put(body)
 
     def missed(self, last: int) -> list[bytes]:
-        """What was told after notice number `last`, as far as it is still there."""
-        since = max(self.told - last, 0)
+        """Return the notifications after number `last` that are still kept."""
+        since = max(self.notified - last, 0)
         return list(self._recent)[-since:] if since else []
 
     async def ask(self, method: str, params: Mapping[str, Any], exchange: ClientExchange) -> dict[str, Any]:
-        """The client's answer to a request of ours (handshake era only).
+        """Send a request to the client and return its result (handshake era only).
 
         Raises:
-            Refusal: it cannot be asked, or it refused.
+            Refusal: The client does not support the request, or returned an error.
         """
         if self.era != "legacy" or not exchange.streams or not self.can(method, params):
-            raise Refusal(METHOD_NOT_FOUND, f"the client behind the gateway does not do {method!r}")
+            raise Refusal(METHOD_NOT_FOUND, f"the client of the gateway does not support {method!r}")
         key = f"mooring-{next(self._numbers)}"
         answer = self._asked[key] = asyncio.get_running_loop().create_future()
         try:
@@ -213,41 +211,41 @@ class Client:
             del self._asked[key]
 
     def answered(self, message: Mapping[str, Any]) -> None:
-        """Take the client's answer to one of our requests; others are ignored."""
+        """Handle a response of the client. Responses to unknown requests are ignored."""
         waiter = self._asked.get(message.get("id") or "")
         if waiter is None or waiter.done():
             return
-        if said := fields(message.get("error")):
-            code, text = said.get("code"), said.get("message")
+        if error := fields(message.get("error")):
+            code, text = error.get("code"), error.get("message")
             waiter.set_exception(
                 Refusal(
                     code if isinstance(code, int) else INVALID_REQUEST,
-                    text if isinstance(text, str) else "the client refused",
-                    said.get("data"),
+                    text if isinstance(text, str) else "the client returned an error",
+                    error.get("data"),
                 )
             )
         else:
             waiter.set_result(fields(message.get("result")))
 
     def cancelled(self, request_id: object) -> None:
-        """The client no longer waits for one of its requests."""
+        """Cancel one of the client's requests."""
         if isinstance(request_id, int | str) and (scope := self.under_way.get(request_id)) is not None:
             scope.cancel()
 
     async def close(self) -> None:
-        """End what is under way and let the session's own servers go."""
+        """Cancel running requests and close the connections that only this session uses."""
         for scope in list(self.under_way.values()):
             scope.cancel()
         for waiter in self._asked.values():
             if not waiter.done():
-                waiter.set_exception(Refusal(INVALID_REQUEST, "the client has gone"))
-        if self.standing is not None:
-            self.standing.close()
+                waiter.set_exception(Refusal(INVALID_REQUEST, "the client disconnected"))
+        if self.event_stream is not None:
+            self.event_stream.close()
         await self.session.__aexit__(None, None, None)
 
 
 _MAPPED = bytes(10) + b"\xff\xff"
-"""How an IPv4 address begins that is written as an IPv6 address."""
+"""Prefix of IPv4-mapped IPv6 addresses."""
 
 
 class TooManySessions(Exception):
@@ -255,9 +253,9 @@ class TooManySessions(Exception):
 
 
 def account(principal: Principal, address: str | None) -> str:
-    """What a client's use is counted under: its principal, or its address where no token is asked for.
+    """Return the key for per-client limits: the principal, or the address if no token is required.
 
-    An IPv6 address counts with its network of 64 bits, all of which one machine may use.
+    IPv6 addresses are grouped by their /64 network, which one machine may use in full.
     """
     if principal != ANONYMOUS:
         return f"principal {principal.name}"
@@ -271,17 +269,17 @@ def account(principal: Principal, address: str | None) -> str:
 
 
 class SessionRegistry:
-    """All sessions."""
+    """The sessions of all clients, limited in total and per account."""
 
     def __init__(
-        self, *, limit: int, each: int, ttl: float, leave: Callable[[Client], Awaitable[None]]
+        self, *, limit: int, per_account: int, ttl: float, on_close: Callable[[Client], Awaitable[None]]
     ) -> None:
-        self._leave = leave
+        self._on_close = on_close
         self._clients: dict[str, Client] = {}
         self._accounts: dict[str, dict[str, Client]] = {}
-        """The same clients, by what they are counted under."""
+        """The same clients by account."""
         self._ending: set[asyncio.Task[None]] = set()
-        self.limit, self.each, self.ttl = limit, each, ttl
+        self.limit, self.per_account, self.ttl = limit, per_account, ttl
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -289,48 +287,48 @@ class SessionRegistry:
     def __iter__(self) -> Iterator[Client]:
         return iter(list(self._clients.values()))
 
-    def passing(
-        self, view: Profile, principal: Principal, era: Era, protocol: str, capabilities: dict[str, Any]
+    def transient(
+        self, profile: Profile, principal: Principal, era: Era, protocol: str, capabilities: dict[str, Any]
     ) -> Client:
-        """A client that lasts for one request. What it selects is kept with its principal."""
-        key = f"gateway:{view.name}:{principal.name}"
-        session = view.sessions.get(key)
+        """Return a client for one request. The tools it selects are kept per principal."""
+        key = f"gateway:{profile.name}:{principal.name}"
+        session = profile.sessions.get(key)
         if session is None:
-            if len(view.sessions) >= self.limit:
-                view.sessions.pop(next(iter(view.sessions)))
-            session = view.sessions[key] = _session(view, key, principal)
+            if len(profile.sessions) >= self.limit:
+                profile.sessions.pop(next(iter(profile.sessions)))
+            session = profile.sessions[key] = _session(profile, key, principal)
         return Client(
             id=key,
             principal=principal,
-            view=view,
+            profile=profile,
             session=session,
             era=era,
             protocol=protocol,
             capabilities=capabilities,
-            lasts=False,
+            has_session=False,
         )
 
     def open(
         self,
-        view: Profile,
+        profile: Profile,
         principal: Principal,
         protocol: str,
         capabilities: dict[str, Any],
         address: str | None = None,
     ) -> Client:
-        """A client with a session of its own. At the limit of its account, the account's own session that has
-        been idle for longest ends for it; never one of another account.
+        """Return a client with a new session. At the limit of its account, the account's longest idle session
+        is ended; never one of another account.
 
         Raises:
-            Full: there is no room for one.
+            TooManySessions: All sessions of the account are in use, or `max_sessions` are open.
         """
-        whose = account(principal, address)
-        own = self._accounts.get(whose, {})
-        if len(own) >= self.each:
+        owner_account = account(principal, address)
+        own = self._accounts.get(owner_account, {})
+        if len(own) >= self.per_account:
             idle = [client for client in own.values() if client.idle]
             if not idle:
                 raise TooManySessions(
-                    f"{len(own)} sessions of this client are in use (client_sessions={self.each})"
+                    f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
                 )
             self._end_soon(min(idle, key=lambda client: client.used))
         if len(self._clients) >= self.limit:
@@ -339,21 +337,21 @@ class SessionRegistry:
         client = Client(
             id=key,
             principal=principal,
-            view=view,
-            session=_session(view, key, principal),
+            profile=profile,
+            session=_session(profile, key, principal),
             era="legacy",
             protocol=protocol,
             capabilities=capabilities,
             used=time.monotonic(),
-            account=whose,
+            account=owner_account,
         )
-        self._clients[key] = self._accounts.setdefault(whose, {})[key] = client
+        self._clients[key] = self._accounts.setdefault(owner_account, {})[key] = client
         return client
 
-    def find(self, key: str, view: Profile, principal: Principal) -> Client | None:
-        """The session of this id, if it is this principal's and of this profile."""
+    def find(self, key: str, profile: Profile, principal: Principal) -> Client | None:
+        """Return the session of this id if it belongs to this principal and profile."""
         client = self._clients.get(key)
-        if client is None or client.principal != principal or client.view is not view:
+        if client is None or client.principal != principal or client.profile is not profile:
             return None
         client.used = time.monotonic()
         return client
@@ -363,7 +361,7 @@ class SessionRegistry:
             await self._close(client)
 
     def _forget(self, client: Client) -> bool:
-        """Take a session out; False when it was ended before."""
+        """Remove a session from the registry; False if it was removed before."""
         if self._clients.pop(client.id, None) is None:
             return False
         own = self._accounts[client.account]
@@ -379,15 +377,15 @@ class SessionRegistry:
         task.add_done_callback(self._ending.discard)
 
     async def _close(self, client: Client) -> None:
-        await self._leave(client)
+        await self._on_close(client)
         await client.close()
 
-    async def keep(self, stays: Callable[[Client], bool]) -> None:
-        """End the sessions of those who do not stay, side by side."""
+    async def end_unless(self, stays: Callable[[Client], bool]) -> None:
+        """End the sessions for which `stays` returns False, concurrently."""
         await asyncio.gather(*(self.end(client) for client in self if not stays(client)))
 
     async def reap(self) -> int:
-        """End those that were not heard of for long; how many."""
+        """End sessions idle for longer than the TTL; return their number."""
         oldest = time.monotonic() - self.ttl
         idle = [client for client in self._clients.values() if client.used < oldest and client.idle]
         for client in idle:
@@ -401,7 +399,7 @@ class SessionRegistry:
             await asyncio.wait(self._ending)
 
 
-def _session(view: Profile, key: str, principal: Principal) -> Session:
-    # Where nobody is asked who they are, everybody is whoever runs the gateway.
-    whose = None if principal == ANONYMOUS else principal.name
-    return Session(view, key, agent_id=principal.name, principal=whose)
+def _session(profile: Profile, key: str, principal: Principal) -> Session:
+    # Without tokens all clients act for the user who runs the gateway.
+    owner_account = None if principal == ANONYMOUS else principal.name
+    return Session(profile, key, agent_id=principal.name, principal=owner_account)

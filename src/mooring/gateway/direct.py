@@ -1,7 +1,7 @@
-"""One server of a host, for a client in the same process: requests are answered under the server's own names.
+"""One server of a host for a client in the same process, under the server's own names.
 
-`Dispatcher` has the shape of the official SDK's protocol of that name, so that `mooring.sdk` can put a
-`ClientSession` on it. It does not import the SDK.
+`Dispatcher` has the shape of the official SDK's protocol of that name, so that `mooring.sdk` can use it
+for a `ClientSession`. This module does not import the SDK.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mooring.core.names import LOGIN, build_tool_name
 from mooring.core.text import nearest
 from mooring.core.types import Era, Tool
 from mooring.core.uris import malformed
-from mooring.errors import CallError, MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
+from mooring.errors import MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
+from mooring.gateway.era_bridge import ask_server
 from mooring.gateway.handlers import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
 from mooring.gateway.protocol import (
     CAPABILITIES,
@@ -36,7 +37,7 @@ from mooring.gateway.protocol import (
     shaped,
 )
 from mooring.gateway.subscriptions import KINDS, UPDATED
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
 from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
 from mooring.session import Session
@@ -48,9 +49,9 @@ __all__ = ["Context", "Dispatcher"]
 log = logger("mooring.gateway")
 
 MOST_WAITING = 256
-"""Notifications that wait for the client; beyond that they are dropped."""
+"""Queued notifications for the client; further ones are dropped."""
 NOT_OFFERED = ("logging", "tasks")
-"""Capabilities of a server that mooring uses itself."""
+"""Capabilities of a server that mooring uses itself and hides from the client."""
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
@@ -61,7 +62,7 @@ Intercept = Callable[[str, Mapping[str, Any] | None], bool]
 
 @dataclass(slots=True)
 class Context:
-    """What a client reads of an inbound message."""
+    """Context of an inbound message, as the SDK reads it."""
 
     request_id: int | str | None = None
     cancel_requested: anyio.Event = field(default_factory=anyio.Event)
@@ -69,7 +70,7 @@ class Context:
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """One `subscriptions/listen`."""
+    """One `subscriptions/listen` request."""
 
     id: int | str
     kinds: frozenset[str]
@@ -77,39 +78,40 @@ class _Listener:
 
 
 class Dispatcher:
-    """Answers the requests of one client through the verbs of a host."""
+    """Answers the requests of one client with the methods of a host."""
 
     def __init__(self, host: Host, server: str, session: Session | None) -> None:
         self._host, self._server, self._session = host, server, session
-        self._relay = host.relay or ClientBridge()
+        self._bridge = runtime_of(host).relay or ClientBridge()
         self._peer: Peer | None = None
         self.era: Era = "legacy"
-        self._known: tuple[Catalog, dict[str, Tool]] | None = None
+        self._tools_cache: tuple[Catalog, dict[str, Tool]] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._on_request: OnRequest | None = None
         self._intercept: Intercept | None = None
         self._notices: anyio.abc.ObjectSendStream[tuple[str, Mapping[str, Any]]] | None = None
         self._listeners: set[_Listener] = set()
         self._watched: dict[str, int] = {}
-        self._asked = 0
-        self._gone = anyio.Event()
+        self._request_count = 0
+        self._closed = anyio.Event()
 
     # --- the connection -------------------------------------------------------------------------
 
     async def connect(self) -> Peer:
-        """Connect the server and return what was agreed with it.
+        """Connect the server and return the negotiated protocol.
 
         Raises:
-            UnknownServer, MooringError: It is not there, or cannot be connected.
+            UnknownServer: The host has no such server.
+            MooringError: The server cannot be connected.
         """
         connection = self._connection()
         config = connection.config
-        live = await connection.owner.connected(config.connect_timeout + config.list_timeout)
-        self._peer, self.era = live.peer, live.peer.era
-        return live.peer
+        active = await connection.owner.connected(config.connect_timeout + config.list_timeout)
+        self._peer, self.era = active.peer, active.peer.era
+        return active.peer
 
     def _connection(self) -> Connection:
-        provider: Any = self._host.provider(self._server, self._session)
+        provider: Any = runtime_of(self._host).provider(self._server, self._session or self._host.session())
         connection = getattr(provider, "connection", provider)  # a session's own connection is wrapped
         if not isinstance(connection, Connection):
             raise UnknownServer(self._server)
@@ -121,8 +123,8 @@ class Dispatcher:
         peer, redact = self._peer, self._host.redact
         raw: dict[str, Any] = {**redact.within(dict(peer.raw))}
         offered = fields(raw.get("capabilities")).items()
-        able = {key: value for key, value in offered if key not in NOT_OFFERED}
-        about: dict[str, Any] = {"capabilities": able}
+        capabilities = {key: value for key, value in offered if key not in NOT_OFFERED}
+        about: dict[str, Any] = {"capabilities": capabilities}
         groups = self._host.catalog.groups
         said = next((group.instructions for group in groups if group.id == f"mcp:{self._server}"), None)
         if said:
@@ -131,7 +133,6 @@ class Dispatcher:
             meta = {_SERVER_INFO: fields(raw.get("_meta")).get(_SERVER_INFO)}
             versions = raw.get("supportedVersions") or [peer.protocol]
             return shaped({"supportedVersions": versions, **HINTS, **about, "_meta": meta}, era)
-        # A server without a name or a version is no reason to refuse it.
         info = {"name": peer.info.name or self._server, "version": peer.info.version or ""}
         version = peer.protocol if peer.era == "legacy" else HANDSHAKE_VERSIONS[-1]
         return {"protocolVersion": version, "serverInfo": redact.within(info), **about}
@@ -144,16 +145,16 @@ class Dispatcher:
         """Return the result of one request of the client.
 
         Raises:
-            MooringError, Refusal: There is none.
+            MooringError, Refusal: The request failed.
         """
-        if self._gone.is_set():
+        if self._closed.is_set():
             raise Refusal(CONNECTION_CLOSED, "Connection closed")
         return await self._answer(method, dict(params or {}), opts)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
     ) -> None:
-        """Drop what the client announces: the host has announced itself when it connected."""
+        """Ignore notifications of the client: the host sent its own when it connected."""
 
     async def run(
         self,
@@ -163,7 +164,7 @@ class Dispatcher:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Pass events of the host to the client until the host is closed."""
+        """Forward events of the host to the client until the host is closed."""
         self._on_request, self._intercept = on_request, on_notify_intercept
         send, receive = anyio.create_memory_object_stream[tuple[str, Mapping[str, Any]]](MOST_WAITING)
         try:
@@ -188,7 +189,7 @@ class Dispatcher:
                 tasks.cancel_scope.cancel()
         finally:
             self._tasks = self._notices = self._on_request = self._intercept = None
-            self._gone.set()
+            self._closed.set()
             with anyio.CancelScope(shield=True):
                 await self._unwatch_all()
 
@@ -215,18 +216,18 @@ class Dispatcher:
             case "prompts/get":
                 return await self._prompt(params, timeout)
             case "completion/complete":
-                return await self._asked_of(method, params, "completion", timeout)
+                return await self._forward(method, params, "completion", timeout)
             case "resources/subscribe" | "resources/unsubscribe":
                 return await self._subscribe(method, str(params.get("uri", "")), timeout)
             case "subscriptions/listen" if self.era == "modern":
                 return await self._listen(opts.get("request_id", 0), fields(params.get("notifications")))
             case _:
-                raise Refusal(METHOD_NOT_FOUND, f"mooring does not pass {method!r} to a server")
+                raise Refusal(METHOD_NOT_FOUND, f"mooring does not forward {method!r} to servers")
 
     def _page(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A list, as the catalog of the host has it: all entries on one page."""
+        """Return a list from the catalog of the host, as one page."""
         if params.get("cursor") is not None:
-            raise Refusal(INVALID_PARAMS, "the cursor is not one of ours: all entries are on one page")
+            raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         catalog, server = self._host.catalog, self._server
         page: dict[str, Any]
         match method:
@@ -234,47 +235,50 @@ class Dispatcher:
                 entries = [tool_entry(name, tool, self.era) for name, tool in self._tools().items()]
                 page = {"tools": entries}
             case "resources/list":
-                found = [resource_entry(one) for one in catalog.resources if one.server == server]
+                found = [resource_entry(item) for item in catalog.resources if item.server == server]
                 page = {"resources": found}
             case "resources/templates/list":
-                found = [template_entry(one) for one in catalog.templates if one.server == server]
+                found = [template_entry(item) for item in catalog.templates if item.server == server]
                 page = {"resourceTemplates": found}
             case _:
-                prompts = [prompt_entry(one.name, one) for one in catalog.prompts if one.server == server]
+                prompts = [prompt_entry(item.name, item) for item in catalog.prompts if item.server == server]
                 page = {"prompts": prompts}
         return shaped({**page, **HINTS}, self.era)
 
     async def _call(self, params: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
-        timeout, told = opts.get("timeout"), opts.get("on_progress")
+        timeout, on_progress = opts.get("timeout"), opts.get("on_progress")
         name = str(params.get("name", ""))
-        tool = self._tools().get(name) or await self._arrived(name, timeout)
-        reports = None if told is None else OrderedCallback(told, "progress_callback")
-        with self._relay.under_way(self._passage(params, ("name", "arguments"), reports)):
+        tool = self._tools().get(name) or await self._wait_for_tool(name, timeout)
+        progress = None if on_progress is None else OrderedCallback(on_progress, "progress_callback")
+        with self._bridge.under_way(self._forwarded(params, ("name", "arguments"), progress)):
             result = await (self._session or self._host).call(
-                tool.name, params.get("arguments"), timeout=timeout, on_progress=reports, budget=0
+                tool.name, params.get("arguments"), timeout=timeout, on_progress=progress, budget=0
             )
-        if reports is not None:
-            await reports.delivered()
+        if progress is not None:
+            await progress.delivered()
         if result.error is not None:
             raise result.error
-        made: Mapping[str, Any] = result.raw or {"content": result.content, "isError": result.is_error}
-        return shaped(made, self.era)
+        result_object: Mapping[str, Any] = result.raw or {
+            "content": result.content,
+            "isError": result.is_error,
+        }
+        return shaped(result_object, self.era)
 
-    async def _arrived(self, name: str, timeout: float | None) -> Tool:
-        """The tool that the server may have only now, or the reason why it is not shown."""
+    async def _wait_for_tool(self, name: str, timeout: float | None) -> Tool:
+        """Wait for a tool of a starting server; raise the reason if it is hidden or unknown."""
         guessed = build_tool_name(self._server, name, self._host.style)
-        await self._host.arrival(guessed, timeout)
+        await runtime_of(self._host).arrival(guessed, timeout)
         if (tool := self._tools().get(name)) is not None:
             return tool
-        if (withheld := self._host.withheld(guessed)) is not None:
+        if (withheld := runtime_of(self._host).withheld(guessed)) is not None:
             raise withheld
         raise UnknownTool(name, nearest(name, self._tools()))
 
     async def _read(self, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         uri = str(params.get("uri", ""))
         await self._check(uri)
-        work = self._asked_of("resources/read", params, uri, timeout)
-        audit = self._host.audit
+        work = self._forward("resources/read", params, uri, timeout)
+        audit = runtime_of(self._host).audit
         raw = await (work if audit is None else audit.other("read", uri, None, work, server=self._server))
         return shaped({**HINTS, **raw}, self.era)
 
@@ -282,32 +286,24 @@ class Dispatcher:
         if problem := malformed(uri):
             what = f"{uri[:200]!r} is not read: {problem}"
             raise PolicyDenied(what, server=self._server, tool=uri[:200], reason=problem)
-        await self._host.check_resource((self._server, uri))
+        await runtime_of(self._host).resources.check((self._server, uri))
 
     async def _prompt(self, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         name = str(params.get("name", ""))
-        known = [one.name for one in self._host.catalog.prompts if one.server == self._server]
+        known = [item.name for item in self._host.catalog.prompts if item.server == self._server]
         if name not in known:
             raise UnknownPrompt(name, nearest(name, known))
-        work = self._asked_of("prompts/get", params, name, timeout)
-        audit, given, about = self._host.audit, params.get("arguments"), {"server": self._server}
+        work = self._forward("prompts/get", params, name, timeout)
+        audit, given, about = runtime_of(self._host).audit, params.get("arguments"), {"server": self._server}
         return await (work if audit is None else audit.other("prompt", name, given, work, **about))
 
-    async def _asked_of(
+    async def _forward(
         self, method: str, params: dict[str, Any], about: str, timeout: float | None
     ) -> dict[str, Any]:
-        """The result of a request that goes to the server as it is."""
+        """Forward a request unchanged and return the result."""
         own = {key: value for key, value in params.items() if key != "_meta"}
-        with self._relay.under_way(self._passage(params, tuple(own), None)):
-            connection = self._connection()
-            try:
-                raw = await connection.ask(method, own, about=about, timeout=timeout)
-            except CallError as problem:
-                other = self._connection()
-                if problem.outcome != "not sent" or other is connection:
-                    raise
-                # Another connection took its place before the request was sent.
-                raw = await other.ask(method, own, about=about, timeout=timeout)
+        with self._bridge.under_way(self._forwarded(params, tuple(own), None)):
+            raw = await ask_server(self._connection, method, own, about=about, timeout=timeout)
         return shaped(raw, self.era)
 
     async def _subscribe(self, method: str, uri: str, timeout: float | None) -> dict[str, Any]:
@@ -318,7 +314,7 @@ class Dispatcher:
         return {}
 
     async def _listen(self, key: int | str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer when the host is closed; until then what changes goes to the listener."""
+        """Send changes to the listener until the host is closed, then return."""
         uris: list[str] = []
         try:
             for uri in cast("list[str]", wanted.get("resourceSubscriptions") or []):
@@ -329,11 +325,11 @@ class Dispatcher:
             listener = _Listener(key, kinds, frozenset(uris))
             self._listeners.add(listener)
             try:
-                honoured: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
+                accepted: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
                 if uris:
-                    honoured["resourceSubscriptions"] = uris
-                self._tell(_ACKNOWLEDGED, {"notifications": honoured}, listener)
-                await self._gone.wait()
+                    accepted["resourceSubscriptions"] = uris
+                self._notify(_ACKNOWLEDGED, {"notifications": accepted}, listener)
+                await self._closed.wait()
             finally:
                 self._listeners.discard(listener)
         finally:
@@ -342,49 +338,51 @@ class Dispatcher:
                     await self._unwatch(uri)
         return {"resultType": "complete"}
 
-    # --- what is shown --------------------------------------------------------------------------
+    # --- catalog --------------------------------------------------------------------------------
 
     def _tools(self) -> dict[str, Tool]:
-        """The tools of the server that may be called now, by the server's own names."""
+        """Return the callable tools of the server by the server's own names."""
         catalog = self._host.catalog
-        if self._known is None or self._known[0] is not catalog:
+        if self._tools_cache is None or self._tools_cache[0] is not catalog:
             found = (tool for tool in catalog.tools.values() if tool.server == self._server)
-            plain = {one.remote_name: one for one in found if one.verb == "call" and one.remote_name != LOGIN}
-            self._known = (catalog, plain)
-        return self._known[1]
+            plain = {
+                item.remote_name: item for item in found if item.verb == "call" and item.remote_name != LOGIN
+            }
+            self._tools_cache = (catalog, plain)
+        return self._tools_cache[1]
 
     def _shown(self) -> dict[str, list[Any]]:
         catalog, server = self._host.catalog, self._server
         return {
             "toolsListChanged": list(self._tools().values()),
             "resourcesListChanged": [
-                one for one in (*catalog.resources, *catalog.templates) if one.server == server
+                item for item in (*catalog.resources, *catalog.templates) if item.server == server
             ],
-            "promptsListChanged": [one for one in catalog.prompts if one.server == server],
+            "promptsListChanged": [item for item in catalog.prompts if item.server == server],
         }
 
-    # --- what the server says -------------------------------------------------------------------
+    # --- notifications and requests of the server -----------------------------------------------
 
-    def _passage(
-        self, params: Mapping[str, Any], ours: tuple[str, ...], reports: OrderedCallback | None
+    def _forwarded(
+        self, params: Mapping[str, Any], ours: tuple[str, ...], progress: OrderedCallback | None
     ) -> ForwardedRequest:
-        """What goes to the server beside a request, and where its notifications and questions go."""
+        """Return what is forwarded with a request, and the callbacks for the server's messages."""
         meta = fields(params.get("_meta"))
         stamp: dict[str, Any] = {}
-        if self._host.relay is not None:
+        if runtime_of(self._host).relay is not None:
             stamp = {key: meta[key] for key in (CAPABILITIES, LOG_LEVEL) if key in meta}
 
         def heard(method: str, said: Mapping[str, Any]) -> None:
             if method != "notifications/progress":
-                self._tell(method, said)
-            elif reports is not None and self._tasks is not None:
+                self._notify(method, said)
+            elif progress is not None and self._tasks is not None:
                 text = said.get("message")
                 step = (number(said.get("progress")), number(said.get("total")))
-                self._tasks.start_soon(reports, *step, text if isinstance(text, str) else None)
+                self._tasks.start_soon(progress, *step, text if isinstance(text, str) else None)
 
         return ForwardedRequest(
             client=self,
-            era=None if self._host.relay is None else self.era,
+            era=None if runtime_of(self._host).relay is None else self.era,
             meta=forwarded_meta(meta),
             stamp=stamp,
             params={key: value for key, value in params.items() if key not in (*ours, "_meta")},
@@ -393,35 +391,35 @@ class Dispatcher:
         )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question of the server with the client's callbacks."""
+        """Answer a request of the server with the client's callbacks."""
         if self._on_request is None:
             raise Refusal(CONNECTION_CLOSED, "Connection closed")
         return await self._on_request(self.context(), method, params)
 
     def context(self) -> Context:
-        """The context of the next question of the server."""
-        self._asked += 1
-        return Context(f"mooring-{self._asked}")
+        """Return the context of the next request of the server."""
+        self._request_count += 1
+        return Context(f"mooring-{self._request_count}")
 
     def _resource_updated(self, event: ResourceUpdated) -> None:
         mine = None if self._session is None else self._session.id
         if event.server != self._server or event.session not in (None, mine):
             return
         if self.era == "legacy" and event.uri in self._watched:
-            self._tell(UPDATED, {"uri": event.uri})
+            self._notify(UPDATED, {"uri": event.uri})
         for listener in list(self._listeners):
             if event.uri in listener.uris:
-                self._tell(UPDATED, {"uri": event.uri}, listener)
+                self._notify(UPDATED, {"uri": event.uri}, listener)
 
     def _list_changed(self, kind: str) -> None:
         if self.era == "legacy":
-            self._tell(KINDS[kind], {})
+            self._notify(KINDS[kind], {})
         for listener in list(self._listeners):
             if kind in listener.kinds:
-                self._tell(KINDS[kind], {}, listener)
+                self._notify(KINDS[kind], {}, listener)
 
-    def _tell(self, method: str, params: Mapping[str, Any], listener: _Listener | None = None) -> None:
-        """Give a notification to the client."""
+    def _notify(self, method: str, params: Mapping[str, Any], listener: _Listener | None = None) -> None:
+        """Send a notification to the client."""
         if listener is not None:
             params = {**params, "_meta": {SUBSCRIPTION: listener.id}}
         if self._intercept is not None and self._intercept(method, params):
@@ -430,13 +428,15 @@ class Dispatcher:
             try:
                 cast("Any", self._notices).send_nowait((method, params))
             except anyio.WouldBlock:
-                log.warning("dropped a notification: callbacks are slow server=%s", self._server)
+                log.warning(
+                    "notification dropped: the client's callbacks are too slow server=%s", self._server
+                )
 
     async def _deliver(self, receive: Any, on_notify: OnNotify) -> None:
         async for method, params in receive:
             await on_notify(Context(), method, params)
 
-    # --- resources that are watched -------------------------------------------------------------
+    # --- resource subscriptions -----------------------------------------------------------------
 
     async def _watch(self, uri: str, timeout: float | None) -> None:
         if uri not in self._watched:

@@ -8,8 +8,9 @@ import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
@@ -19,41 +20,42 @@ from mooring.gateway.clients import Client
 from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, no_resource
 from mooring.gateway.suspended_calls import SuspendedCalls
+from mooring.host import runtime_of
 from mooring.servers.negotiate import TASKS
 from mooring.transport.forwarding import ClientBridge
 
-LIFE = 3600.0
-"""Seconds that somebody may take to answer a question."""
-LONGEST = 1_000_000
+STATE_TTL = 3600.0
+"""Seconds for which a sealed request state is valid."""
+MAX_STATE_LENGTH = 1_000_000
 
 
 class Seal:
-    """Seals with one key; whoever has the key can open."""
+    """Signs state with an HMAC key. The state is not encrypted."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def close(self, said: Mapping[str, Any], bound: Mapping[str, str], now: float) -> str:
-        """`said` as one opaque text, good for an hour and only together with `bound`."""
-        data = json.dumps([dict(said), round(now + LIFE)], separators=(",", ":")).encode()
-        return f"{_text(data)}.{_text(self._mark(data, bound))}"
+    def close(self, payload: Mapping[str, Any], binding: Mapping[str, str], now: float) -> str:
+        """Return `payload` as text that `open` accepts for `STATE_TTL` seconds, with the same `binding`."""
+        data = json.dumps([dict(payload), round(now + STATE_TTL)], separators=(",", ":")).encode()
+        return f"{_text(data)}.{_text(self._mark(data, binding))}"
 
-    def open(self, sealed: object, bound: Mapping[str, str], now: float) -> dict[str, Any] | None:
-        """What was sealed; None when it is not ours, was bound to something else, or is too old."""
-        if not isinstance(sealed, str) or len(sealed) > LONGEST:
+    def open(self, sealed: object, binding: Mapping[str, str], now: float) -> dict[str, Any] | None:
+        """Return what was sealed; None if it is forged, bound to something else, or expired."""
+        if not isinstance(sealed, str) or len(sealed) > MAX_STATE_LENGTH:
             return None
         data, _, mark = sealed.partition(".")
         try:
             raw, given = _bytes(data), _bytes(mark)
         except ValueError:
             return None
-        if not hmac.compare_digest(self._mark(raw, bound), given):
+        if not hmac.compare_digest(self._mark(raw, binding), given):
             return None
-        said, end = json.loads(raw)
-        return cast("dict[str, Any]", said) if now <= end else None
+        payload, end = json.loads(raw)
+        return cast("dict[str, Any]", payload) if now <= end else None
 
-    def _mark(self, data: bytes, bound: Mapping[str, str]) -> bytes:
-        context = json.dumps(sorted(bound.items())).encode()
+    def _mark(self, data: bytes, binding: Mapping[str, str]) -> bytes:
+        context = json.dumps(sorted(binding.items())).encode()
         return hmac.new(self._key, len(context).to_bytes(8, "big") + context + data, sha256).digest()
 
 
@@ -63,7 +65,7 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     if not text.isascii():
-        raise ValueError("not ours")
+        raise ValueError("not ASCII")
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -72,32 +74,38 @@ PASSED = (*ANSWERABLE, "experimental")
 
 
 class EraBridge:
-    """The way through to the servers and back."""
+    """Forwards requests to servers and translates between the protocol eras."""
 
     def __init__(self, relay: ClientBridge, key: bytes | None = None, *, asks: bool = True) -> None:
-        """Make one; without `asks` no question of a server is passed to a client."""
+        """Without `asks`, requests of servers are not forwarded to clients."""
         self.under_way = relay.under_way
         self._passed = PASSED if asks and relay.capabilities else ()
         self._seal = Seal(key or os.urandom(32))
-        self.parking = SuspendedCalls()
+        self.suspended_calls = SuspendedCalls()
         self._watched: Counter[tuple[str, str, str]] = Counter()
-        """By server, URI, and the session that has the server for itself."""
+        """Subscribers by server, URI, and session (for servers with `isolation: session`)."""
 
-    def abilities(self, client: Client) -> dict[str, Any]:
-        """What a server may ask of the client, as far as it goes through us; tasks we follow ourselves."""
+    def capabilities_for(self, client: Client) -> dict[str, Any]:
+        """Return the client capabilities to send to servers. Tasks are always included: the gateway polls
+        them itself."""
         able = {key: client.capabilities[key] for key in self._passed if key in client.capabilities}
         return {**able, "extensions": {TASKS: {}}}
 
     # --- state ----------------------------------------------------------------------------------
 
-    def _bound(self, client: Client, server: str, about: str) -> dict[str, str]:
-        return {"who": client.principal.name, "profile": client.view.name, "server": server, "about": about}
+    def _binding(self, client: Client, server: str, about: str) -> dict[str, str]:
+        return {
+            "who": client.principal.name,
+            "profile": client.profile.name,
+            "server": server,
+            "about": about,
+        }
 
     def incoming(self, client: Client, server: str, about: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Further parameters of a request, as its server may have them: its own state, taken out of ours.
+        """Return the extra parameters of a request, with the server's own state instead of the sealed one.
 
         Raises:
-            Refusal: the state is not what we gave to this client for this.
+            Refusal: The state was not issued to this client for this request.
         """
         if "requestState" not in params:
             return params
@@ -105,99 +113,88 @@ class EraBridge:
         return {**params, "requestState": state.get("state")}
 
     def outgoing(self, client: Client, server: str, about: str, result: dict[str, Any]) -> dict[str, Any]:
-        """A result, as the client may have it: the server's state inside ours."""
+        """Return a result with the server's state sealed."""
         state = result.get("requestState")
         if result.get("resultType") != "input_required" or state is None:
             return result
-        sealed = self._seal.close({"state": state}, self._bound(client, server, about), time.time())
+        sealed = self._seal.close({"state": state}, self._binding(client, server, about), time.time())
         return {**result, "requestState": sealed}
 
-    def parked_key(self, client: Client, server: str, about: str, state: object) -> str | None:
-        """The key of the call that waits for this client, if the state is of one."""
-        return self._opened(client, server, about, state).get("parked")
+    def suspended_key(self, client: Client, server: str, about: str, state: object) -> str | None:
+        """Return the key of the suspended call that the state refers to, if any."""
+        return self._opened(client, server, about, state).get("suspended")
 
-    def parked_state(self, client: Client, server: str, about: str, key: str) -> str:
-        return self._seal.close({"parked": key}, self._bound(client, server, about), time.time())
+    def suspended_state(self, client: Client, server: str, about: str, key: str) -> str:
+        return self._seal.close({"suspended": key}, self._binding(client, server, about), time.time())
 
     def _opened(self, client: Client, server: str, about: str, state: object) -> dict[str, Any]:
-        found = self._seal.open(state, self._bound(client, server, about), time.time())
+        found = self._seal.open(state, self._binding(client, server, about), time.time())
         if found is None:
-            raise Refusal(INVALID_PARAMS, "the requestState is not the one that was given, or is too old")
+            raise Refusal(INVALID_PARAMS, "the requestState is invalid or expired")
         return found
 
     def era(self, client: Client) -> Era | None:
-        """The era in which a server that speaks both is to work for the client: the client's own, so that
-        questions reach it in the way that it knows, and the server knows what it can ask. None for a
-        handshake client that answers no questions: either era does for it."""
+        """Return the era to use with a server that supports both: the client's own, so that it can answer
+        the server's requests. None (either) for a handshake client that answers none."""
         return client.era if client.era == "modern" or _answers(client) else None
 
-    async def must_park(self, client: Client, tool: Tool) -> bool:
-        """Whether the server may ask during a call what this client answers only between two requests."""
+    async def must_suspend(self, client: Client, tool: Tool) -> bool:
+        """Whether the server may send requests during a call, and this client answers only between calls."""
         if client.era == "legacy" or not self._passed or not _answers(client):
             return False
-        provider: Any = client.view.provider(tool.server, client.session)
+        provider: Any = client.profile.provider(tool.server, client.session)
         connection = getattr(provider, "connection", provider)
         if not hasattr(connection, "era_for"):
             return False
-        timeout = client.view.settings.call_timeout
+        timeout = client.profile.settings.call_timeout
         return await connection.era_for(tool.remote_name, client.era, timeout) == "legacy"
 
-    # --- requests that are no calls -------------------------------------------------------------
+    # --- requests other than calls --------------------------------------------------------------
 
     async def ask(
         self, client: Client, server: str, method: str, params: dict[str, Any], about: str
     ) -> dict[str, Any]:
-        """The raw result of a request that is no call.
+        """Return the raw result of a request other than `tools/call`.
 
         Raises:
-            MooringError: there is none.
-            Refusal: this provider answers nothing but calls.
+            MooringError: The request failed.
+            Refusal: The provider supports calls only.
         """
         if method == "resources/read":
-            await client.view.host.check_resource((server, about))
-        timeout = client.view.settings.call_timeout
-        connection = self._connection(client, server, method)
-        try:
-            answer = await connection.ask(method, params, about=about, timeout=timeout)
-        except CallError as problem:
-            if problem.outcome != "not sent":
-                raise
-            other = self._connection(client, server, method)
-            if other is connection:
-                raise
-            # Another one took its place before anything was sent.
-            answer = await other.ask(method, params, about=about, timeout=timeout)
-        return cast("dict[str, Any]", answer)
+            await runtime_of(client.profile.host).resources.check((server, about))
+        timeout = client.profile.settings.call_timeout
+        find = partial(self._connection, client, server, method)
+        return await ask_server(find, method, params, about=about, timeout=timeout)
 
     def _connection(self, client: Client, server: str, method: str) -> Any:
-        provider: Any = client.view.provider(server, client.session)
-        connection = getattr(provider, "connection", provider)  # one of the client's own is wrapped
+        provider: Any = client.profile.provider(server, client.session)
+        connection = getattr(provider, "connection", provider)  # a session's own connection is wrapped
         if not hasattr(connection, "ask"):
-            raise Refusal(METHOD_NOT_FOUND, f"{server!r} does not do {method!r}")
+            raise Refusal(METHOD_NOT_FOUND, f"{server!r} does not support {method!r}")
         return connection
 
-    # --- resources that are watched -------------------------------------------------------------
+    # --- resource subscriptions -----------------------------------------------------------------
 
     @property
     def watching(self) -> int:
-        """How many resources are watched for somebody."""
+        """Number of subscribed resources."""
         return len(self._watched)
 
     async def watch(self, client: Client, uri: str) -> None:
-        """Have the changes of a resource told to the client.
+        """Subscribe the client to changes of a resource.
 
         Raises:
-            Refusal: there is no such resource, or its server does not tell.
+            Refusal: The resource is unknown, or its server does not support subscriptions.
         """
         if uri in client.subscribed:
             return
-        server = resource_server(client.view, uri)
+        server = resource_server(client.profile, uri)
         if server is None:
             raise no_resource(uri, client.era)
-        key = self._watched_as(client, server, uri)
+        key = self._subscription_key(client, server, uri)
         if key not in self._watched:
             try:
-                await client.view.host.check_resource((server, uri))
+                await runtime_of(client.profile.host).resources.check((server, uri))
                 await self._connection(client, server, "resources/subscribe").watch(uri)
             except MooringError as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
@@ -205,33 +202,47 @@ class EraBridge:
         client.subscribed[uri] = server
 
     async def unwatch(self, client: Client, uri: str) -> None:
-        """Have them told no longer; the server is told when nobody is left."""
+        """End a subscription; unsubscribe from the server after the last one."""
         server = client.subscribed.pop(uri, None)
         if server is None:
             return
-        key = self._watched_as(client, server, uri)
+        key = self._subscription_key(client, server, uri)
         self._watched[key] -= 1
         if self._watched[key] <= 0:
             del self._watched[key]
             with suppress(MooringError, Refusal):
                 await self._connection(client, server, "resources/unsubscribe").unwatch(uri)
 
-    def _watched_as(self, client: Client, server: str, uri: str) -> tuple[str, str, str]:
-        return server, uri, "" if client.view.shares(server) else client.session.id
+    def _subscription_key(self, client: Client, server: str, uri: str) -> tuple[str, str, str]:
+        return server, uri, "" if client.profile.shares(server) else client.session.id
 
     async def watch_all(self, client: Client, uris: list[str]) -> list[str]:
-        """Those of the resources whose changes are told from now on."""
+        """Subscribe to several resources and return those that the client is subscribed to."""
         for uri in uris:
             with suppress(Refusal):
                 await self.watch(client, uri)
         return sorted(client.subscribed)
 
     async def leave(self, client: Client) -> None:
-        """The client is gone."""
+        """End all subscriptions of the client."""
         for uri in list(client.subscribed):
             await self.unwatch(client, uri)
 
 
+async def ask_server(
+    find: Callable[[], Any], method: str, params: dict[str, Any], *, about: str, timeout: float | None
+) -> dict[str, Any]:
+    """Send a request on the connection that `find` returns; once more if the connection was replaced before
+    the request was sent."""
+    connection = find()
+    try:
+        return await connection.ask(method, params, about=about, timeout=timeout)
+    except CallError as problem:
+        if problem.outcome != "not sent" or (other := find()) is connection:
+            raise
+        return await other.ask(method, params, about=about, timeout=timeout)
+
+
 def _answers(client: Client) -> bool:
-    """Whether the client answers any questions of servers."""
+    """Whether the client answers any requests of servers."""
     return any(key in client.capabilities for key in ANSWERABLE)

@@ -1,4 +1,4 @@
-"""Answers of the gateway to each request of a client, for every transport."""
+"""Handlers for the requests of clients, shared by all transports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.log_levels import LogLevels
-from mooring.gateway.profiles import ProfileTools, resource_server
+from mooring.gateway.profiles import ProfileCatalog, resource_server
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INTERNAL_ERROR,
@@ -40,13 +40,13 @@ from mooring.servers.active import LEVELS, header_map
 from mooring.transport.forwarding import ForwardedRequest
 from mooring.transport.message import encode
 
-MOST_INSTRUCTIONS = 8_000
+MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """One request of a client."""
+    """One request of a client, with its channel for messages before the response."""
 
     client: Client
     method: str
@@ -59,18 +59,21 @@ class ClientRequest:
 
 
 def progress(request: ClientRequest) -> Progress:
-    """Takes the progress of a task, which we follow ourselves; see `heard` for all other."""
+    """Return a callback for the progress of a task, which the gateway polls. See `forward_notification` for
+    other progress."""
 
     async def forward(progress: float, total: float | None, message: str | None) -> None:
-        said = {"progress": progress, "total": total, "message": message}
-        heard(request, PROGRESS, {key: value for key, value in said.items() if value is not None})
+        params = {"progress": progress, "total": total, "message": message}
+        forward_notification(
+            request, PROGRESS, {key: value for key, value in params.items() if value is not None}
+        )
 
     return forward
 
 
-def heard(request: ClientRequest, method: str, params: Mapping[str, Any]) -> None:
-    """A notice of the server that belongs to a request of this client: passed on as it is, if it is wanted;
-    progress under the client's own token."""
+def forward_notification(request: ClientRequest, method: str, params: Mapping[str, Any]) -> None:
+    """Forward a notification of the server that belongs to this request: progress under the client's own
+    token, log messages only at the level that the client asked for."""
     if method == PROGRESS:
         token = request.meta.get("progressToken")
         if isinstance(token, int | str):
@@ -86,22 +89,22 @@ async def ask_client(request: ClientRequest, method: str, params: Mapping[str, A
 
 
 def instructions(client: Client) -> dict[str, str]:
-    """What the servers say of themselves, each under its own name, as one text."""
+    """Return the instructions of all servers as one text, each under the server's name."""
     parts = [
         f"# {group.id.removeprefix('mcp:')}\n{group.instructions}"
-        for group in client.view.catalog.groups
+        for group in client.profile.catalog.groups
         if group.instructions
     ]
     joined = "\n\n".join(parts)
-    return {"instructions": joined[:MOST_INSTRUCTIONS]} if joined else {}
+    return {"instructions": joined[:MAX_INSTRUCTIONS]} if joined else {}
 
 
 HINTS: Mapping[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
-"""Of the 2026 era: changes are told, so nothing needs to be kept."""
+"""Cache hints of the 2026 era: no caching, because changes are announced."""
 
 
 def tool_entry(name: str, tool: Tool, era: Era) -> dict[str, Any]:
-    """A tool as it was defined, under the name that the client uses."""
+    """Return a tool as its server defined it, under the name that the client uses."""
     entry: dict[str, Any] = {**tool.extra, "name": name}
     if tool.title:
         entry["title"] = tool.title
@@ -109,7 +112,7 @@ def tool_entry(name: str, tool: Tool, era: Era) -> dict[str, Any]:
         entry["description"] = tool.description
     entry["inputSchema"] = tool.input_schema
     output = tool.output_schema
-    # Before 2026 the output was an object, and clients set a whole list aside for one that is not.
+    # Before 2026 outputs were objects; clients reject a whole list for one that is not.
     if output is not None and (era == "modern" or output.get("type") == "object"):
         entry["outputSchema"] = output
     if tool.annotations:
@@ -156,31 +159,31 @@ def _page(key: str, entries: list[dict[str, Any]], era: Era) -> bytes:
 
 
 class Lists:
-    """All lists of one offer, each made when it is first asked for."""
+    """The encoded lists of one profile, each built on first use."""
 
-    def __init__(self, offer: ProfileTools) -> None:
-        self.offer = offer
-        self._made: dict[tuple[str, Era], bytes] = {}
+    def __init__(self, contents: ProfileCatalog) -> None:
+        self.contents = contents
+        self._pages: dict[tuple[str, Era], bytes] = {}
 
     def page(self, method: str, era: Era) -> bytes:
-        made = self._made.get((method, era))
-        if made is None:
-            made = self._made[method, era] = self._make(method, era)
-        return made
+        page = self._pages.get((method, era))
+        if page is None:
+            page = self._pages[method, era] = self._make(method, era)
+        return page
 
     def _make(self, method: str, era: Era) -> bytes:
-        offer = self.offer
+        contents = self.contents
         match method:
             case "tools/list":
-                return tools_page(offer.catalog.tools.values(), era)
+                return tools_page(contents.catalog.tools.values(), era)
             case "resources/list":
-                return _page("resources", [resource_entry(item) for item in offer.resources.values()], era)
+                return _page("resources", [resource_entry(item) for item in contents.resources.values()], era)
             case "resources/templates/list":
-                entries = [template_entry(item) for item in offer.templates.values()]
+                entries = [template_entry(item) for item in contents.templates.values()]
                 return _page("resourceTemplates", entries, era)
             case "prompts/list":
                 return _page(
-                    "prompts", [prompt_entry(name, item) for name, item in offer.prompts.items()], era
+                    "prompts", [prompt_entry(name, item) for name, item in contents.prompts.items()], era
                 )
             case _:
                 raise KeyError(method)
@@ -188,19 +191,19 @@ class Lists:
 
 Answer = Mapping[str, Any] | bytes
 
-OFFERED: Mapping[str, Any] = {
+ALL_CAPABILITIES: Mapping[str, Any] = {
     "tools": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
 }
-"""Servers come and go behind the gateway, while what it said at the handshake stays: so it says all."""
+"""All capabilities: servers may connect later, but the handshake cannot be repeated."""
 WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
-"""What a handshake client gets that has no session: nothing can be sent to it between two requests."""
+"""Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
-_OURS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
-_MOST_MAPS = 10_000
+_HANDLED_PARAMS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
+_MAX_HEADER_MAPS = 10_000
 
 
 Handler = Callable[[ClientRequest], Awaitable[Answer]]
@@ -208,10 +211,10 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class RequestHandlers:
-    """Answers requests. It keeps nothing of a client."""
+    """Answers requests. Holds no state of clients."""
 
-    def __init__(self, crossing: EraBridge, loudness: LogLevels) -> None:
-        self._crossing, self._loudness = crossing, loudness
+    def __init__(self, era_bridge: EraBridge, log_levels: LogLevels) -> None:
+        self._era_bridge, self._log_levels = era_bridge, log_levels
         shared: dict[str, Handler] = {
             **dict.fromkeys(_LISTS, self._list),
             "tools/call": self._call,
@@ -235,31 +238,37 @@ class RequestHandlers:
         self._maps: dict[str, tuple[Lists, Mapping[tuple[str, ...], str]]] = {}
 
     async def answer(self, client: Client, message: Mapping[str, Any], exchange: ClientExchange) -> Answer:
-        """The result of one request.
+        """Return the result of one request.
 
         Raises:
-            Refusal: the answer is an error.
+            Refusal: The response is an error.
         """
         method = message["method"]
         params: object = message.get("params", {})
-        known = self._modern if client.era == "modern" else self._legacy if client.lasts else self._transient
+        known = (
+            self._modern
+            if client.era == "modern"
+            else self._legacy
+            if client.has_session
+            else self._transient
+        )
         handler = known.get(method)
         if handler is None:
-            raise Refusal(METHOD_NOT_FOUND, f"the gateway does not know the method {str(method)[:80]!r}")
+            raise Refusal(METHOD_NOT_FOUND, f"unknown method {str(method)[:80]!r}")
         given = fields(params)
         if given is not params:
             raise Refusal(INVALID_PARAMS, "params must be an object")
         return await handler(ClientRequest(client, method, given, exchange))
 
-    # --- who we are -----------------------------------------------------------------------------
+    # --- handshake ------------------------------------------------------------------------------
 
     async def _initialize(self, request: ClientRequest) -> Answer:
-        offered = OFFERED if request.client.lasts else WITHOUT_SESSION
-        said = {"protocolVersion": request.client.protocol, "capabilities": offered}
-        return {**said, "serverInfo": SERVER_INFO, **instructions(request.client)}
+        capabilities = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
+        basics = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
+        return {**basics, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: ClientRequest) -> Answer:
-        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": OFFERED}
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": ALL_CAPABILITIES}
         return stamped({**about, **instructions(request.client)}, **HINTS)
 
     async def _ping(self, request: ClientRequest) -> Answer:
@@ -270,25 +279,25 @@ class RequestHandlers:
         if level not in LEVELS:
             raise Refusal(INVALID_PARAMS, f"'level' must be one of {', '.join(LEVELS)}")
         request.client.log_level = level
-        await self._loudness.changed(request.client)
+        await self._log_levels.changed(request.client)
         return {}
 
     # --- lists ----------------------------------------------------------------------------------
 
     async def _list(self, request: ClientRequest) -> Answer:
         if request.params.get("cursor") is not None:
-            raise Refusal(INVALID_PARAMS, "the cursor is not one of ours: all entries stand on one page")
+            raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
-        if request.method == "tools/list" and client.view.settings.discovery != "never":
+        if request.method == "tools/list" and client.profile.settings.discovery != "never":
             return tools_page(client.session.tools(), client.era)
-        return self._known(client).page(request.method, client.era)
+        return self._profile_lists(client).page(request.method, client.era)
 
-    def _known(self, client: Client) -> Lists:
-        """The lists of what the client's profile shows now."""
-        offer, name = client.view.offer, client.view.name
+    def _profile_lists(self, client: Client) -> Lists:
+        """Return the lists of the client's profile."""
+        contents, name = client.profile.contents, client.profile.name
         known = self._lists.get(name)
-        if known is None or known.offer is not offer:
-            known = self._lists[name] = Lists(offer)
+        if known is None or known.contents is not contents:
+            known = self._lists[name] = Lists(contents)
         return known
 
     # --- calls ----------------------------------------------------------------------------------
@@ -301,9 +310,9 @@ class RequestHandlers:
             raise Refusal(INVALID_PARAMS, "'arguments' must be an object")
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
-        tool = client.view.catalog.tools.get(name)
-        if tool is not None and await self._crossing.must_park(client, tool):
-            return await self._parked_call(request, tool.server, name, given)
+        tool = client.profile.catalog.tools.get(name)
+        if tool is not None and await self._era_bridge.must_suspend(client, tool):
+            return await self._suspendable_call(request, tool.server, name, given)
         return await self._plain_call(request, "" if tool is None else tool.server, name, given)
 
     async def _plain_call(
@@ -311,134 +320,135 @@ class RequestHandlers:
     ) -> dict[str, Any]:
         client = request.client
         if server:
-            await self._loudness.heed(client, server, request.meta.get(LOG_LEVEL))
-        with self._passing(request, server, name, asked):
+            await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
+        with self._forwarding(request, server, name, asked):
             result = await client.session.call(
                 name,
                 given,
-                timeout=client.view.settings.call_timeout,
+                timeout=client.profile.settings.call_timeout,
                 on_progress=progress(request),
-                budget=0,  # how much a model is shown is for the client to say
+                budget=0,  # the client decides how much its model sees
             )
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
-        return self._crossing.outgoing(client, server, name, outcome(result, client.era))
+        return self._era_bridge.outgoing(client, server, name, outcome(result, client.era))
 
-    async def _parked_call(
+    async def _suspendable_call(
         self, request: ClientRequest, server: str, name: str, given: dict[str, Any]
     ) -> dict[str, Any]:
-        """A call that may have to wait while the client goes and comes back with an answer."""
-        client, params, crossing = request.client, request.params, self._crossing
+        """Run a call that is suspended while the client answers a request of the server."""
+        client, params, era_bridge = request.client, request.params, self._era_bridge
 
-        async def work(parked: SuspendedCall) -> dict[str, Any]:
+        async def work(suspended: SuspendedCall) -> dict[str, Any]:
             async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
                 if not client.can(method, params):
                     raise Refusal(METHOD_NOT_FOUND, f"the client behind the gateway does not do {method!r}")
-                return await parked.ask(method, params)
+                return await suspended.ask(method, params)
 
             return await self._plain_call(request, server, name, given, ask)
 
-        seal = partial(crossing.parked_state, client, server, name)
+        seal = partial(era_bridge.suspended_state, client, server, name)
         if "requestState" in params:
-            key = crossing.parked_key(client, server, name, params["requestState"])
-            return await crossing.parking.resume(key or "", params.get("inputResponses"), seal)
-        return await crossing.parking.begin(client.principal.name, work, seal)
+            key = era_bridge.suspended_key(client, server, name, params["requestState"])
+            return await era_bridge.suspended_calls.resume(key or "", params.get("inputResponses"), seal)
+        return await era_bridge.suspended_calls.begin(client.principal.name, work, seal)
 
-    def _passing(
+    def _forwarding(
         self, request: ClientRequest, server: str, about: str, asked: Ask | None = None
     ) -> AbstractContextManager[None]:
-        """What goes through to the server, and back, while the block runs."""
+        """Forward the client's `_meta` and extra parameters to the server, and the server's notifications and
+        requests to the client, while the block runs."""
         client = request.client
-        stamp: dict[str, Any] = {CAPABILITIES: self._crossing.abilities(client)}
+        stamp: dict[str, Any] = {CAPABILITIES: self._era_bridge.capabilities_for(client)}
         if level := request.meta.get(LOG_LEVEL) or client.log_level:
             stamp[LOG_LEVEL] = level
-        more = {key: value for key, value in request.params.items() if key not in _OURS}
-        passage = ForwardedRequest(
+        more = {key: value for key, value in request.params.items() if key not in _HANDLED_PARAMS}
+        forwarded = ForwardedRequest(
             client=client,
-            era=self._crossing.era(client),
+            era=self._era_bridge.era(client),
             meta=forwarded_meta(request.meta),
             stamp=stamp,
-            params=self._crossing.incoming(client, server, about, more) if more else more,
+            params=self._era_bridge.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
-            heard=partial(heard, request),
+            heard=partial(forward_notification, request),
             asked=asked or partial(ask_client, request),
         )
-        return self._crossing.under_way(passage)
+        return self._era_bridge.under_way(forwarded)
 
     def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
-        """Which arguments of a tool stand in headers, too."""
-        lists = self._known(client)
-        known = self._maps.get(f"{client.view.name}/{name}")
+        """Return the arguments of a tool that must also be sent as headers."""
+        lists = self._profile_lists(client)
+        known = self._maps.get(f"{client.profile.name}/{name}")
         if known is not None and known[0] is lists:
             return known[1]
         found: Mapping[tuple[str, ...], str] = {}
-        tool = client.view.catalog.tools.get(name)
+        tool = client.profile.catalog.tools.get(name)
         if tool is not None:
             found = header_map(tool.input_schema)
-        if len(self._maps) >= _MOST_MAPS:
+        if len(self._maps) >= _MAX_HEADER_MAPS:
             self._maps.clear()
-        self._maps[f"{client.view.name}/{name}"] = (lists, found)
+        self._maps[f"{client.profile.name}/{name}"] = (lists, found)
         return found
 
     # --- resources, prompts, completion ---------------------------------------------------------
 
     async def _read(self, request: ClientRequest) -> Answer:
         uri, era = text(request.params, "uri"), request.client.era
-        server = resource_server(request.client.view, uri)
+        server = resource_server(request.client.profile, uri)
         if server is None:
             raise no_resource(uri, era)
-        raw = await self._asked_of(server, request, {"uri": uri}, uri)
+        raw = await self._forward(server, request, {"uri": uri}, uri)
         return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
 
     async def _prompt(self, request: ClientRequest) -> Answer:
         name = text(request.params, "name")
-        prompt = request.client.view.offer.prompts.get(name)
+        prompt = request.client.profile.contents.prompts.get(name)
         if prompt is None:
-            raise Refusal(INVALID_PARAMS, f"there is no prompt {name[:80]!r}")
+            raise Refusal(INVALID_PARAMS, f"unknown prompt {name[:80]!r}")
         given = {"name": prompt.name, "arguments": fields(request.params.get("arguments"))}
-        return shaped(await self._asked_of(prompt.server, request, given, name), request.client.era)
+        return shaped(await self._forward(prompt.server, request, given, name), request.client.era)
 
     async def _complete(self, request: ClientRequest) -> Answer:
-        params, view = request.params, request.client.view
+        params, profile = request.params, request.client.profile
         ref = fields(params.get("ref"))
         if ref.get("type") == "ref/prompt":
-            prompt = view.offer.prompts.get(text(ref, "name"))
+            prompt = profile.contents.prompts.get(text(ref, "name"))
             server = None if prompt is None else prompt.server
             ref = ref if prompt is None else {**ref, "name": prompt.name}
         else:
-            server = resource_server(view, text(ref, "uri"))
+            server = resource_server(profile, text(ref, "uri"))
         if server is None:
-            raise Refusal(INVALID_PARAMS, "there is no such prompt or resource template")
+            raise Refusal(INVALID_PARAMS, "unknown prompt or resource template")
         given = {key: params[key] for key in ("argument", "context") if key in params}
         try:
-            raw = await self._asked_of(server, request, {**given, "ref": ref}, "completion")
+            raw = await self._forward(server, request, {**given, "ref": ref}, "completion")
         except Refusal as refused:
             if refused.code != METHOD_NOT_FOUND:
                 raise
-            raw: dict[str, Any] = {"completion": {"values": []}}  # this server has no advice to give
+            raw: dict[str, Any] = {"completion": {"values": []}}  # the server has no completion
         return shaped(raw, request.client.era)
 
     async def _subscribe(self, request: ClientRequest) -> Answer:
-        await self._crossing.watch(request.client, text(request.params, "uri"))
+        await self._era_bridge.watch(request.client, text(request.params, "uri"))
         return {}
 
     async def _unsubscribe(self, request: ClientRequest) -> Answer:
-        await self._crossing.unwatch(request.client, text(request.params, "uri"))
+        await self._era_bridge.unwatch(request.client, text(request.params, "uri"))
         return {}
 
-    async def _asked_of(
+    async def _forward(
         self, server: str, request: ClientRequest, params: dict[str, Any], about: str
     ) -> dict[str, Any]:
-        """The raw result of a request that goes on to a server under the server's own names."""
+        """Forward a request to a server under the server's own names and return the raw result."""
         client = request.client
-        await self._loudness.heed(client, server, request.meta.get(LOG_LEVEL))
-        with self._passing(request, server, about):
+        await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
+        with self._forwarding(request, server, about):
             try:
-                raw = await self._crossing.ask(client, server, request.method, params, about)
+                raw = await self._era_bridge.ask(client, server, request.method, params, about)
             except ServerError as problem:
                 raise refusal(problem, client.era) from None
             except PolicyDenied as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
-        return self._crossing.outgoing(client, server, about, raw)
+        return self._era_bridge.outgoing(client, server, about, raw)

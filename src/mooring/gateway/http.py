@@ -1,4 +1,4 @@
-"""Streamable HTTP of the gateway, both eras on one port."""
+"""Streamable HTTP transport of the gateway; both eras on one endpoint."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from mooring.gateway.app import Gateway
 
 
-PULSE = 25.0
-"""Seconds of silence after which an open stream is written to, so that one that is gone is noticed."""
-WRITE_WITHIN = 30.0
-BEAT = b":\n\n"
+HEARTBEAT_INTERVAL = 25.0
+"""Idle seconds after which a comment is written to an open stream, to detect closed connections."""
+WRITE_TIMEOUT = 30.0
+HEARTBEAT = b":\n\n"
 
 
 class HttpExchange:
-    """One POST. Its answer is plain JSON, unless something must be said before it: then it is a stream."""
+    """One POST. The response is JSON, or an event stream if messages are sent before it."""
 
-    __slots__ = ("_box", "_more", "_request", "_stream", "_writer", "headers", "streams")
+    __slots__ = ("_more", "_outbox", "_request", "_stream", "_writer", "headers", "streams")
 
     def __init__(self, request: web.BaseRequest, more: Mapping[str, str]) -> None:
         self.headers: Mapping[str, str] = request.headers
@@ -55,47 +55,47 @@ class HttpExchange:
         self.streams = "text/event-stream" in accepted or "*/*" in accepted
         self._request = request
         self._more = more
-        self._box: Outbox | None = None
+        self._outbox: Outbox | None = None
         self._stream: web.StreamResponse | None = None
         self._writer: asyncio.Task[None] | None = None
 
     def send(self, body: bytes) -> None:
         if not self.streams:
             return
-        if self._box is None:
-            self._box = Outbox(on_lost=lambda: abort(self._request))
+        if self._outbox is None:
+            self._outbox = Outbox(on_lost=lambda: abort(self._request))
             self._writer = asyncio.create_task(self._write())
-        self._box.put(body)
+        self._outbox.put(body)
 
     async def finish(self, body: bytes, status: int) -> web.StreamResponse:
-        """Send the answer."""
-        if self._box is None:
+        """Send the response."""
+        if self._outbox is None:
             return json_response(body, status, self._more)
-        self._box.put(body)
+        self._outbox.put(body)
         return await self.end()
 
     async def end(self) -> web.StreamResponse:
-        """End a stream that has begun."""
-        assert self._box is not None
+        """End a stream that was started."""
+        assert self._outbox is not None
         assert self._writer is not None
-        self._box.close()
+        self._outbox.close()
         await self._writer
         assert self._stream is not None
         return self._stream
 
     @property
     def begun(self) -> bool:
-        return self._box is not None
+        return self._outbox is not None
 
     def drop(self) -> None:
-        """The client is gone."""
+        """Stop writing: the client is gone."""
         if self._writer is not None:
             self._writer.cancel()
 
     async def _write(self) -> None:
-        assert self._box is not None
+        assert self._outbox is not None
         self._stream = stream_response(self._more)
-        await pour(self._request, self._stream, self._box)
+        await write_stream(self._request, self._stream, self._outbox)
 
 
 def sse(body: bytes) -> bytes:
@@ -112,36 +112,36 @@ def stream_response(more: Mapping[str, str]) -> web.StreamResponse:
 
 
 def numbered(first: int) -> Callable[[bytes], bytes]:
-    """Frames events with ids from `first` on, so that a client can say which was its last."""
+    """Return a function that frames events with ids from `first` on, for `Last-Event-ID`."""
     numbers = itertools.count(first)
     return lambda body: b"id: %d\n" % next(numbers) + sse(body)
 
 
-async def pour(
+async def write_stream(
     request: web.BaseRequest,
     stream: web.StreamResponse,
-    box: Outbox,
+    outbox: Outbox,
     *,
-    pulse: float | None = None,
+    heartbeat: float | None = None,
     frame: Callable[[bytes], bytes] = sse,
     prime: bytes = b"",
 ) -> None:
-    """Write what comes into the box until it is closed, or the client is gone or too slow."""
+    """Write the messages of an outbox until it is closed, or the client is gone or too slow."""
 
     async def write(data: bytes) -> None:
-        async with asyncio.timeout(WRITE_WITHIN):
+        async with asyncio.timeout(WRITE_TIMEOUT):
             await stream.write(data)
 
     try:
         await stream.prepare(request)
         if prime:
             await write(prime)
-        await box.pour(write, frame=frame, pulse=pulse, beat=BEAT)
+        await outbox.write_all(write, frame=frame, heartbeat=heartbeat, heartbeat_data=HEARTBEAT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(WRITE_WITHIN):
+            async with asyncio.timeout(WRITE_TIMEOUT):
                 await stream.write_eof()
     except (ConnectionError, TimeoutError):
-        box.lose()
+        outbox.lose()
 
 
 def abort(request: web.BaseRequest) -> None:
@@ -150,62 +150,62 @@ def abort(request: web.BaseRequest) -> None:
 
 
 SESSION = "Mcp-Session-Id"
-PRIMED = "2025-11-25"
+PRIMING_VERSION = "2025-11-25"
 
 
 class RequestContext(NamedTuple):
-    """A request, who sent it, and what of the catalog it concerns."""
+    """An HTTP request with its profile and principal."""
 
     request: web.BaseRequest
-    view: Profile
+    profile: Profile
     principal: Principal
     more: Mapping[str, str]
-    """Headers that go with every answer."""
+    """Headers of every response."""
 
 
 class HttpHandler:
-    """The methods of `/mcp` and of each `/mcp/<profile>`."""
+    """Handles POST, GET and DELETE of `/mcp` and `/mcp/<profile>`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def serve(
-        self, request: web.BaseRequest, view: Profile, principal: Principal, more: Mapping[str, str]
+        self, request: web.BaseRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
-        errand = RequestContext(request, view, principal, more)
+        context = RequestContext(request, profile, principal, more)
         if request.method == "POST":
-            return await self._post(errand)
+            return await self._post(context)
         if request.method == "GET":
-            return await self._get(errand)
+            return await self._get(context)
         if request.method == "DELETE":
-            return await self._delete(errand)
-        raise Denied(405, "this endpoint takes POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
+            return await self._delete(context)
+        raise Denied(405, "this endpoint accepts POST, GET and DELETE", {"Allow": "POST, GET, DELETE"})
 
     # --- requests -------------------------------------------------------------------------------
 
-    async def _post(self, errand: RequestContext) -> web.StreamResponse:
+    async def _post(self, context: RequestContext) -> web.StreamResponse:
         request_id: object = None
         try:
-            decoded = _decoded(await self.body(errand.request))
+            decoded = _decoded(await self.body(context.request))
             if isinstance(decoded, list):
-                return await self._batch(errand, cast("list[object]", decoded))
+                return await self._batch(context, cast("list[object]", decoded))
             message = fields(decoded)
             request_id = message.get("id")
             if not message or message.get("jsonrpc") != "2.0":
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
-            version = errand.request.headers.get("MCP-Protocol-Version")
+            version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
-                return await self._modern(errand, message)
-            return await self._legacy(errand, message)
+                return await self._modern(context, message)
+            return await self._legacy(context, message)
         except Refusal as refusal:
             key = cast("RequestId", request_id) if is_id(request_id) else None
-            return json_response(error_body(key, refusal), refusal.status, errand.more)
+            return json_response(error_body(key, refusal), refusal.status, context.more)
 
     async def body(self, request: web.BaseRequest) -> bytes:
-        """The whole body, within its limits of size and time.
+        """Read the body.
 
         Raises:
-            Denied: it is too large, too slow, of another kind, or its encoding is wrong.
+            Denied: It is too large, too slow, not JSON, or wrongly encoded.
         """
         settings = self._gateway.settings
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -219,7 +219,7 @@ class HttpHandler:
         try:
             if request.content.is_eof():  # small bodies arrive with their headers
                 body = request.content.read_nowait(-1)
-                if len(body) > settings.max_body:  # it was compressed
+                if len(body) > settings.max_body:  # after decompression
                     raise large
                 return body
             async with asyncio.timeout(settings.body_timeout):
@@ -233,26 +233,28 @@ class HttpHandler:
                 408, f"the body did not arrive within {settings.body_timeout:g} s", {"Connection": "close"}
             ) from None
         except (HttpProcessingError, web.RequestPayloadError, zlib.error):
-            raise Denied(400, "the body is not encoded as its headers say", {"Connection": "close"}) from None
+            raise Denied(
+                400, "the body does not match its Content-Encoding", {"Connection": "close"}
+            ) from None
         return b"".join(parts)
 
-    async def _modern(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
+    async def _modern(self, context: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         if "id" not in message:
-            return web.Response(status=202)  # the 2026 era has no notices from clients over HTTP
+            return web.Response(status=202)  # the 2026 era has no client notifications over HTTP
         if not is_id(message["id"]):
-            raise Refusal(INVALID_REQUEST, "the id of a request is a text or a whole number")
-        check_agreement(errand.request.headers, message)
+            raise Refusal(INVALID_REQUEST, "the id of a request must be a string or an integer")
+        check_agreement(context.request.headers, message)
         meta = modern_stamp(message)
         version, able = meta["io.modelcontextprotocol/protocolVersion"], meta[CAPABILITIES]
-        client = self._gateway.registry.passing(errand.view, errand.principal, "modern", version, able)
+        client = self._gateway.registry.transient(context.profile, context.principal, "modern", version, able)
         if message["method"] == "subscriptions/listen":
-            return await self._listen(errand, client, message)
-        return await self._answered(errand, client, message)
+            return await self._listen(context, client, message)
+        return await self._answered(context, client, message)
 
-    async def _legacy(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
+    async def _legacy(self, context: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         if message.get("method") == "initialize":
-            return await self._initialize(errand, message)
-        client = self._session(errand)
+            return await self._initialize(context, message)
+        client = self._session(context)
         if "method" not in message:
             client.answered(message)
             return web.Response(status=202)
@@ -261,62 +263,64 @@ class HttpHandler:
                 client.cancelled(fields(message.get("params")).get("requestId"))
             return web.Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
-            raise Refusal(INVALID_REQUEST, "a request has a method, and an id that is a text or a number")
-        return await self._answered(errand, client, message)
+            raise Refusal(INVALID_REQUEST, "a request needs a method, and a string or an integer as id")
+        return await self._answered(context, client, message)
 
-    async def _batch(self, errand: RequestContext, messages: list[object]) -> web.StreamResponse:
-        client = self._session(errand)
+    async def _batch(self, context: RequestContext, messages: list[object]) -> web.StreamResponse:
+        client = self._session(context)
 
         async def answer(message: dict[str, Any]) -> bytes | None:
             body, _ = await self._result(client, message, stdio.Plain())
             return body
 
         body = await stdio.answered(client, messages, answer)
-        return web.Response(status=202) if body is None else json_response(body, 200, errand.more)
+        return web.Response(status=202) if body is None else json_response(body, 200, context.more)
 
-    async def _initialize(self, errand: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
+    async def _initialize(self, context: RequestContext, message: dict[str, Any]) -> web.StreamResponse:
         params = fields(message.get("params"))
         if not is_id(message.get("id")) or "protocolVersion" not in params:
-            raise Refusal(INVALID_REQUEST, "a handshake has an id and a 'protocolVersion'")
+            raise Refusal(INVALID_REQUEST, "initialize needs an id and a 'protocolVersion'")
         version = handshake_version(params.get("protocolVersion"))
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
         if gateway.stateless:
-            client = gateway.registry.passing(errand.view, errand.principal, "legacy", version, {})
-            return await self._answered(errand, client, message)
+            client = gateway.registry.transient(context.profile, context.principal, "legacy", version, {})
+            return await self._answered(context, client, message)
         try:
             client = gateway.registry.open(
-                errand.view, errand.principal, version, abilities, errand.request.remote
+                context.profile, context.principal, version, abilities, context.request.remote
             )
         except TooManySessions as full:
             raise Denied(503, str(full), {"Retry-After": "30"}) from None
-        known = errand._replace(more={**errand.more, SESSION: client.id})
+        known = context._replace(more={**context.more, SESSION: client.id})
         return await self._answered(known, client, message)
 
-    def _session(self, errand: RequestContext) -> Client:
-        gateway, (request, view, principal, _) = self._gateway, errand
+    def _session(self, context: RequestContext) -> Client:
+        gateway, (request, profile, principal, _) = self._gateway, context
         key = request.headers.get(SESSION)
         if gateway.stateless:
-            return gateway.registry.passing(view, principal, "legacy", handshake_version(None), {})
+            return gateway.registry.transient(profile, principal, "legacy", handshake_version(None), {})
         if key is None:
-            raise Refusal(INVALID_REQUEST, f"the request has no {SESSION}; begin with initialize", status=400)
-        client = gateway.registry.find(key, view, principal)
+            raise Refusal(
+                INVALID_REQUEST, f"the request has no {SESSION} header; send initialize first", status=400
+            )
+        client = gateway.registry.find(key, profile, principal)
         if client is None:
             raise Refusal(-32001, "Session not found", status=404)
         return client
 
-    def _known(self, errand: RequestContext) -> Client:
-        """The same, where there is no message to answer."""
+    def _known(self, context: RequestContext) -> Client:
+        """Return the session of a GET or DELETE."""
         try:
-            return self._session(errand)
+            return self._session(context)
         except Refusal as refusal:
             raise Denied(refusal.status, str(refusal)) from None
 
     async def _answered(
-        self, errand: RequestContext, client: Client, message: dict[str, Any]
+        self, context: RequestContext, client: Client, message: dict[str, Any]
     ) -> web.StreamResponse:
-        """Have the desk answer; going away cancels what is done for the request."""
-        exchange = HttpExchange(errand.request, errand.more)
+        """Answer a request. It is cancelled if the client disconnects."""
+        exchange = HttpExchange(context.request, context.more)
         try:
             body, status = await self._result(client, message, exchange)
         except asyncio.CancelledError:
@@ -329,11 +333,10 @@ class HttpHandler:
     async def _result(
         self, client: Client, message: dict[str, Any], exchange: ClientExchange
     ) -> tuple[bytes | None, int]:
-        """The answer to one request and its status; None where the client said that it does not wait any
-        longer."""
+        """Return the response body and HTTP status; the body is None if the client cancelled the request."""
         key: RequestId = message["id"]
         if key in client.under_way:
-            return error_body(key, Refusal(INVALID_REQUEST, "a request of this id is under way")), 400
+            return error_body(key, Refusal(INVALID_REQUEST, "a request with this id is already running")), 400
         with anyio.CancelScope() as scope:
             client.under_way[key] = scope
             try:
@@ -349,44 +352,46 @@ class HttpHandler:
     # --- streams --------------------------------------------------------------------------------
 
     async def _listen(
-        self, errand: RequestContext, client: Client, message: dict[str, Any]
+        self, context: RequestContext, client: Client, message: dict[str, Any]
     ) -> web.StreamResponse:
-        """A subscription: the answer is a stream that lasts until either side ends it."""
-        request = errand.request
-        box = Outbox(on_lost=lambda: abort(request))
-        stream = stream_response(errand.more)
-        async with self._gateway.hub.listening(client, message, box):
-            await pour(request, stream, box, pulse=PULSE)
+        """Answer `subscriptions/listen` with a stream that lasts until either side ends it."""
+        request = context.request
+        outbox = Outbox(on_lost=lambda: abort(request))
+        stream = stream_response(context.more)
+        async with self._gateway.subscriptions.listening(client, message, outbox):
+            await write_stream(request, stream, outbox, heartbeat=HEARTBEAT_INTERVAL)
         return stream
 
-    async def _get(self, errand: RequestContext) -> web.StreamResponse:
-        """The standing stream of a session; a new one takes the place of the old."""
-        request = errand.request
+    async def _get(self, context: RequestContext) -> web.StreamResponse:
+        """Open the event stream of a session; it replaces an older one."""
+        request = context.request
         if self._gateway.stateless or SESSION not in request.headers:
-            raise Denied(405, "there is no stream here without a session", {"Allow": "POST"})
-        client = self._known(errand)
-        if client.standing is not None:
-            client.standing.close()
-        box = client.standing = Outbox(on_lost=lambda: abort(request))
+            raise Denied(405, "a stream needs a session", {"Allow": "POST"})
+        client = self._known(context)
+        if client.event_stream is not None:
+            client.event_stream.close()
+        outbox = client.event_stream = Outbox(on_lost=lambda: abort(request))
         last = request.headers.get("Last-Event-ID", "")
         missed = client.missed(int(last)) if last.isascii() and last.isdigit() and len(last) < 16 else []
         for body in missed:
-            box.put(body)
-        first = client.told - len(missed) + 1
-        # Says where the stream begins, to clients that know what an event without data means.
-        prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMED else b""
-        stream = stream_response(errand.more)
+            outbox.put(body)
+        first = client.notified - len(missed) + 1
+        # An event without data: the position at which the stream starts.
+        prime = b"id: %d\ndata:\n\n" % (first - 1) if client.protocol >= PRIMING_VERSION else b""
+        stream = stream_response(context.more)
         try:
-            await pour(request, stream, box, pulse=PULSE, frame=numbered(first), prime=prime)
+            await write_stream(
+                request, stream, outbox, heartbeat=HEARTBEAT_INTERVAL, frame=numbered(first), prime=prime
+            )
         finally:
-            box.close()
+            outbox.close()
             client.used = time.monotonic()
         return stream
 
-    async def _delete(self, errand: RequestContext) -> web.StreamResponse:
-        if SESSION not in errand.request.headers:
-            raise Denied(405, "there is nothing to delete without a session", {"Allow": "POST"})
-        await self._gateway.registry.end(self._known(errand))
+    async def _delete(self, context: RequestContext) -> web.StreamResponse:
+        if SESSION not in context.request.headers:
+            raise Denied(405, "DELETE needs a session", {"Allow": "POST"})
+        await self._gateway.registry.end(self._known(context))
         return web.Response(status=200)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP+SSE of 2024, for clients that know nothing else: one stream down, POSTs up."""
+"""HTTP+SSE transport of 2024-11-05: a GET opens the event stream, POSTs carry the requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 from mooring.gateway.auth import Denied
 from mooring.gateway.clients import Outbox, Principal, account
-from mooring.gateway.http import PULSE, HttpHandler, abort, pour, stream_response
+from mooring.gateway.http import HEARTBEAT_INTERVAL, HttpHandler, abort, stream_response, write_stream
 from mooring.gateway.profiles import Profile
 from mooring.gateway.stdio import StdioServer
 
@@ -22,23 +22,23 @@ __all__ = ["LegacySse"]
 
 
 class LegacySse:
-    """Streams that are open, by the id that stands in their POST address."""
+    """The open streams by the session id in their POST URL."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._pipes: dict[str, tuple[StdioServer, Principal]] = {}
+        self._streams: dict[str, tuple[StdioServer, Principal]] = {}
         self._open_for = Counter[str]()
-        """How many streams each account holds."""
+        """Number of open streams per account."""
         self._endpoint = HttpHandler(gateway)
 
-    def cut(self, keeps: Callable[[Principal], bool]) -> None:
-        """End the streams of those who are not to be kept."""
-        for pipe, principal in self._pipes.values():
-            if not keeps(principal):
-                pipe.close()
+    def close_streams(self, still_valid: Callable[[Principal], bool]) -> None:
+        """End the streams of principals for which `still_valid` returns False."""
+        for stdio, principal in self._streams.values():
+            if not still_valid(principal):
+                stdio.close()
 
     async def serve(
-        self, request: web.BaseRequest, view: Profile, principal: Principal, more: Mapping[str, str]
+        self, request: web.BaseRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
         if request.path == "/sse" and request.method == "GET":
             return await self._open(request, principal, more)
@@ -49,31 +49,34 @@ class LegacySse:
     async def _open(
         self, request: web.BaseRequest, principal: Principal, more: Mapping[str, str]
     ) -> web.StreamResponse:
-        settings, whose = self._gateway.settings, account(principal, request.remote)
-        if len(self._pipes) >= settings.max_sessions or self._open_for[whose] >= settings.client_sessions:
+        settings, key_account = self._gateway.settings, account(principal, request.remote)
+        if (
+            len(self._streams) >= settings.max_sessions
+            or self._open_for[key_account] >= settings.client_sessions
+        ):
             raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
         key = secrets.token_hex(16)
-        box = Outbox(on_lost=lambda: abort(request))
-        pipe = StdioServer(self._gateway, box, principal, request.remote)
-        self._pipes[key] = (pipe, principal)
-        self._open_for[whose] += 1
+        outbox = Outbox(on_lost=lambda: abort(request))
+        stdio = StdioServer(self._gateway, outbox, principal, request.remote)
+        self._streams[key] = (stdio, principal)
+        self._open_for[key_account] += 1
         stream = stream_response(more)
         try:
             await stream.prepare(request)
             await stream.write(f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode())
-            await pour(request, stream, box, pulse=PULSE)
+            await write_stream(request, stream, outbox, heartbeat=HEARTBEAT_INTERVAL)
         finally:
-            box.close()
-            del self._pipes[key]
-            self._open_for[whose] -= 1
-            if not self._open_for[whose]:
-                del self._open_for[whose]
-            await pipe.end()
+            outbox.close()
+            del self._streams[key]
+            self._open_for[key_account] -= 1
+            if not self._open_for[key_account]:
+                del self._open_for[key_account]
+            await stdio.end()
         return stream
 
     async def _take(self, request: web.BaseRequest, principal: Principal) -> web.StreamResponse:
-        found = self._pipes.get(request.query.get("session_id", ""))
+        found = self._streams.get(request.query.get("session_id", ""))
         if found is None or found[1] != principal:
-            raise Denied(404, "there is no such session")
+            raise Denied(404, "unknown session")
         found[0].take(await self._endpoint.body(request))
         return web.Response(status=202, text="Accepted")

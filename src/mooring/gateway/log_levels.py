@@ -1,5 +1,5 @@
-"""Log lines that clients ask for, asked of the servers: the loudest wish decides, and each client is told no
-more than it wished for (see `Client.wants_log`)."""
+"""Log levels of servers: the most verbose level that any client asks for. Each client gets the messages of
+its own level only (see `Client.wants_log`)."""
 
 from __future__ import annotations
 
@@ -14,59 +14,56 @@ __all__ = ["LogLevels"]
 
 
 class LogLevels:
-    """Passes levels on to servers of the handshake era."""
+    """Sets the log level of handshake servers."""
 
     def __init__(self, registry: SessionRegistry) -> None:
         self._registry = registry
-        self._ever = False
-        """Whether anybody has asked for a level yet; until then nothing is looked at."""
+        self._active = False
+        """Whether a client has asked for a level yet."""
 
     async def changed(self, client: Client) -> None:
-        """A session asked for another level: tell the servers that are connected, side by side. Those that
-        sessions have for themselves are told with their next call."""
-        self._ever = True
-        wishes: dict[Profile, str] = {client.view: client.log_level or USUAL}
-        for one in self._registry:
-            wish = one.log_level or USUAL
-            wishes[one.view] = louder(wish, wishes.get(one.view, wish))
+        """Apply the level of a session to the connected shared servers, concurrently. Servers with
+        `isolation: session` get it with their next call."""
+        self._active = True
+        levels: dict[Profile, str] = {client.profile: client.log_level or USUAL}
+        for other in self._registry:
+            wanted = other.log_level or USUAL
+            levels[other.profile] = louder(wanted, levels.get(other.profile, wanted))
 
-        async def tell(server: str) -> None:
-            level = min((wish for view, wish in wishes.items() if view.admits(server)), key=LEVELS.index)
-            if (owner := self._owner(client, server)) is not None:
-                await _tell(owner, level)
+        async def apply_level(server: str) -> None:
+            level = min(
+                (wanted for profile, wanted in levels.items() if profile.admits(server)), key=LEVELS.index
+            )
+            if (supervisor := self._supervisor(client, server)) is not None:
+                await _set_level(supervisor, level)
 
-        connected = [status.name for status in client.view.host.status() if status.state == "connected"]
-        await asyncio.gather(*(tell(name) for name in connected if client.view.shares(name)))
+        connected = [status.name for status in client.profile.host.status() if status.state == "connected"]
+        await asyncio.gather(*(apply_level(name) for name in connected if client.profile.shares(name)))
 
-    async def heed(self, client: Client, server: str, asked: object) -> None:
-        """Have a server log as loud as this client wishes for the request that it is about to get.
-
-        Args:
-            client: Whose request it is.
-            server: Where it goes.
-            asked: What the request itself says, in the 2026 era.
-        """
+    async def apply(self, client: Client, server: str, asked: object) -> None:
+        """Set the level of a server before it gets a request of this client; `asked` is the level in the
+        request (2026 era)."""
         modern = client.era == "modern"
-        wish = asked if modern else client.log_level
-        self._ever = self._ever or wish in LEVELS
-        if not self._ever or (modern and wish not in LEVELS):
+        wanted = asked if modern else client.log_level
+        self._active = self._active or wanted in LEVELS
+        if not self._active or (modern and wanted not in LEVELS):
             return
-        owner = self._owner(client, server)
-        if owner is None or (wish is None and owner.log_level is None):
+        supervisor = self._supervisor(client, server)
+        if supervisor is None or (wanted is None and supervisor.log_level is None):
             return
-        level = USUAL if wish is None else str(wish)
-        if owner.session is None and owner.log_level is not None:
-            level = louder(level, owner.log_level)  # others share it
-        await _tell(owner, level)
+        level = USUAL if wanted is None else str(wanted)
+        if supervisor.session is None and supervisor.log_level is not None:
+            level = louder(level, supervisor.log_level)  # shared with other clients
+        await _set_level(supervisor, level)
 
-    def _owner(self, client: Client, server: str) -> Any:
-        if not client.view.admits(server):
+    def _supervisor(self, client: Client, server: str) -> Any:
+        if not client.profile.admits(server):
             return None
-        provider: Any = client.view.provider(server, client.session)
+        provider: Any = client.profile.provider(server, client.session)
         return getattr(getattr(provider, "connection", provider), "owner", None)
 
 
-async def _tell(owner: Any, level: str) -> None:
-    owner.log_level = level  # the next connection is told when it is made
-    if owner.live is not None:
-        await set_level(owner.live, level)
+async def _set_level(supervisor: Any, level: str) -> None:
+    supervisor.log_level = level  # also applies to the next connection
+    if supervisor.live is not None:
+        await set_level(supervisor.live, level)

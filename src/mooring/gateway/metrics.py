@@ -1,4 +1,4 @@
-"""Counts of what the gateway does, in the text format that Prometheus reads. Pure."""
+"""Metrics of the gateway in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 __all__ = ["Metrics"]
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds."""
-MOST_SERIES = 1_000
-"""Label values come from methods and servers that are configured, but a bound costs nothing."""
+"""Histogram buckets in seconds."""
+MAX_SERIES = 1_000
 
 
 class Metrics:
-    """Requests by method and outcome, and how long they took."""
+    """Request counts by method and outcome, and durations."""
 
     def __init__(self) -> None:
         self._requests: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -24,24 +23,24 @@ class Metrics:
         self._refused: defaultdict[str, int] = defaultdict(int)
 
     def answered(self, method: str, outcome: str, seconds: float) -> None:
-        if len(self._requests) >= MOST_SERIES and (method, outcome) not in self._requests:
+        if len(self._requests) >= MAX_SERIES and (method, outcome) not in self._requests:
             method = "other"
         self._requests[method, outcome] += 1
         self._buckets[method][bisect_left(BOUNDS, seconds)] += 1
         self._sums[method] += seconds
 
     def refused(self, status: int) -> None:
-        """A request that did not come to the protocol."""
+        """Count a request that was rejected with an HTTP status."""
         self._refused[str(status)] += 1
 
     def text(self, gauges: Mapping[str, tuple[str, float]], servers: Iterable[tuple[str, bool, int]]) -> str:
-        """Everything, with gauges that are known from elsewhere: name -> (meaning, value)."""
+        """Return all metrics as text; `gauges` maps names to (help text, value)."""
         lines: list[str] = []
         _head(lines, "mooring_gateway_requests_total", "counter", "Requests answered.")
         for (method, outcome), count in sorted(self._requests.items()):
             labels = f'method="{_escaped(method)}",outcome="{outcome}"'
             lines.append(f"mooring_gateway_requests_total{{{labels}}} {count}")
-        _head(lines, "mooring_gateway_request_seconds", "histogram", "Time from a request to its answer.")
+        _head(lines, "mooring_gateway_request_seconds", "histogram", "Time from a request to its response.")
         for method, counts in sorted(self._buckets.items()):
             label, total = f'method="{_escaped(method)}"', 0
             for bound, count in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
@@ -49,7 +48,7 @@ class Metrics:
                 lines.append(f'mooring_gateway_request_seconds_bucket{{{label},le="{bound}"}} {total}')
             lines.append(f"mooring_gateway_request_seconds_sum{{{label}}} {self._sums[method]:.6f}")
             lines.append(f"mooring_gateway_request_seconds_count{{{label}}} {total}")
-        _head(lines, "mooring_gateway_refused_total", "counter", "Requests turned away, by HTTP status.")
+        _head(lines, "mooring_gateway_refused_total", "counter", "Requests rejected, by HTTP status.")
         lines += [
             f'mooring_gateway_refused_total{{status="{s}"}} {n}' for s, n in sorted(self._refused.items())
         ]
@@ -59,7 +58,7 @@ class Metrics:
         _head(lines, "mooring_server_up", "gauge", "Whether a server is connected.")
         known = list(servers)
         lines += [f'mooring_server_up{{server="{_escaped(name)}"}} {int(up)}' for name, up, _ in known]
-        _head(lines, "mooring_server_tools", "gauge", "Tools that a server offers.")
+        _head(lines, "mooring_server_tools", "gauge", "Number of tools of a server.")
         lines += [f'mooring_server_tools{{server="{_escaped(name)}"}} {tools}' for name, _, tools in known]
         return "\n".join(lines) + "\n"
 

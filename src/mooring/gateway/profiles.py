@@ -1,4 +1,4 @@
-"""Profiles: the part of the catalog that one kind of client sees."""
+"""Profiles: the part of the catalog that a group of clients sees."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
+from mooring.host import runtime_of
 from mooring.local import Provider
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
@@ -30,38 +31,38 @@ log = logger("mooring.gateway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileTools:
-    """What a view shows at one instant, and where each thing comes from."""
+class ProfileCatalog:
+    """The visible tools, prompts, resources and templates of a profile."""
 
     catalog: Catalog
     prompts: Mapping[str, Prompt]
     """By the name that clients use."""
     resources: Mapping[str, Resource]
-    """By URI: of two servers with the same one, the first by name is heard."""
+    """By URI. If two servers have the same URI, the first server by name wins."""
     templates: Mapping[str, ResourceTemplate]
 
 
 class Profile:
-    """A shore for sessions: they see and call what the profile lets through, and nothing else."""
+    """A restricted host for sessions: they see and call what the profile allows."""
 
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
+        self._runtime = runtime_of(host)
         self.name = name
         self.settings = settings
         self._logins = logins
         self.sessions: dict[str, Session] = {}
-        """Of the clients that have none of their own, by principal."""
+        """Sessions of clients without one of their own, by principal."""
         self._seen: Catalog | None = None
-        self._offer: ProfileTools | None = None
+        self._contents: ProfileCatalog | None = None
         self._index: tuple[Catalog, Index] | None = None
 
-    def take(self, settings: ProfileSettings, *, logins: bool) -> None:
-        """Show from now on what these settings say, under the same name and to the same sessions.
+    def reconfigure(self, settings: ProfileSettings, *, logins: bool) -> None:
+        """Apply new settings to the same sessions.
 
         Args:
-            settings: Of the profile.
-            logins: Whether clients may begin a login that everybody would use; where clients are told
-                apart, only whoever runs the gateway may.
+            settings: The settings of the profile.
+            logins: Whether clients may start logins for shared servers. False if clients are authenticated.
         """
         self.settings, self._logins, self._seen = settings, logins, None
 
@@ -70,18 +71,18 @@ class Profile:
         return self.settings.style or self.host.style
 
     @property
-    def offer(self) -> ProfileTools:
-        """Made anew when the host's catalog is another one."""
+    def contents(self) -> ProfileCatalog:
+        """The visible contents; rebuilt after the host's catalog changed."""
         whole = self.host.catalog
-        if self._offer is None or self._seen is not whole:
-            self._seen, self._offer = whole, self._make(whole)
-        return self._offer
+        if self._contents is None or self._seen is not whole:
+            self._seen, self._contents = whole, self._make(whole)
+        return self._contents
 
     # --- for sessions ---------------------------------------------------------------------------
 
     @property
     def catalog(self) -> Catalog:
-        return self.offer.catalog
+        return self.contents.catalog
 
     @property
     def index(self) -> Index:
@@ -92,18 +93,18 @@ class Profile:
 
     @property
     def ranker(self) -> Ranker | None:
-        return self.host.ranker
+        return self._runtime.ranker
 
     @property
-    def keeper(self) -> ResultPipeline:
-        return self.host.keeper
+    def results(self) -> ResultPipeline:
+        return self._runtime.results
 
     @property
     def audit(self) -> Audit | None:
-        return self.host.audit
+        return self._runtime.audit
 
     def rules(self, server: str) -> Rules:
-        return self.host.rules(server)
+        return self._runtime.rules(server)
 
     @property
     def discovery(self) -> Mode:
@@ -116,50 +117,50 @@ class Profile:
     def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):
             raise UnknownServer(name)
-        return self.host.provider(name, self._behind(session))
+        return self._runtime.provider(name, self._behind(session))
 
     async def leave(self, session: Session) -> None:
-        await self.host.leave(self._behind(session))
+        await self._runtime.leave(self._behind(session))
 
     def _behind(self, session: Session) -> Session:
-        """The host's own session of a client: it has the connections that are the client's alone."""
+        """Return the host's session of a client, which owns the client's isolated connections."""
         return self.host.session(session.id, agent_id=session.agent_id, principal=session.principal)
 
     def allows(self, tool: Tool) -> bool:
-        return self.host.allows(tool)
+        return self._runtime.allows(tool)
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
-        await self.host.permit(tool, arguments, session, timeout)
+        await self._runtime.permit(tool, arguments, session, timeout)
 
-    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
-        return await self.host.act(tool, arguments, timeout)
+    async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        return await self._runtime.get_prompt(tool, arguments, timeout)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server could still bring it; see `Host.arrival`."""
-        await self.host.arrival(tool, timeout, self)
+        """Wait until `tool` exists, or no starting server can provide it; see `HostRuntime.arrival`."""
+        await self._runtime.arrival(tool, timeout, self)
 
     def absence(self, tool: str) -> Absence | None:
-        return self.host.absence(tool, self)
+        return self._runtime.absence(tool, self)
 
     def withheld(self, tool: str) -> MooringError | None:
-        return self.host.withheld(tool)
+        return self._runtime.withheld(tool)
 
     def check_running(self) -> None:
-        self.host.check_running()
+        self._runtime.check_running()
 
     @property
-    def listened_to(self) -> bool:
-        return self.host.listened_to
+    def observed(self) -> bool:
+        return self._runtime.observed
 
     def emit(self, event: Event) -> None:
-        self.host.emit(event)
+        self._runtime.emit(event)
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- filters --------------------------------------------------------------------------------
 
     def admits(self, server: str) -> bool:
-        """Whether anything of this server is shown."""
+        """Whether this server is visible."""
         return any(fnmatchcase(server, glob) for glob in self.settings.servers)
 
     def shares(self, server: str) -> bool:
@@ -171,7 +172,7 @@ class Profile:
 
     def _passes(self, tool: Tool) -> bool:
         if tool.verb != "call" or tool.server == OWNER:
-            return False  # clients have resources and prompts themselves, and need no tools for them
+            return False  # clients use the protocol for resources and prompts, not tools
         if not self._logins and is_login(tool) and not self._isolated(tool.server):
             return False
         name = f"{tool.server}/{tool.remote_name}"
@@ -179,10 +180,10 @@ class Profile:
             return False
         return any(fnmatchcase(name, glob) for glob in self.settings.allow)
 
-    def _make(self, whole: Catalog) -> ProfileTools:
+    def _make(self, whole: Catalog) -> ProfileCatalog:
         settings = self.settings
         catalog = self._part(whole)
-        # Not through the merge, which would make tools of them again.
+        # `merge` would turn them into tools again.
         prompts = [prompt for prompt in whole.prompts if settings.prompts and self.admits(prompt.server)]
         pairs = [(prompt.server, prompt.name) for prompt in prompts]
         names = assign(pairs, self.style, whole.configured)
@@ -190,7 +191,7 @@ class Profile:
         for resource in catalog.resources if settings.resources else ():
             if resources.setdefault(resource.uri, resource) is not resource:
                 log.warning(
-                    "%r of %r is hidden: %r has a resource of the same URI",
+                    "resource hidden, another server has the same URI uri=%r server=%r other=%r",
                     resource.uri[:200],
                     resource.server,
                     resources[resource.uri].server,
@@ -198,7 +199,7 @@ class Profile:
         templates: dict[str, ResourceTemplate] = {}
         for template in catalog.templates if settings.resources else ():
             templates.setdefault(template.uri_template, template)
-        return ProfileTools(
+        return ProfileCatalog(
             catalog=catalog,
             prompts={
                 names[prompt.server, prompt.name]: prompt
@@ -210,7 +211,7 @@ class Profile:
         )
 
     def _part(self, whole: Catalog) -> Catalog:
-        """The catalog of the servers and tools that this profile shows, under its own names."""
+        """Return the catalog of the visible servers and tools, with this profile's names."""
         offers: dict[str, list[Tool]] = {server: [] for server in whole.servers if self.admits(server)}
         own: dict[str, list[Tool]] = {}
         for tool in whole.tools.values():
@@ -239,20 +240,20 @@ class Profile:
             style=self.style,
             static=[snapshot(server, tools) for server, tools in own.items()],
             configured=whole.configured,
-            previous=self._offer.catalog if self._offer is not None else None,
+            previous=self._contents.catalog if self._contents is not None else None,
         )
 
 
-def resource_server(view: Profile, uri: str) -> str | None:
-    """The server that lists `uri`, else the one that has a template for it, else the only one that has
-    resources at all: some servers list none of those that they have."""
-    offer = view.offer
-    if (resource := offer.resources.get(uri)) is not None:
+def resource_server(profile: Profile, uri: str) -> str | None:
+    """Return the server that lists `uri`, else the one with a matching template, else the only one with
+    resources: some servers do not list all of theirs."""
+    contents = profile.contents
+    if (resource := contents.resources.get(uri)) is not None:
         return resource.server
-    if (template := offer.templates.get(uri)) is not None:
+    if (template := contents.templates.get(uri)) is not None:
         return template.server
-    for pattern, item in offer.templates.items():
+    for pattern, item in contents.templates.items():
         if matches(pattern, uri):
             return item.server
-    owners = {item.server for item in (*offer.resources.values(), *offer.templates.values())}
+    owners = {item.server for item in (*contents.resources.values(), *contents.templates.values())}
     return owners.pop() if len(owners) == 1 else None

@@ -1,4 +1,4 @@
-"""Messages of both protocol eras as values: era of a request, refusals, results."""
+"""JSON-RPC messages of both protocol eras: era of a request, errors, results."""
 
 from __future__ import annotations
 
@@ -52,40 +52,47 @@ LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
 _SERVER = _PREFIX + "serverInfo"
 SERVER_INFO: Mapping[str, str] = {"name": "mooring", "title": "mooring gateway", "version": __version__}
-_BETWEEN_US = frozenset(
+_NOT_FORWARDED = frozenset(
     ("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo")
 )
 _STATUS = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 500}
-"""HTTP statuses of the 2026 era, where they are not 400."""
-_BAD_REQUEST = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, -32021, UNSUPPORTED_VERSION)
+"""HTTP statuses of the 2026 era other than 400."""
+_BAD_REQUEST = (
+    PARSE_ERROR,
+    INVALID_REQUEST,
+    INVALID_PARAMS,
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
 MAX_ID = 256
 
 
 class Refusal(Exception):
-    """A request that gets an error for its answer."""
+    """A request that is answered with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
         self.status = status or _STATUS.get(code, 400 if code in _BAD_REQUEST else 200)
-        """Of the HTTP answer, in the 2026 era; before it most errors came with 200."""
+        """HTTP status in the 2026 era; before, most errors have status 200."""
 
 
 def fields(value: object) -> dict[str, Any]:
-    """The object, or an empty one where there is none."""
+    """Return `value` if it is a JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def is_id(value: object) -> bool:
-    """Whether this may be the id of a request."""
+    """Whether this is a valid request id."""
     if isinstance(value, str):
         return len(value) <= MAX_ID
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def era_of_message(message: Mapping[str, Any], header: str | None) -> Era:
-    """The era that a request is of; `header` is its `MCP-Protocol-Version`."""
+    """Return the era of a request; `header` is its `MCP-Protocol-Version`."""
     meta = fields(fields(message.get("params")).get("_meta"))
     if VERSION in meta or message.get("method") == "server/discover":
         return "modern"
@@ -93,10 +100,10 @@ def era_of_message(message: Mapping[str, Any], header: str | None) -> Era:
 
 
 def modern_stamp(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The `_meta` of a modern request, with all that it must hold.
+    """Return the validated `_meta` of a 2026 request.
 
     Raises:
-        Refusal: something of it is missing, or the version is none of ours.
+        Refusal: A required field is missing, or the version is not supported.
     """
     meta = fields(fields(message.get("params")).get("_meta"))
     version = meta.get(VERSION)
@@ -104,19 +111,19 @@ def modern_stamp(message: Mapping[str, Any]) -> dict[str, Any]:
         raise Refusal(INVALID_PARAMS, f"the request has no {VERSION!r} in its _meta")
     if version not in MODERN_VERSIONS:
         data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        raise Refusal(UNSUPPORTED_VERSION, f"protocol version {version[:40]!r} is not spoken here", data)
+        raise Refusal(UNSUPPORTED_VERSION, f"protocol version {version[:40]!r} is not supported", data)
     if not isinstance(meta.get(CAPABILITIES), dict):
         raise Refusal(INVALID_PARAMS, f"the request has no {CAPABILITIES!r} in its _meta")
     return meta
 
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a client's `_meta` goes on: all but what concerns only the client and us."""
-    return {key: value for key, value in meta.items() if key not in _BETWEEN_US}
+    """Return the part of a client's `_meta` that is forwarded to servers."""
+    return {key: value for key, value in meta.items() if key not in _NOT_FORWARDED}
 
 
 def result_body(request_id: RequestId | None, result: Mapping[str, Any] | bytes) -> bytes:
-    """An answer. A result that is bytes already is JSON, made for many."""
+    """Return an encoded response. A result given as bytes is JSON that was encoded before."""
     if isinstance(result, bytes):
         return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (encode_value(request_id), result)
     return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
@@ -143,20 +150,20 @@ def encode_value(value: object) -> bytes:
 
 
 def stamped(result: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A result of ours for the 2026 era."""
+    """Return a result of the gateway itself for the 2026 era."""
     return {"resultType": "complete", **result, **more, "_meta": {_SERVER: SERVER_INFO}}
 
 
 _NOT_FOUND = -32002
-"""What a resource that is not there was called before 2026."""
+"""Error code of an unknown resource before 2026."""
 _MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 
 
 def outcome(result: Result, era: Era) -> dict[str, Any]:
-    """The result of a call as the server gave it; what never reached a server is told to the model.
+    """Return the server's result of a call; calls that reached no server become error results.
 
     Raises:
-        Refusal: the server answered with an error of the protocol, or there is no such tool.
+        Refusal: The server returned a JSON-RPC error, or the tool is unknown.
     """
     if isinstance(result.error, ServerError) and result.error.said:
         raise refusal(result.error, era)
@@ -171,17 +178,17 @@ def outcome(result: Result, era: Era) -> dict[str, Any]:
 
 
 def shaped(raw: Mapping[str, Any], era: Era) -> dict[str, Any]:
-    """A result as this era writes it; all else in it stays."""
+    """Return a result in the format of this era; unknown fields stay."""
     if era == "modern":
         return {"resultType": "complete", **raw}
     result = {key: value for key, value in raw.items() if key not in _MODERN_ONLY}
     if not isinstance(result.get("structuredContent"), dict | None):
-        del result["structuredContent"]  # before 2026 it was an object; the text says the same
+        del result["structuredContent"]  # before 2026 it had to be an object; the content repeats it as text
     return result
 
 
 def refusal(problem: ServerError, era: Era) -> Refusal:
-    """The server's own error."""
+    """Return the server's error for a client of this era."""
     code = INVALID_PARAMS if problem.code == _NOT_FOUND and era == "modern" else problem.code
     return Refusal(code, problem.said or str(problem), problem.data)
 
@@ -191,17 +198,17 @@ def no_resource(uri: str, era: Era) -> Refusal:
 
 
 def text(params: Mapping[str, Any], key: str) -> str:
-    """A parameter that must be a text.
+    """Return a parameter that must be a non-empty string.
 
     Raises:
-        Refusal: it is none.
+        Refusal: It is not.
     """
     value = params.get(key)
     if not isinstance(value, str) or not value:
-        raise Refusal(INVALID_PARAMS, f"{key!r} must be a text")
+        raise Refusal(INVALID_PARAMS, f"{key!r} must be a non-empty string")
     return value
 
 
 def handshake_version(asked: object) -> str:
-    """The version that we answer a handshake with: the client's, or else our newest."""
+    """Return the version for a handshake: the client's if supported, else the newest."""
     return asked if isinstance(asked, str) and asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]

@@ -26,22 +26,23 @@ from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
 from mooring.gateway.http_server import WebServer
 from mooring.gateway.workers import check_workers, shared_key
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 
 log = logger("mooring.gateway")
 
 
-MOST_KEYS = 2**20
+MAX_JWKS_SIZE = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """A gateway that listens."""
+    """A gateway that is listening."""
 
     gateway: Gateway
     port: int
+    """The TCP port; chosen by the system for port 0."""
     url: str
-    """Of the whole catalog."""
+    """The endpoint of the default profile, such as `http://127.0.0.1:8080/mcp`."""
 
 
 @asynccontextmanager
@@ -50,53 +51,62 @@ async def serve_http(
     bind: str = "127.0.0.1",
     port: int = 0,
     *,
-    whole: ProfileSettings | None = None,
+    default_profile: ProfileSettings | None = None,
     audit: str | None = None,
     shared: bool = False,
     sse: bool = False,
 ) -> AsyncGenerator[Serving]:
-    """Serve a running host while the block runs; at its end, drain.
+    """Serve a running host over Streamable HTTP while the block runs.
+
+    At the end of the block the gateway stops listening and waits up to `gateway.drain` seconds for running
+    requests.
 
     Args:
-        host: Inside its own `async with`.
+        host: An entered host. Give it `relay=ClientBridge()` to forward elicitation, sampling and roots
+            requests of servers to clients.
         bind: The address to listen on.
-        port: 0 lets the system choose.
-        whole: What `/mcp` shows of the catalog, and how; everything when left out.
-        audit: A file for the audit log.
-        shared: Whether other processes listen on the same port. Then clients get no session and are
-            not asked anything, and settings that need common state are refused.
-        sse: Also serve the HTTP+SSE of 2024.
+        port: The TCP port; 0 lets the system choose.
+        default_profile: The tools, resources and prompts that `/mcp` serves. Default: all of them.
+        audit: Path of the audit log. Default: `gateway.audit` of the configuration, then `audit`.
+        shared: Whether other processes listen on the same port. Clients then get no session and are sent
+            no requests, and settings that need shared state are refused.
+        sse: Whether to serve the HTTP+SSE transport of 2024-11-05 at `/sse` as well.
+
+    Yields:
+        The port and URL of the gateway.
 
     Raises:
-        ConfigError: the address is not loopback and no token would be asked for, or a setting does not
-            work with `shared`.
+        ConfigError: The address is not loopback and neither tokens nor OAuth are configured; or the port,
+            the audit log, a token or a key file cannot be used; or a setting does not work with `shared`.
     """
     shown = f"[{bind}]" if ":" in bind else bind
     if shared:
-        check_workers(host.config, whole or ProfileSettings(), sse=sse)
-    door = _door(host, host.config, bind, f"http://{shown}:{port}")
-    await _note_in(host, audit)
-    gateway = Gateway(host, whole=whole, stateless=shared, key=shared_key(), logins=door.open)
-    web = WebServer(gateway, door, sse=sse)
+        check_workers(host.config, default_profile or ProfileSettings(), sse=sse)
+    authenticator = _make_authenticator(host, host.config, bind, f"http://{shown}:{port}")
+    await _open_audit_log(host, audit)
+    gateway = Gateway(
+        host, default_profile=default_profile, stateless=shared, key=shared_key(), logins=authenticator.open
+    )
+    web = WebServer(gateway, authenticator, sse=sse)
     try:
         chosen = await web.start(bind, port, shared=shared)
     except OSError as problem:
-        raise ConfigError(f"cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
+        raise ConfigError(f"Cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
     url = f"http://{shown}:{chosen}"
     if host.config.gateway.url is None:
-        door.url = url
+        authenticator.url = url
 
     def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
         if shared:
-            check_workers(config, whole or ProfileSettings(), sse=sse)
-        return partial(web.take, config.gateway, _door(host, config, bind, url))
+            check_workers(config, default_profile or ProfileSettings(), sse=sse)
+        return partial(web.reconfigure, config.gateway, _make_authenticator(host, config, bind, url))
 
-    host.vet = vet
+    runtime_of(host).config.vet = vet
     running = asyncio.create_task(gateway.run())
     try:
-        yield Serving(gateway=gateway, port=chosen, url=f"{door.url}/mcp")
+        yield Serving(gateway=gateway, port=chosen, url=f"{authenticator.url}/mcp")
     finally:
-        host.vet = None
+        runtime_of(host).config.vet = None
         web.refuse_new()
         await gateway.drain()
         await web.stop()
@@ -106,29 +116,29 @@ async def serve_http(
         await gateway.close()
 
 
-def _door(host: Host, config: HostConfig, bind: str, url: str) -> Authenticator:
-    """The checks that this configuration asks for.
+def _make_authenticator(host: Host, config: HostConfig, bind: str, url: str) -> Authenticator:
+    """Return the request checks of this configuration.
 
     Raises:
-        ConfigError: a setting, a reference or a key file is no good, or others could come in without a
-            token. What protects the gateway is never left at its default because it was misspelled.
+        ConfigError: A setting, a reference or a key file is invalid, or the gateway would be reachable from
+            other machines without a token.
     """
     _refuse_doubtful(config)
     settings = config.gateway
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
         raise ConfigError(
-            f"{bind!r} can be reached by others, and nobody would be asked for a token; "
+            f"{bind!r} can be reached from other machines, but no token is required; "
             "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
         )
     return Authenticator(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
 
 
 def _refuse_doubtful(config: HostConfig) -> None:
-    """Refuse to serve while a setting that protects something may have been ignored.
+    """Refuse to serve when a security setting may have been ignored, for example because it is misspelled.
 
     Raises:
-        ConfigError: naming the setting.
+        ConfigError: Names the setting.
     """
     for warning in config.warnings:
         guarded = (warning.field or "").partition(".")[0] in GUARDED and warning.server is None
@@ -136,17 +146,26 @@ def _refuse_doubtful(config: HostConfig) -> None:
             raise ConfigError(warning.message, file=warning.file, place=warning.field)
 
 
-async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit: str | None = None) -> None:
-    """Serve a running host on standard input and output, until the input ends.
+async def serve_stdio(
+    host: Host, *, default_profile: ProfileSettings | None = None, audit: str | None = None
+) -> None:
+    """Serve a running host on standard input and output until the input ends.
+
+    While it runs, `print` and other writes to standard output go to standard error.
+
+    Args:
+        host: An entered host; see `serve_http`.
+        default_profile: The tools, resources and prompts that the client sees. Default: all of them.
+        audit: Path of the audit log. Default: `gateway.audit` of the configuration, then `audit`.
 
     Raises:
-        ConfigError: a setting that protects something may have been ignored.
+        ConfigError: A security setting may have been ignored, or the audit log cannot be written.
     """
     from mooring.gateway.stdio import serve_stdio as pipe
 
     _refuse_doubtful(host.config)
-    await _note_in(host, audit)
-    gateway = Gateway(host, whole=whole)
+    await _open_audit_log(host, audit)
+    gateway = Gateway(host, default_profile=default_profile)
     running = asyncio.create_task(gateway.run())
     try:
         await pipe(gateway)
@@ -157,27 +176,28 @@ async def serve_stdio(host: Host, *, whole: ProfileSettings | None = None, audit
         await gateway.close()
 
 
-async def _note_in(host: Host, path: str | None) -> None:
-    """Have every request noted where the command, the gateway's or the host's settings say.
+async def _open_audit_log(host: Host, path: str | None) -> None:
+    """Open the audit log: `path`, else `gateway.audit`, else `audit`.
 
     Raises:
-        ConfigError: nothing can be written there.
+        ConfigError: It cannot be written.
     """
     settings = host.config.gateway.audit
     if path is not None:
         known = settings or host.config.audit
         settings = AuditSettings(path=path) if known is None else replace(known, path=path)
     if settings is not None:
-        await host.note_in(settings)
-    if host.audit is not None and (problem := await host.audit.problem()) is not None:
-        raise ConfigError(f"the audit log {host.audit.settings.path!r} cannot be written: {problem}")
+        await runtime_of(host).audits.switch(settings)
+    audit = runtime_of(host).audit
+    if audit is not None and (problem := await audit.problem()) is not None:
+        raise ConfigError(f"The audit log {audit.settings.path!r} cannot be written: {problem}")
 
 
 def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[str]]]:
-    """Name, value and scopes of each fixed token.
+    """Return the name, value and scopes of each fixed token.
 
     Raises:
-        ConfigError: a reference has no value, or one that is too easy to guess.
+        ConfigError: A reference has no value, or the token is too short.
     """
     lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
     found: list[tuple[str, str, Sequence[str]]] = []
@@ -190,7 +210,7 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
 
 
 async def _fetch(host: Host, url: str) -> bytes:
-    """The body of a document of keys, fetched the way that the host's own `tls` and `proxy` say."""
+    """Fetch a JWKS document with the host's `tls` and `proxy` settings."""
     import aiohttp
 
     from mooring.config.secrets import resolve_within
@@ -199,46 +219,45 @@ async def _fetch(host: Host, url: str) -> bytes:
     issuer = ServerConfig(name="issuer", url=url, source=ConfigSource(scope="explicit"))
     lookup = default_lookup(os.environ, source=issuer.source)
     target = await resolve_within(10, reached(issuer, host.config), lookup, slow=False)
-    way = await HttpRoutes().to(issuer, target)
+    route = await HttpRoutes().to(issuer, target)
     timeout = aiohttp.ClientTimeout(total=10)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
-        session.get(url, ssl=way.ssl, proxy=way.proxy_for(url)) as response,
+        session.get(url, ssl=route.ssl, proxy=route.proxy_for(url)) as response,
     ):
         response.raise_for_status()
-        return await response.content.read(MOST_KEYS)
+        return await response.content.read(MAX_JWKS_SIZE)
 
 
-GARBAGE = 50_000
-"""New objects between two collections; a call makes some hundreds, and nearly all end with it."""
+GC_THRESHOLD = 50_000
+"""Allocations between two garbage collections. A call makes some hundreds, most of them short-lived."""
 
 
-async def until_told(host: Host, warn: Callable[[str], None]) -> None:
-    """Wait for SIGTERM or SIGINT; SIGHUP reloads the configuration, and clients notice only what changed.
+async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
+    """Wait for SIGTERM or SIGINT. SIGHUP reloads the configuration; clients stay connected.
 
-    A configuration that is not taken, by a signal or by its files being followed, is told to `warn`.
+    `warn` is called with the reason for each configuration that is rejected.
     """
     loop = asyncio.get_running_loop()
-    # What is there by now stays: the collector need not look at it between calls.
     gc.freeze()
-    gc.set_threshold(GARBAGE, 20, 50)
-    told = asyncio.Event()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
+    stop = asyncio.Event()
     if sys.platform != "win32":
-        loop.add_signal_handler(signal.SIGTERM, told.set)
-        loop.add_signal_handler(signal.SIGINT, told.set)
-    reloading = asyncio.create_task(follow_hangups(host, warn))
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, stop.set)
+    reloading = asyncio.create_task(reload_on_hangup(host, warn))
     try:
-        await told.wait()
+        await stop.wait()
     finally:
         reloading.cancel()
 
 
-async def follow_hangups(host: Host, warn: Callable[[str], None]) -> None:
-    """Read the configuration again at each SIGHUP, until cancelled; `warn` gets each one that is refused."""
+async def reload_on_hangup(host: Host, warn: Callable[[str], None]) -> None:
+    """Reload the configuration at each SIGHUP until cancelled; `warn` is called for each rejected one."""
     reload = asyncio.Event()
     if sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
-    refused = asyncio.create_task(_tell_refused(host, warn))
+    rejected = asyncio.create_task(_report_rejected(host, warn))
     try:
         while True:
             await reload.wait()
@@ -246,17 +265,17 @@ async def follow_hangups(host: Host, warn: Callable[[str], None]) -> None:
             try:
                 await host.reload()
             except (ConfigError, OSError) as problem:
-                _refused(str(problem), warn)
+                _reject(str(problem), warn)
     finally:
-        refused.cancel()
+        rejected.cancel()
 
 
-async def _tell_refused(host: Host, warn: Callable[[str], None]) -> None:
+async def _report_rejected(host: Host, warn: Callable[[str], None]) -> None:
     async for event in host.events(ConfigRejected):
         if isinstance(event, ConfigRejected):
-            _refused(event.problem, warn)
+            _reject(event.problem, warn)
 
 
-def _refused(problem: str, warn: Callable[[str], None]) -> None:
-    log.error("the configuration stays as it was: %s", problem)
-    warn(f"The configuration stays as it was: {problem}")
+def _reject(problem: str, warn: Callable[[str], None]) -> None:
+    log.error("configuration rejected, the old one stays in use: %s", problem)
+    warn(f"Configuration rejected, the old one stays in use: {problem}")

@@ -1,4 +1,4 @@
-"""The gateway on standard input and output; batches of 2025-03-26."""
+"""Stdio transport of the gateway, and JSON-RPC batches of 2025-03-26."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ from mooring.gateway.protocol import (
 from mooring.transport.message import RequestId, decode
 
 BATCH_VERSION = "2025-03-26"
-MOST = 32
-"""Messages of one batch: it counts as one request among those that a client may have under way."""
+MAX_BATCH = 32
+"""Messages in one batch, which counts as one request for the concurrency limit."""
 
 Answer = Callable[[dict[str, Any]], Awaitable[bytes | None]]
-"""Takes one message that is a request; its answer, or None where the client no longer wants one."""
+"""Returns the response to one request; None if the client cancelled it."""
 
 
 class Plain:
-    """An exchange in which nothing can be said before the answer."""
+    """An exchange without messages before the response."""
 
     streams = False
     headers: Mapping[str, str] = EMPTY
 
     def send(self, body: bytes) -> None:
-        """Lost: there is nowhere to say it."""
+        """Drop the message."""
 
 
 async def answered(client: Client, messages: list[object], answer: Answer) -> bytes | None:
-    """The answers to all requests of a batch as one body; None where there is no request in it.
+    """Return the responses to all requests of a batch as one body; None if it has no request.
 
     Raises:
-        Refusal: this is no batch that this client may send.
+        Refusal: The client's protocol version has no batches, or the batch is empty or too large.
     """
     if client.protocol != BATCH_VERSION:
-        raise Refusal(INVALID_REQUEST, f"only clients of {BATCH_VERSION} send several messages at once")
-    if not 0 < len(messages) <= MOST:
-        raise Refusal(INVALID_REQUEST, f"a batch holds 1 to {MOST} messages")
-    parts = await asyncio.gather(*(_one(client, message, answer) for message in messages))
+        raise Refusal(INVALID_REQUEST, f"batches are supported in protocol version {BATCH_VERSION} only")
+    if not 0 < len(messages) <= MAX_BATCH:
+        raise Refusal(INVALID_REQUEST, f"a batch must have 1 to {MAX_BATCH} messages")
+    parts = await asyncio.gather(*(_answer_one(client, message, answer) for message in messages))
     bodies = [part for part in parts if part is not None]
     return b"[" + b",".join(bodies) + b"]" if bodies else None
 
 
-async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
+async def _answer_one(client: Client, message: object, answer: Answer) -> bytes | None:
     said = fields(message)
     key: Any = said.get("id")
     method: object = said.get("method")
     if said.get("jsonrpc") != "2.0" or (method is not None and not isinstance(method, str)):
-        return error_body(None, Refusal(INVALID_REQUEST, "this is no JSON-RPC message"))
+        return error_body(None, Refusal(INVALID_REQUEST, "not a JSON-RPC message"))
     if method is None:
         client.answered(said)
         return None
@@ -79,56 +79,56 @@ async def _one(client: Client, message: object, answer: Answer) -> bytes | None:
             client.cancelled(fields(said.get("params")).get("requestId"))
         return None
     if not is_id(key) or method == "initialize":
-        problem = "the id of a request is a text or a whole number, and a handshake stands alone"
+        problem = "a request id must be a string or an integer, and initialize cannot be in a batch"
         return error_body(key if is_id(key) else None, Refusal(INVALID_REQUEST, problem))
     return await answer(said)
 
 
-MOST_UNDER_WAY = 1024
-FAREWELL = 2.0
+MAX_RUNNING = 1024
+CLOSE_TIMEOUT = 2.0
 CHUNK = 65536
-AT_ONCE = 64
-"""Requests of a file that are under way at once."""
+FILE_CONCURRENCY = 64
+"""Concurrent requests if standard input is a file."""
 
 
 class _Line:
-    """One request on the pipe: what belongs to it goes where everything goes."""
+    """An exchange that writes to the common output."""
 
     headers: Mapping[str, str] = EMPTY
     streams = True
 
-    def __init__(self, box: Outbox) -> None:
-        self._box = box
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def send(self, body: bytes) -> None:
-        self._box.put(body)
+        self._outbox.put(body)
 
 
 class StdioServer:
-    """The conversation with the one client at the other end."""
+    """Serves one client over a stream of lines."""
 
     def __init__(
         self,
         gateway: Gateway,
-        box: Outbox,
+        outbox: Outbox,
         principal: Principal = ANONYMOUS,
         address: str | None = None,
     ) -> None:
-        self._gateway, self._box, self._principal, self._address = gateway, box, principal, address
-        self._line = _Line(box)
-        self._view = gateway.view("")
+        self._gateway, self._outbox, self._principal, self._address = gateway, outbox, principal, address
+        self._line = _Line(outbox)
+        self._profile = gateway.profile("")
         self._client: Client | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[Any]] = set()
-        """Those of the tasks that hold a subscription, and end only with the client."""
+        """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
 
     def take(self, line: bytes) -> None:
-        """One line that came in."""
+        """Handle one input line."""
         try:
             message: object = decode(line)
         except (ValueError, RecursionError):
-            self._box.put(error_body(None, Refusal(PARSE_ERROR, "the line is not JSON")))
+            self._outbox.put(error_body(None, Refusal(PARSE_ERROR, "the line is not JSON")))
             return
         if isinstance(message, list):
             self._start(self._batch(cast("list[object]", message)))
@@ -146,11 +146,11 @@ class StdioServer:
 
     def _begin(self, message: dict[str, Any]) -> None:
         key = message["id"]
-        if not is_id(key) or key in self._scopes or len(self._tasks) >= MOST_UNDER_WAY:
+        if not is_id(key) or key in self._scopes or len(self._tasks) >= MAX_RUNNING:
             problem = Refusal(
-                INVALID_REQUEST, "the id is none, or in use, or too many requests are under way"
+                INVALID_REQUEST, "the id is invalid or in use, or too many requests are running"
             )
-            self._box.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
+            self._outbox.put(error_body(cast("RequestId", key) if is_id(key) else None, problem))
             return
         self._start(self._work(key, message))
 
@@ -168,12 +168,12 @@ class StdioServer:
 
         try:
             if self._client is None:
-                raise Refusal(INVALID_REQUEST, "begin with initialize")
+                raise Refusal(INVALID_REQUEST, "send initialize first")
             body = await answered(self._client, messages, answer)
         except Refusal as refusal:
             body = error_body(None, refusal)
         if body is not None:
-            self._box.put(body)
+            self._outbox.put(body)
 
     def _cancel(self, key: object) -> None:
         if isinstance(key, int | str) and (scope := self._scopes.get(key)) is not None:
@@ -189,7 +189,7 @@ class StdioServer:
             finally:
                 del self._scopes[key]
             if body is not None:
-                self._box.put(body)
+                self._outbox.put(body)
 
     async def _answer(self, key: RequestId, message: dict[str, Any]) -> bytes | None:
         client = self._client_for(message)
@@ -197,16 +197,18 @@ class StdioServer:
             if (task := asyncio.current_task()) is not None:
                 self._listening.add(task)
                 task.add_done_callback(self._listening.discard)
-            async with self._gateway.hub.listening(client, message, self._box):
-                await asyncio.get_running_loop().create_future()  # until it is cancelled
+            async with self._gateway.subscriptions.listening(client, message, self._outbox):
+                await asyncio.get_running_loop().create_future()  # until cancelled
         return result_body(key, await self._gateway.answer(client, message, self._line))
 
     def _client_for(self, message: Mapping[str, Any]) -> Client:
-        assert self._view is not None
+        assert self._profile is not None
         registry = self._gateway.registry
         if era_of_message(message, None) == "modern":
             meta = modern_stamp(message)
-            return registry.passing(self._view, self._principal, "modern", meta[VERSION], meta[CAPABILITIES])
+            return registry.transient(
+                self._profile, self._principal, "modern", meta[VERSION], meta[CAPABILITIES]
+            )
         params = fields(message.get("params"))
         if message["method"] == "initialize":
             if self._client is None:
@@ -214,34 +216,36 @@ class StdioServer:
                 abilities = fields(params.get("capabilities"))
                 try:
                     self._client = registry.open(
-                        self._view, self._principal, version, abilities, self._address
+                        self._profile, self._principal, version, abilities, self._address
                     )
                 except TooManySessions as full:
                     raise Refusal(INVALID_REQUEST, str(full)) from None
-                self._client.standing = self._box
+                self._client.event_stream = self._outbox
         elif self._client is None:
             if message["method"] == "ping":
-                return registry.passing(self._view, self._principal, "legacy", handshake_version(None), {})
-            raise Refusal(INVALID_REQUEST, "begin with initialize, or send what the 2026 era needs in _meta")
+                return registry.transient(
+                    self._profile, self._principal, "legacy", handshake_version(None), {}
+                )
+            raise Refusal(INVALID_REQUEST, "send initialize first, or the _meta fields of the 2026 era")
         return self._client
 
     def close(self) -> None:
-        """Say nothing more."""
-        self._box.close()
+        """Close the output."""
+        self._outbox.close()
 
-    async def room(self, most: int) -> None:
-        """Wait until fewer than `most` requests are under way."""
+    async def wait_for_capacity(self, most: int) -> None:
+        """Wait until fewer than `most` requests are running."""
         while len(tasks := self._tasks - self._listening) >= most:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
     async def settle(self, patience: float | None) -> None:
-        """Nothing more comes in: wait for the answers that are under way, at most `patience` seconds."""
+        """Wait up to `patience` seconds for running requests, then end."""
         if tasks := self._tasks - self._listening:
             await asyncio.wait(tasks, timeout=patience)
         await self.end()
 
     async def end(self) -> None:
-        """The client is gone: so is what was done for it."""
+        """Cancel running requests and end the session."""
         for task in list(self._tasks):
             task.cancel()
         if self._client is not None:
@@ -250,31 +254,31 @@ class StdioServer:
 
 async def serve_stdio(gateway: Gateway) -> None:
     """Serve until standard input ends."""
-    # What anything prints by mistake goes to standard error: this pipe is for messages alone.
+    # Standard output is for messages only: redirect `print` to standard error.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     reader = await _reader(gateway.settings.max_body)
     write, close = await _writer(out)
-    box = Outbox()
-    pipe = StdioServer(gateway, box)
-    pouring = asyncio.create_task(box.pour(write, frame=lambda body: body + b"\n"))
+    outbox = Outbox()
+    server = StdioServer(gateway, outbox)
+    writing = asyncio.create_task(outbox.write_all(write, frame=lambda body: body + b"\n"))
     try:
         if _is_stream(0):
-            await _read(reader, pipe)
-            await pipe.settle(FAREWELL)
-        else:  # nobody goes away at the end of a file: all of it is answered
-            await _read(reader, pipe, most=AT_ONCE)
-            await pipe.settle(None)
+            await _read(reader, server)
+            await server.settle(CLOSE_TIMEOUT)
+        else:  # the end of a file is not a disconnect: answer everything
+            await _read(reader, server, most=FILE_CONCURRENCY)
+            await server.settle(None)
     finally:
-        box.close()
+        outbox.close()
         with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await pouring
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await writing
         close()
 
 
 async def _reader(limit: int) -> asyncio.StreamReader:
-    """Standard input as a stream: a pipe, a socket or a terminal, or else a file, which a thread reads."""
+    """Return standard input as a stream; a thread reads it if it is a file."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
     if _is_stream(0):
@@ -286,7 +290,7 @@ async def _reader(limit: int) -> asyncio.StreamReader:
         taken.set()
 
     def read() -> None:
-        with suppress(OSError, RuntimeError):  # the loop has ended before the file
+        with suppress(OSError, RuntimeError):  # the loop was closed
             while True:
                 data = os.read(0, CHUNK)
                 taken = threading.Event()
@@ -300,7 +304,7 @@ async def _reader(limit: int) -> asyncio.StreamReader:
 
 
 async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], None]]:
-    """How to write to a descriptor, and to close it. A file takes what it is given at once."""
+    """Return the functions that write to a descriptor and close it."""
     loop = asyncio.get_running_loop()
     if not _is_stream(file):
 
@@ -322,24 +326,24 @@ async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callab
 
 
 def _is_stream(file: int) -> bool:
-    """Whether the loop can wait for this descriptor. It cannot wait for files, which are always ready."""
+    """Whether the event loop can wait for this descriptor, which it cannot for files."""
     mode = os.fstat(file).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
 
 
-async def _read(reader: asyncio.StreamReader, pipe: StdioServer, most: int | None = None) -> None:
-    """Take line after line; while `most` requests are under way, take none."""
+async def _read(reader: asyncio.StreamReader, server: StdioServer, most: int | None = None) -> None:
+    """Handle line after line; pause while `most` requests are running."""
     while True:
         try:
             line = await reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as end:
-            line = end.partial  # a file may end without a newline
+            line = end.partial  # the last line of a file may lack a newline
             if not line:
                 return
         except asyncio.LimitOverrunError:
             raise ConnectionError("a message on standard input is too large") from None
         if line.strip():
-            pipe.take(line)
+            server.take(line)
         if most is not None:
-            await asyncio.sleep(0)  # a request counts when its task has begun
-            await pipe.room(most)
+            await asyncio.sleep(0)  # let the task of the request start
+            await server.wait_for_capacity(most)

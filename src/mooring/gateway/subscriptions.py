@@ -1,4 +1,4 @@
-"""Changes behind the gateway, told to every client that wants to know."""
+"""Notifications to clients about changed lists and resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mooring.config.logs import logger
 from mooring.core.events import CatalogChanged, ConfigApplied, ResourceUpdated
 from mooring.gateway.clients import Client, Outbox
-from mooring.gateway.profiles import Profile, ProfileTools
+from mooring.gateway.profiles import Profile, ProfileCatalog
 from mooring.gateway.protocol import (
     INVALID_PARAMS,
     SUBSCRIPTION,
@@ -39,31 +39,31 @@ UPDATED = "notifications/resources/updated"
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """One `subscriptions/listen`."""
+    """One `subscriptions/listen` request."""
 
     client: Client
     id: RequestId
-    box: Outbox
+    outbox: Outbox
     kinds: frozenset[str]
     uris: frozenset[str]
 
-    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
         stamp = {**fields(params.get("_meta")), SUBSCRIPTION: self.id}
-        self.box.put(notice_body(method, {**params, "_meta": stamp}))
+        self.outbox.put(notice_body(method, {**params, "_meta": stamp}))
 
 
 class Subscriptions:
-    """Knows who listens, and what each view showed when it was last told."""
+    """The listeners, and the contents of each profile at the last notification."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._listeners: set[_Listener] = set()
-        self._told: dict[Profile, ProfileTools] = {}
+        self._last: dict[Profile, ProfileCatalog] = {}
 
     async def run(self) -> None:
-        """Follow the host until it ends."""
-        for view in self._gateway.views():
-            self._told[view] = view.offer
+        """Forward events of the host until it closes."""
+        for profile in self._gateway.profiles():
+            self._last[profile] = profile.contents
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
                 self.updated(event.uri, event.session)
@@ -71,10 +71,10 @@ class Subscriptions:
                 self.changed()
 
     def changed(self) -> None:
-        """Tell the clients of each view what is another one now."""
-        for view in self._gateway.views():
-            old, new = self._told.get(view), view.offer
-            self._told[view] = new
+        """Notify the clients of each profile whose lists changed."""
+        for profile in self._gateway.profiles():
+            old, new = self._last.get(profile), profile.contents
+            self._last[profile] = new
             if old is None or old is new:
                 continue
             kinds = [
@@ -90,18 +90,18 @@ class Subscriptions:
                 if not same
             ]
             for kind in kinds:
-                self._tell(view, kind)
+                self._notify(profile, kind)
 
-    def _tell(self, view: Profile, kind: str) -> None:
+    def _notify(self, profile: Profile, kind: str) -> None:
         for client in self._gateway.registry:
-            if client.view is view:
+            if client.profile is profile:
                 client.notify(KINDS[kind])
         for listener in list(self._listeners):
-            if listener.client.view is view and kind in listener.kinds:
-                listener.tell(KINDS[kind], {})
+            if listener.client.profile is profile and kind in listener.kinds:
+                listener.notify(KINDS[kind], {})
 
     def updated(self, uri: str, session: str | None) -> None:
-        """A resource is another one now: for everybody, or for the session that has its server for itself."""
+        """Notify subscribers of a changed resource: all of them, or those of one session."""
 
         def concerns(client: Client) -> bool:
             return session in (None, client.session.id)
@@ -111,39 +111,39 @@ class Subscriptions:
                 client.notify(UPDATED, {"uri": uri})
         for listener in list(self._listeners):
             if uri in listener.uris and concerns(listener.client):
-                listener.tell(UPDATED, {"uri": uri})
+                listener.notify(UPDATED, {"uri": uri})
 
     @asynccontextmanager
     async def listening(
-        self, client: Client, message: Mapping[str, Any], box: Outbox
+        self, client: Client, message: Mapping[str, Any], outbox: Outbox
     ) -> AsyncGenerator[None]:
-        """Put into `box` what the request asked to be told, while the block runs.
+        """Queue the notifications that the request asks for in `outbox` while the block runs.
 
         Raises:
-            Refusal: the request cannot be understood.
+            Refusal: The request is invalid.
         """
         wanted = fields(fields(message.get("params")).get("notifications"))
         named: object = wanted.get("resourceSubscriptions", [])
         uris = cast("list[object]", named) if isinstance(named, list) else [None]
         if not wanted or not all(isinstance(uri, str) for uri in uris):
-            raise Refusal(INVALID_PARAMS, "'notifications' must say what is to be told")
+            raise Refusal(INVALID_PARAMS, "'notifications' must name what to subscribe to")
         kinds = frozenset(kind for kind in KINDS if wanted.get(kind) is True)
-        watched = await self._gateway.crossing.watch_all(client, cast("list[str]", uris))
-        listener = _Listener(client, message["id"], box, kinds, frozenset(watched))
+        watched = await self._gateway.era_bridge.watch_all(client, cast("list[str]", uris))
+        listener = _Listener(client, message["id"], outbox, kinds, frozenset(watched))
         self._listeners.add(listener)
-        honoured: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
+        accepted: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
         if watched:
-            honoured["resourceSubscriptions"] = sorted(watched)
-        listener.tell("notifications/subscriptions/acknowledged", {"notifications": honoured})
+            accepted["resourceSubscriptions"] = sorted(watched)
+        listener.notify("notifications/subscriptions/acknowledged", {"notifications": accepted})
         try:
             yield
         finally:
             self._listeners.discard(listener)
-            await self._gateway.crossing.leave(client)
+            await self._gateway.era_bridge.leave(client)
 
-    def close(self, keeps: Callable[[Client], bool] = lambda client: False) -> None:
-        """End every subscription properly, but for those of clients that stay."""
+    def close(self, still_valid: Callable[[Client], bool] = lambda client: False) -> None:
+        """End every subscription with a result, except those of clients that stay."""
         for listener in list(self._listeners):
-            if not keeps(listener.client):
-                listener.box.put(result_body(listener.id, stamped({})))
-                listener.box.close()
+            if not still_valid(listener.client):
+                listener.outbox.put(result_body(listener.id, stamped({})))
+                listener.outbox.close()

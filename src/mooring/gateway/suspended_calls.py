@@ -1,5 +1,5 @@
-"""Calls that wait for their client: a handshake server asks during a call, and a client of the 2026 era is
-asked by ending its request. The call goes on when the client comes back with the answer."""
+"""Suspended calls. A handshake server may send a request during a call, but a client of the 2026 era answers
+only in a new request: the call waits for it in the gateway."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from mooring.gateway.protocol import INVALID_PARAMS, Refusal, fields
 __all__ = ["SuspendedCall", "SuspendedCalls"]
 
 WAIT = 300.0
-"""Seconds for which a call is kept for a client that does not come back."""
-MOST, MOST_EACH = 1_000, 100
-"""Calls that may wait, in all and of one principal."""
+"""Seconds after which a suspended call is cancelled."""
+MAX_CALLS, MAX_CALLS_PER_PRINCIPAL = 1_000, 100
 KEY = "question"
 
 
 @dataclass(slots=True, eq=False)
 class SuspendedCall:
-    """One call that may ask."""
+    """One call whose server may send requests to the client."""
 
-    whose: str
-    """The principal that made it."""
+    principal: str
+    """The name of its principal."""
     questions: asyncio.Queue[tuple[str, Mapping[str, Any]]] = field(
         default_factory=lambda: asyncio.Queue[tuple[str, Mapping[str, Any]]](1)
     )
@@ -35,79 +34,79 @@ class SuspendedCall:
     timer: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the client asked; its answer."""
+        """Send a request to the client and return its answer."""
         await self.questions.put((method, params))
         self.answer = asyncio.get_running_loop().create_future()
         return await self.answer
 
 
 class SuspendedCalls:
-    """All calls that wait."""
+    """The suspended calls of all clients."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, SuspendedCall] = {}
 
     async def begin(
         self,
-        whose: str,
+        principal: str,
         work: Callable[[SuspendedCall], Coroutine[Any, Any, dict[str, Any]]],
         seal: Callable[[str], str],
     ) -> dict[str, Any]:
-        """Start a call: its result, or the question that it has; `seal` makes a state of its key."""
-        parked = SuspendedCall(whose)
-        parked.task = asyncio.create_task(work(parked))
-        return await self._next(parked, seal)
+        """Start a call. Return its result, or an `input_required` result with a state made by `seal`."""
+        suspended = SuspendedCall(principal)
+        suspended.task = asyncio.create_task(work(suspended))
+        return await self._next(suspended, seal)
 
     async def resume(self, key: str, responses: object, seal: Callable[[str], str]) -> dict[str, Any]:
-        """Go on with a call.
+        """Resume a call with the client's answer.
 
         Raises:
-            Refusal: it is not there any more.
+            Refusal: The call is not suspended any more.
         """
-        parked = self._waiting.pop(key, None)
-        if parked is None or parked.answer is None or parked.asked is None:
+        suspended = self._waiting.pop(key, None)
+        if suspended is None or suspended.answer is None or suspended.asked is None:
             raise Refusal(
                 INVALID_PARAMS,
-                f"no call waits for this answer: it was answered before, or was given up after {WAIT:g} s. "
-                "The tool may have had effects and may still be running; find out before you call it again",
+                f"no call waits for this answer: it was answered before, or was cancelled after {WAIT:g} s. "
+                "The tool may have had effects and may still be running; check before you call it again",
             )
-        assert parked.timer is not None
-        parked.timer.cancel()
+        assert suspended.timer is not None
+        suspended.timer.cancel()
         given = fields(fields(responses).get(KEY))
         if not given:
-            return self._put(parked, parked.asked, seal)  # it is asked once more
-        if not parked.answer.done():
-            parked.answer.set_result(given)
-        return await self._next(parked, seal)
+            return self._suspend(suspended, suspended.asked, seal)  # repeat the request
+        if not suspended.answer.done():
+            suspended.answer.set_result(given)
+        return await self._next(suspended, seal)
 
-    async def _next(self, parked: SuspendedCall, seal: Callable[[str], str]) -> dict[str, Any]:
-        assert parked.task is not None
-        question = asyncio.ensure_future(parked.questions.get())
+    async def _next(self, suspended: SuspendedCall, seal: Callable[[str], str]) -> dict[str, Any]:
+        assert suspended.task is not None
+        question = asyncio.ensure_future(suspended.questions.get())
         try:
-            await asyncio.wait({parked.task, question}, return_when=asyncio.FIRST_COMPLETED)
-            if not parked.task.done():
-                return self._put(parked, question.result(), seal)
+            await asyncio.wait({suspended.task, question}, return_when=asyncio.FIRST_COMPLETED)
+            if not suspended.task.done():
+                return self._suspend(suspended, question.result(), seal)
         except BaseException:
-            parked.task.cancel()
+            suspended.task.cancel()
             raise
         finally:
             question.cancel()
-        return await parked.task
+        return await suspended.task
 
-    def _put(
-        self, parked: SuspendedCall, asked: tuple[str, Mapping[str, Any]], seal: Callable[[str], str]
+    def _suspend(
+        self, suspended: SuspendedCall, asked: tuple[str, Mapping[str, Any]], seal: Callable[[str], str]
     ) -> dict[str, Any]:
-        assert parked.task is not None
-        own = [key for key, other in self._waiting.items() if other.whose == parked.whose]
-        if len(own) >= MOST_EACH:
-            self._give_up(own[0])
-        if len(self._waiting) >= MOST:
-            parked.task.cancel()
-            raise Refusal(INVALID_PARAMS, "too many calls wait for an answer; try again later")
+        assert suspended.task is not None
+        own = [key for key, other in self._waiting.items() if other.principal == suspended.principal]
+        if len(own) >= MAX_CALLS_PER_PRINCIPAL:
+            self._cancel(own[0])
+        if len(self._waiting) >= MAX_CALLS:
+            suspended.task.cancel()
+            raise Refusal(INVALID_PARAMS, "too many suspended calls; try again later")
         key = secrets.token_hex(16)
-        parked.asked = asked
-        self._waiting[key] = parked
-        parked.timer = asyncio.get_running_loop().call_later(WAIT, self._give_up, key)
+        suspended.asked = asked
+        self._waiting[key] = suspended
+        suspended.timer = asyncio.get_running_loop().call_later(WAIT, self._cancel, key)
         request = {"method": asked[0], "params": dict(asked[1])}
         return {
             "resultType": "input_required",
@@ -115,12 +114,12 @@ class SuspendedCalls:
             "requestState": seal(key),
         }
 
-    def _give_up(self, key: str) -> None:
-        if (parked := self._waiting.pop(key, None)) is not None and parked.task is not None:
-            if parked.timer is not None:
-                parked.timer.cancel()
-            parked.task.cancel()
+    def _cancel(self, key: str) -> None:
+        if (suspended := self._waiting.pop(key, None)) is not None and suspended.task is not None:
+            if suspended.timer is not None:
+                suspended.timer.cancel()
+            suspended.task.cancel()
 
     def close(self) -> None:
         for key in list(self._waiting):
-            self._give_up(key)
+            self._cancel(key)

@@ -1,7 +1,7 @@
-"""Several processes on one port: the system shares connections out among them.
+"""Several processes on one port; the system distributes connections among them.
 
-Requests of one client reach any of the processes, and these share no state. So they are refused what needs
-state: see `check_workers`.
+The requests of one client reach any of the processes, which share no state. Settings that need shared state
+are rejected by `check_workers`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mooring.errors import ConfigError
 __all__ = ["check_workers", "is_worker", "run_workers", "shared_key"]
 
 _MARK = "MOORING_GATEWAY_WORKER"
-AGAIN_AFTER = 1.0
+RESTART_DELAY = 1.0
 
 
-def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> None:
-    """Refuse what several processes without common state cannot keep.
+def check_workers(config: HostConfig, default_profile: ProfileSettings, *, sse: bool) -> None:
+    """Reject settings that need state shared between processes.
 
     Raises:
-        ConfigError: names every setting that does not go with `--workers`.
+        ConfigError: Names every setting that does not work with `--workers`.
     """
     gateway, standard = config.gateway, GatewaySettings()
     found = [
@@ -33,11 +33,11 @@ def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> N
         for server in config.active
         if server.isolation == "session"
     ]
-    if whole.discovery != "never":
-        found.append("`--discovery`: what a client selects would be known to one process")
+    if default_profile.discovery != "never":
+        found.append("`--discovery`: what a client selects would be known to one process only")
     found += [
         f"profile {name!r} has `discovery: {profile.discovery}`: "
-        "what a client selects would be known to one process"
+        "what a client selects would be known to one process only"
         for name, profile in gateway.profiles.items()
         if profile.discovery != "never"
     ]
@@ -56,21 +56,22 @@ def check_workers(config: HostConfig, whole: ProfileSettings, *, sse: bool) -> N
             "`--sse`: a client of the 2024 transport needs one process for its stream and its requests"
         )
     if found:
-        raise ConfigError("\n  ".join(["these settings do not work with `--workers`:", *found]))
+        raise ConfigError("\n  ".join(["These settings do not work with `--workers`:", *found]))
 
 
 def is_worker() -> bool:
-    """Whether this process is one of several."""
+    """Whether this process is a worker."""
     return _MARK in os.environ
 
 
 def shared_key() -> bytes | None:
-    """What all workers seal with, so that each can open what another one sealed; None for a process alone."""
+    """Return the key with which all workers seal request states; None outside of workers."""
     return bytes.fromhex(os.environ[_MARK]) if is_worker() else None
 
 
 async def run_workers(count: int) -> int:
-    """Run this very command `count` times; one that dies is started again, until we are told to end."""
+    """Run this command in `count` processes and restart those that exit, until SIGTERM or SIGINT. Return the
+    exit code."""
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     running: set[asyncio.subprocess.Process] = set()
@@ -87,25 +88,25 @@ async def run_workers(count: int) -> int:
     environment = {**os.environ, _MARK: os.urandom(32).hex()}
     command = [sys.executable, "-m", "mooring", *_single(sys.argv[1:])]
 
-    async def keep() -> None:
+    async def supervise() -> None:
         while not ending.is_set():
             process = await asyncio.create_subprocess_exec(*command, env=environment)
             running.add(process)
             code = await process.wait()
             running.discard(process)
-            if code == 2:  # a mistake in the configuration does not go away
+            if code == 2:  # invalid configuration: restarting does not help
                 ending.set()
                 codes.append(code)
             elif not ending.is_set():
-                await asyncio.sleep(AGAIN_AFTER)
+                await asyncio.sleep(RESTART_DELAY)
 
     codes: list[int] = []
-    await asyncio.gather(*(keep() for _ in range(count)))
+    await asyncio.gather(*(supervise() for _ in range(count)))
     return codes[0] if codes else 0
 
 
 def _single(arguments: list[str]) -> list[str]:
-    """The command line without `--workers`."""
+    """Return the command line without `--workers`."""
     kept: list[str] = []
     skip = False
     for word in arguments:

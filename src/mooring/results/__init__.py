@@ -1,1 +1,1 @@
-"""What happens to a result between the server and the model."""
+"""Processing of results between the server and the model."""

@@ -1,4 +1,4 @@
-"""A record of every call, one JSON file each, in the order in which the calls ended."""
+"""Records of calls: one JSON file per call, numbered in the order in which the calls ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"call-(\d{6,})\.json")
 
 
 class Artifacts:
-    """The directory of a run. Records of earlier runs in it are left alone until they are old."""
+    """The directory of a run. Records of earlier runs are deleted after 30 days."""
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
         self.folder = PrivateDirectory(path, names=_NAME.pattern, size=2**31, age=30 * _DAY, private=False)
@@ -30,19 +30,19 @@ class Artifacts:
         """Write one record.
 
         Raises:
-            OSError: that is not possible.
+            OSError: The file cannot be written.
         """
         data = self._document(record)
         if self._next is None:
-            self._next = self._after_the_last()
+            self._next = self._next_number()
         while True:
             number, self._next = self._next, self._next + 1
             try:
                 return self.folder.write(f"call-{number:06}.json", [data])
             except FileExistsError:
-                continue  # another process records into the same directory
+                continue  # another process uses the same directory
 
-    def _after_the_last(self) -> int:
+    def _next_number(self) -> int:
         names = [path.name for path in self.folder.path.glob("call-*.json")]
         return max((int(known[1]) for name in names if (known := _NAME.fullmatch(name))), default=0) + 1
 
@@ -54,8 +54,8 @@ class Artifacts:
             plain = _redacted({**record, **given}, lambda text: repeated(self._redact(text)))
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=2, default=str)
         except (ValueError, RecursionError) as problem:
-            told = {name: record.get(name) for name in ("started_at", "server", "tool", "duration_ms")}
-            text = json.dumps(told | {"problem": f"no JSON can hold the rest: {type(problem).__name__}"})
+            basics = {name: record.get(name) for name in ("started_at", "server", "tool", "duration_ms")}
+            text = json.dumps(basics | {"problem": f"not JSON-serialisable: {type(problem).__name__}"})
         return text.encode("utf-8", "replace")
 
 
@@ -71,8 +71,8 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def _masked(value: Any, found: set[str]) -> Any:
-    """Arguments without what stands under a name such as `password`, at any depth. What is taken out is added
-    to `found`: tools repeat their arguments in results."""
+    """Replace values under names such as `password` at any depth. The values are added to `found`, because
+    tools repeat their arguments in results."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         masked: dict[Any, Any] = {}

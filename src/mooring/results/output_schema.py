@@ -1,8 +1,8 @@
-"""Structured results held against the schemas that servers declare for them.
+"""Validation of structured results against the output schemas of their tools.
 
-The schema is as untrusted as the result. No reference is fetched, its size and depth are
-bounded, its regular expressions run on an engine that takes linear time, and whatever is not done
-within a tenth of a second is given up. A schema that cannot be used is named once and then ignored.
+Schemas are untrusted. References are not fetched, size and depth are limited, regular expressions run on a
+linear-time engine, and a check that takes longer than 0.1 s is abandoned. A schema that cannot be used is
+logged once and then ignored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["Schemas"]
 log = logger("mooring.results")
 
 SECONDS = 0.1
-"""For one check, in a thread of its own."""
+"""Time limit of a check in a thread."""
 QUICK = 0.002
-"""For one check on the event loop, of a value that looks small."""
+"""Time limit of a check of a small value on the event loop."""
 _SMALL = 200
 _MOST_VALUES = 20_000
 _MOST_NODES, _DEEPEST = 5_000, 64
@@ -38,18 +38,18 @@ _LONGEST_PATTERN, _LONGEST_MATCHED = 200, 1_000
 
 
 class _Unusable(Exception):
-    """The schema cannot be used; the text says why."""
+    """The schema cannot be used; the message is the reason."""
 
 
 class _TooLong(Exception):
-    """The time is up."""
+    """The check exceeded its time limit."""
 
 
 @dataclass(slots=True)
 class _Known:
     schema: Mapping[str, Any]
     check: Callable[[Any, float], str | None] | None
-    """What is wrong with a value; None when the schema cannot be used."""
+    """Returns the problem of a value. None if the schema cannot be used."""
 
 
 class Schemas:
@@ -60,12 +60,13 @@ class Schemas:
         self._one: anyio.CapacityLimiter | None = None
 
     async def problem(self, tool: Tool, value: Any) -> str | None:
-        """What is wrong with a structured result, in one line; None when nothing is, or nobody can tell."""
+        """Return in one line why a structured result does not match its schema; None if it matches or cannot
+        be checked."""
         schema, key = tool.output_schema, (tool.server, tool.remote_name)
         if schema is None:
             return None
         if value is None:
-            return "the structured content that its output schema describes is missing"
+            return "the structured content required by the output schema is missing"
         known = self._known.get(key)
         if known is not None and known.schema is schema:
             if known.check is None:
@@ -75,7 +76,7 @@ class Schemas:
                     return known.check(value, QUICK)
                 except (_TooLong, _Unusable):
                     pass
-        # One at a time: threads that compute take turns with the event loop, and many would starve it.
+        # One at a time: many computing threads would starve the event loop.
         self._one = self._one or anyio.CapacityLimiter(1)
         return await anyio.to_thread.run_sync(partial(self._checked, key, schema, value), limiter=self._one)
 
@@ -88,7 +89,7 @@ class Schemas:
                 return None
             return known.check(value, SECONDS)
         except (_Unusable, _TooLong) as problem:
-            log.warning("the output schema of %s is not checked: %s", line("/".join(key), 80), problem)
+            log.warning("output schema cannot be checked tool=%s reason=%s", line("/".join(key), 80), problem)
             self._known[key] = _Known(schema, None)
             return None
 
@@ -102,7 +103,7 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
 
     def tick() -> None:
         if time.monotonic() > clock.end:
-            raise _TooLong("it takes too long")
+            raise _TooLong("the check takes too long")
 
     dialect = schema.get("$schema")
     if isinstance(dialect, str) and "draft-03" in dialect:
@@ -113,27 +114,27 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
         clock.end = time.monotonic() + seconds
         try:
             validator: Validator | None = getattr(validators, "mine", None)
-            if validator is None:  # one for each thread: it has a state while it works
+            if validator is None:  # one per thread: it has state
                 validator = validators.mine = Validator(schema, matches=_matches, tick=tick)
             first = validator.first(value)
-            return None if first is None else _told(first)
+            return None if first is None else _described(first)
         except _TooLong:
             raise
         except RecursionError:
-            raise _Unusable("it goes round in circles") from None
-        except Exception as broken:  # a schema of a stranger can be wrong in any way
+            raise _Unusable("it refers to itself") from None
+        except Exception as broken:  # an untrusted schema can be wrong in any way
             raise _Unusable(f"{type(broken).__name__}: {line(str(broken), 200)}") from None
 
     return problem
 
 
-def _told(problem: Problem) -> str:
+def _described(problem: Problem) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path)
     return line(f"${where[:200]}: {problem.message[:400]}", 300)
 
 
 def _count(value: Any, most: int) -> int:
-    """How many values there are, of which no more than `most` are counted; long texts count as many."""
+    """Count the values up to `most`; long strings count as several."""
     left, seen = [value], 0
     while left and seen < most:
         item = left.pop()
@@ -163,7 +164,7 @@ def _depth(value: Any, most: int) -> int:
 
 
 def _matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is found in the text; None when that is not looked into."""
+    """Whether the pattern matches the text; None if that is not checked."""
     found = _expression(pattern) if len(text) <= _LONGEST_MATCHED else None
     return None if found is None else found.isinstance_python(text)
 
@@ -174,8 +175,8 @@ _TIMES = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 @lru_cache(maxsize=512)
 def _expression(pattern: str) -> Any:
-    """The pattern for the engine of pydantic_core, which takes linear time; None when it is too
-    costly to build, or has what that engine does not know."""
+    """Compile a pattern with the linear-time engine of pydantic_core; None if it is too costly or not
+    supported."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     times = 1

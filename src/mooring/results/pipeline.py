@@ -1,4 +1,4 @@
-"""Results on their way to the model: checked, converted, cut to the budget, stored, recorded."""
+"""Processing of results for the model: validate, convert, cut to the budget, store, record."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 
 class Rules(Value):
-    """How the calls of one server are stamped, and what becomes of its results."""
+    """Settings for the calls and results of one server."""
 
     budget: int
-    """Estimated tokens of a result that a model is shown; 0: all of it."""
+    """Largest size of a result for the model, in estimated tokens; 0: no limit."""
     output_schema: Conformance
     passthrough: bool
-    """Whether the server is told who calls."""
+    """Whether the server receives the caller's context."""
 
 
 def rules_for(host: HostConfig, server: ServerConfig | None) -> Rules:
-    """Return what holds for a server; None is a provider that the configuration does not know."""
+    """Return the rules of a server; None is a provider that is not in the configuration."""
     budget, conformance, context = (
         (None, None, None) if server is None else (server.result_budget, server.output_schema, server.context)
     )
@@ -60,13 +60,13 @@ def rules_for(host: HostConfig, server: ServerConfig | None) -> Rules:
 
 
 class RuleBook:
-    """The rules of every server, made anew only when what is configured is another object."""
+    """Cache of the rules of every server."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[HostConfig, ServerConfig | None, Rules]] = {}
 
     def rules(self, name: str, host: HostConfig, server: ServerConfig | None) -> Rules:
-        """Return what holds for the server `name`."""
+        """Return the rules of the server `name`."""
         known = self._known.get(name)
         if known is None or known[0] is not host or known[1] is not server:
             known = self._known[name] = (host, server, rules_for(host, server))
@@ -75,20 +75,18 @@ class RuleBook:
 
 log = logger("mooring.results")
 
-
 SETTLED = 5.0
-"""Seconds that a host is given to start before it tidies up; what writes, tidies as well."""
+"""Seconds after the start of a host at which old files are deleted."""
 _NOTICE = 70
-"""Tokens that the line after a piece takes at most."""
-_SECRET = 6
+"""Longest position line after a part, in tokens."""
 _QUICK = 32_768
-"""Characters that are converted on the event loop: less work than a thread is."""
+"""Characters that are converted on the event loop instead of a thread."""
 _HEADING = 400
 """Characters that converting a block may add."""
 
 
 def home_at(given: str | os.PathLike[str] | bool | None) -> Path | None:
-    """The directory of the stores: a path, this user's own (True), or none."""
+    """Return the directory of the stores: a path, the user's state directory (True), or None."""
     if given is True:
         from mooring.config.files import state_home
 
@@ -97,12 +95,12 @@ def home_at(given: str | os.PathLike[str] | bool | None) -> Path | None:
 
 
 def directory(given: str | os.PathLike[str] | None) -> Path | None:
-    """The directory that somebody named; `~` is the user's own."""
+    """Return a configured directory with `~` expanded."""
     return None if given is None else Path(given).expanduser()
 
 
 class ResultPipeline:
-    """The stores of one host, and the way of a result through them. Made at once, opened when needed."""
+    """Processes the results of one host. Its stores are opened on first use."""
 
     def __init__(
         self,
@@ -121,7 +119,7 @@ class ResultPipeline:
     async def keep(
         self, tool: Tool, result: Result, *, session: str, budget: int, conformance: Conformance
     ) -> Result:
-        """The result as a model is shown it; nothing of it is lost. Never raises for what a server sent."""
+        """Return the result for the model; the part beyond the budget is stored. Never raises."""
         if tool.output_schema is not None and conformance != "off" and not result.is_error:
             result = await self._conforming(tool, result, strict=conformance == "strict")
         if plain(result, budget):
@@ -131,7 +129,7 @@ class ResultPipeline:
         return work() if _light(result, budget) else await in_thread(work)
 
     async def save(self, block: Block) -> str:
-        """Write the data of a block into a file; a line that says where it is, or why it is nowhere."""
+        """Write the data of a block to a file; return a line with its path, or why it was not saved."""
         return await in_thread(self._open()[0].saved, block)
 
     async def _conforming(self, tool: Tool, result: Result, *, strict: bool) -> Result:
@@ -145,10 +143,10 @@ class ResultPipeline:
         key = (tool.server, tool.remote_name)
         if key not in self._told:
             self._told.add(key)
-            log.warning("a result of %s breaks its output schema: %s", _source(*key), problem)
+            log.warning("result does not match its output schema tool=%s problem=%s", _source(*key), problem)
         if not strict:
             return result
-        note = text_block(f"[This breaks the output schema of {_source(*key)}: {problem}]")
+        note = text_block(f"[This does not match the output schema of {_source(*key)}: {problem}]")
         return replace(result, blocks=(*result.blocks, note), is_error=True)
 
     def _shown(self, tool: Tool, result: Result, session: str, budget: int) -> Result:
@@ -168,20 +166,22 @@ class ResultPipeline:
         shown = text_block(preview(whole, left, rest))
         return replace(result, blocks=(shown, *beside), handle=handle)
 
-    # --- what was left out ----------------------------------------------------------------------
+    # --- stored outputs -------------------------------------------------------------------------
 
     def has(self, session: str) -> bool:
-        """Whether something is kept for `result_read` of this session."""
+        """Whether this session has stored outputs for `result_read`."""
         return self._stores is not None and self._stores[1].any_of(session)
 
     async def read(self, arguments: Mapping[str, Any], *, session: str, budget: int) -> Result:
-        """The answer of `result_read`: a piece, byte for byte, and a line on where to go on."""
+        """Answer `result_read`: a part of a stored output, unchanged, and a line with the next offset."""
         started = time.monotonic()
         structured: dict[str, Any] | None = None
         try:
             wanted = request(arguments)
             if (output := self._open()[1].find(session, wanted.handle)) is None:
-                raise Unreadable("there is no result of this handle in this session; take it as it was given")
+                raise Unreadable(
+                    "this session has no result with this handle; use the handle exactly as given"
+                )
             room = max(budget, SMALLEST_BUDGET) - _NOTICE if budget else 0
             piece, total = await in_thread(_read, output, wanted, room)
             structured = {
@@ -192,7 +192,7 @@ class ResultPipeline:
             }
             blocks = (text_block(piece.text), text_block(_place(wanted, piece, total, output)))
         except (Unreadable, OSError) as problem:
-            gone = "this result is no longer kept; call the tool again"
+            gone = "this result is no longer stored; call the tool again"
             blocks = (text_block(str(problem) if isinstance(problem, Unreadable) else gone),)
         return Result(
             server=OWNER,
@@ -207,18 +207,18 @@ class ResultPipeline:
 
     @property
     def recording(self) -> bool:
-        """Whether every call is to be recorded."""
+        """Whether calls are recorded."""
         return self._artifacts() is not None
 
     async def record(self, result: Result, **about: Any) -> None:
-        """Write what a call was and brought into the directory of the run; what fails is told in the log."""
+        """Write a call and its result to the directory of the run; failures are logged."""
         path = self._artifacts()
         assert path is not None
         if self._records is None or self._records.folder.path != path:
             from mooring.results.artifacts import Artifacts
 
             self._records = Artifacts(path, self._redact)
-        told = {
+        record = {
             "server": result.server,
             "tool": result.tool,
             **about,
@@ -230,14 +230,14 @@ class ResultPipeline:
             "structured": result.structured,
         }
         try:
-            await in_thread(self._records.write, told)
+            await in_thread(self._records.write, record)
         except OSError as problem:
-            log.warning("the record of a call could not be written into %s: %s", path, problem)
+            log.warning("call record could not be written directory=%s reason=%s", path, problem)
 
-    # --- life -----------------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------------
 
     async def tidy(self) -> None:
-        """Delete what earlier runs left behind and is too old, when the start is over."""
+        """Delete expired files of earlier runs, some seconds after the start."""
         await asyncio.sleep(SETTLED)
         home = self._home()
         if home is not None and any((home / name).exists() for name in ("mcp-blobs", "mcp-outputs")):
@@ -250,7 +250,7 @@ class ResultPipeline:
                 store.folder.tidy()
 
     async def close(self) -> None:
-        """Delete the large outputs: their handles end with the host."""
+        """Delete the stored outputs: their handles end with the host."""
         if self._stores is not None:
             await in_thread(self._stores[1].close)
 
@@ -274,19 +274,19 @@ def _moment(seconds: float) -> str:
 
 
 def _spilled(outputs: OutputStore, whole: str, session: str, tool: Tool) -> tuple[str | None, str]:
-    """Keep a text that is too large; its handle, and how to get at it."""
+    """Store a text that exceeds the budget; return its handle and a hint how to read it."""
     try:
         handle = outputs.keep(whole, session=session, server=tool.server, tool=tool.remote_name)
     except OSError as problem:
         source = _source(tool.server, tool.remote_name)
-        log.warning("a large result of %s is lost in part: %s", source, problem)
+        log.warning("part of a large result could not be stored tool=%s reason=%s", source, problem)
         why = (problem.strerror or str(problem))[:100].encode("ascii", "replace").decode()
-        return None, f"They could not be kept: {why}."
+        return None, f"They could not be stored: {why}."
     return handle, f"Read them with result_read, handle {handle}."
 
 
 def _light(result: Result, budget: int) -> bool:
-    """Whether nothing has to be stored or decoded, and little to be copied."""
+    """Whether the result is small text that needs no storing or decoding."""
     most = min(budget or _QUICK, _QUICK)
     for block in result.blocks:
         text = block.text
@@ -297,7 +297,7 @@ def _light(result: Result, budget: int) -> bool:
 
 
 def _read(output: StoredOutput, wanted: ReadRequest, budget: int) -> tuple[ResultPart, int]:
-    """The piece that is wanted, and how long the text is that it is of."""
+    """Return the requested part and the length of the text."""
     count = min(wanted.limit or 4 * budget + 3, 4 * budget + 3) if budget else wanted.limit or UNLIMITED
     if wanted.grep is not None:
         return found(output.read(), wanted, budget), output.length
@@ -307,16 +307,16 @@ def _read(output: StoredOutput, wanted: ReadRequest, budget: int) -> tuple[Resul
     else:
         total, text = output.length, output.read(wanted.offset, count)
     if wanted.offset > total:
-        raise Unreadable(f"there is nothing from {wanted.offset:,} on: it has {total:,} characters")
+        raise Unreadable(f"offset {wanted.offset:,} is beyond the end: the text has {total:,} characters")
     return cut(text, wanted.offset, total, wanted.limit, budget), total
 
 
 def _place(wanted: ReadRequest, piece: ResultPart, total: int, output: StoredOutput) -> str:
     source = _source(output.server, output.tool)
     if wanted.grep is not None:
-        what = f"Places in {total:,} characters of {source}" if piece.text else f"Nothing found in {source}"
+        what = f"Matches in {total:,} characters of {source}" if piece.text else f"No match in {source}"
     else:
         end = wanted.offset + len(piece.text)
         what = f"Characters {wanted.offset:,} to {end:,} of {total:,} of {source}"
-    more = "That is all." if piece.next_offset is None else f"Go on with offset {piece.next_offset}."
+    more = "End." if piece.next_offset is None else f"Continue with offset {piece.next_offset}."
     return f"[{what}. {more}]"

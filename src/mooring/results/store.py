@@ -1,4 +1,4 @@
-"""Files that results leave: embedded files and outputs too large to show; private, bounded, cleaned up."""
+"""Files of results: embedded files and large outputs, in private directories with size and age limits."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from mooring.core.render import MEDIA, inlined, label, text_block
 from mooring.core.types import Block
 
 GRACE = 3600.0
-"""Seconds for which a file is nobody's but its writer's, who may be another process."""
+"""Seconds for which a new file is not deleted: another process may still use it."""
 _RESCAN = 60.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class PrivateDirectory:
-    """Files that are written once. What is old goes; what is too much goes, the oldest first.
+    """A directory of write-once files. Expired files are deleted; above the size limit, the oldest ones.
 
-    Safe to use from several threads, and beside other processes that use the same directory.
+    Safe for several threads and processes.
     """
 
     def __init__(self, path: Path, *, names: str, size: int, age: float, private: bool = True) -> None:
         self.path = path
         self._names = re.compile(names)
-        """Which files are ours to delete."""
+        """Names of the files that may be deleted."""
         self._size, self._age, self._private = size, age, private
         self._lock = Lock()
         self._used = 0
         self._scanned: float | None = None
 
     def write(self, name: str, chunks: Iterable[bytes]) -> Path:
-        """Write a file, all of it or nothing.
+        """Write a file completely or not at all.
 
         Raises:
-            OSError: that is not possible; `FileExistsError`: the name is taken.
+            FileExistsError: The name is taken.
+            OSError: The file cannot be written.
         """
         self._prepare()
         path = self.path / name
@@ -54,7 +55,9 @@ class PrivateDirectory:
                 for chunk in chunks:
                     written += len(chunk)
                     if self._used + written > self._size:
-                        raise OSError(errno.ENOSPC, f"it holds {self._size >> 20} MiB, and that is its limit")
+                        raise OSError(
+                            errno.ENOSPC, f"the directory has reached its limit of {self._size >> 20} MiB"
+                        )
                     stream.write(chunk)
         except BaseException:
             with suppress(OSError):
@@ -65,7 +68,7 @@ class PrivateDirectory:
         return path
 
     def remove(self, path: Path) -> None:
-        """Delete a file of this folder, if it is still there."""
+        """Delete a file of this directory if it exists."""
         with suppress(OSError):
             size = path.stat().st_size
             path.unlink()
@@ -73,7 +76,7 @@ class PrivateDirectory:
                 self._used -= size
 
     def tidy(self) -> None:
-        """Delete what is too old, and of the rest the oldest while it is too much."""
+        """Delete expired files, and the oldest ones above the size limit."""
         now = time.time()
         files = self._files()
         used = sum(size for _, size, _ in files)
@@ -91,7 +94,7 @@ class PrivateDirectory:
         if self._private:
             found = self.path.lstat()
             if not stat.S_ISDIR(found.st_mode):
-                raise OSError(errno.ENOTDIR, "it is no directory of its own")
+                raise OSError(errno.ENOTDIR, "it is not a directory")
             if found.st_mode & 0o077:
                 self.path.chmod(0o700)
         if self._scanned is None or time.monotonic() - self._scanned > _RESCAN:
@@ -102,7 +105,7 @@ class PrivateDirectory:
         with suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:
                 if self._names.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                    with suppress(OSError):  # another process was quicker
+                    with suppress(OSError):  # deleted by another process
                         known = entry.stat(follow_symlinks=False)
                         found.append((known.st_mtime, known.st_size, entry.path))
         return found
@@ -140,16 +143,16 @@ _SUFFIXES = {
 
 
 def decoded(data: str) -> bytes | None:
-    """The bytes in strict base64, line breaks aside; None when it is none."""
+    """Decode strict base64 with optional whitespace; None if it is invalid."""
     for text in (data, "".join(data.split())):
-        if len(text) % 4 == 0:  # which `strict_mode` does not look at everywhere
+        if len(text) % 4 == 0:  # `strict_mode` does not always check this
             with suppress(ValueError):
                 return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     return None
 
 
 class Blobs:
-    """The files under `mcp-blobs` in the home."""
+    """The files in `mcp-blobs`."""
 
     def __init__(self, home: Path) -> None:
         self.folder = PrivateDirectory(
@@ -160,7 +163,7 @@ class Blobs:
         """Write the data under a random name.
 
         Raises:
-            OSError: that is not possible.
+            OSError: The file cannot be written.
         """
         kind = (mime_type or "").partition(";")[0].strip().lower()
         return self.folder.write(f"{token_hex(16)}{_SUFFIXES.get(kind, '.bin')}", _chunks(data))
@@ -172,14 +175,14 @@ def _chunks(data: bytes) -> Iterator[bytes]:
 
 
 LARGEST_MEDIUM = 5 * 2**20
-"""Bytes of a picture or sound that stays one: what model providers take."""
+"""Largest image or audio block in bytes that model providers accept."""
 ALL_MEDIA, MOST_MEDIA = 20 * 2**20, 20
 MOST_FILES = 256
-"""Files that one result may leave on disk."""
+"""Files saved for one result."""
 
 
 class Converter:
-    """Converts blocks; what cannot stay a block is saved as a file under the home, if there is one."""
+    """Converts blocks; data that models cannot read is saved as files if there is a directory."""
 
     def __init__(self, home: Path | None) -> None:
         self._blobs = None if home is None else Blobs(home)
@@ -189,7 +192,7 @@ class Converter:
         return None if self._blobs is None else self._blobs.folder
 
     def blocks(self, blocks: Sequence[Block]) -> list[Block]:
-        """The same as text, pictures, sounds, links, and what nobody knows yet."""
+        """Convert to text, image, audio, link and unknown blocks."""
         made: list[Block] = []
         media, room, files = MOST_MEDIA, ALL_MEDIA, MOST_FILES
         for block in blocks:
@@ -206,9 +209,9 @@ class Converter:
         return made
 
     def saved(self, block: Block) -> str:
-        """Write the data of a block into a file; a line that says where it is, or why it is nowhere."""
+        """Write the data of a block to a file; return a line with its path, or why it was not saved."""
         if self._blobs is None:
-            return _unsaved(block, "no home is configured to save it in")
+            return _unsaved(block, "no directory is configured to save it in")
         data = decoded(block.data or "")
         if data is None:
             return _unsaved(block, _NOT_BASE64)
@@ -232,7 +235,7 @@ def _bytes(block: Block) -> int:
 
 
 def _sound(block: Block) -> Block:
-    """The picture or sound, if its data is; a model provider would refuse the whole conversation else."""
+    """Return the block, or text if its data is invalid: providers reject the whole conversation for it."""
     data = block.data or ""
     if decoded(data) is None:
         return text_block(_unsaved(block, _NOT_BASE64))
@@ -241,35 +244,35 @@ def _sound(block: Block) -> Block:
 
 
 _STRIDE = 65_536
-"""Characters between two marks: so many are decoded at most before those that are wanted."""
+"""Characters between two marks, the positions at which decoding can start."""
 _MOST = 1_000
 _IN_MEMORY = 64 * 2**20
-_CODEC = "utf-8", "surrogatepass"  # what came in comes out, whatever it was
+_CODEC = "utf-8", "surrogatepass"  # keeps lone surrogates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOutput:
-    """One text that is kept."""
+    """One stored text."""
 
     session: str
     server: str
     tool: str
     length: int
-    """Characters."""
+    """Length in characters."""
     marks: tuple[int, ...]
-    """Where each stride begins, in bytes."""
+    """Byte offset of each stride."""
     place: Path | bytes
 
     @property
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes held in memory."""
         return len(self.place) if isinstance(self.place, bytes) else 0
 
     def read(self, offset: int = 0, count: int | None = None) -> str:
-        """The characters from `offset` on, `count` at most.
+        """Return at most `count` characters from `offset` on.
 
         Raises:
-            OSError: it is gone.
+            OSError: The file is gone.
         """
         end = self.length if count is None else min(offset + count, self.length)
         if offset >= end:
@@ -283,15 +286,15 @@ class StoredOutput:
                 stream.seek(start)
                 raw = stream.read(stop - start)
             with suppress(OSError):
-                os.utime(self.place)  # what is read is not old
+                os.utime(self.place)  # postpones its expiry
         if len(raw) != stop - start:
-            raise OSError("the file is not what was written")
+            raise OSError("the file was changed")
         skip = offset - first * _STRIDE
         return raw.decode(*_CODEC)[skip : skip + end - offset]
 
 
 class OutputStore:
-    """The outputs of one host. Each belongs to a session, and only that session finds it."""
+    """The outputs of one host. Each can be read by its session only."""
 
     def __init__(self, home: Path | None) -> None:
         self.folder = (
@@ -306,7 +309,7 @@ class OutputStore:
         """Store a text and return its handle: 128 random bits.
 
         Raises:
-            OSError: there is no place for it.
+            OSError: It cannot be stored.
         """
         marks = [0]
         place = self._placed(text, marks)
@@ -323,17 +326,17 @@ class OutputStore:
         return handle
 
     def find(self, session: str, handle: str) -> StoredOutput | None:
-        """The output of this handle, if it is this session's."""
+        """Return the output of this handle if it belongs to this session."""
         output = self._kept.get(handle)
         return output if output is not None and output.session == session else None
 
     def any_of(self, session: str) -> bool:
-        """Whether the session has something to read."""
-        # Of a copy: another thread may add one meanwhile.
+        """Whether the session has stored outputs."""
+        # A copy: another thread may add outputs.
         return bool(self._kept) and any(output.session == session for output in list(self._kept.values()))
 
     def close(self) -> None:
-        """Delete everything: the handles end with the host."""
+        """Delete all outputs."""
         with self._lock:
             gone, self._kept = list(self._kept.values()), {}
         for output in gone:
@@ -347,7 +350,7 @@ class OutputStore:
             except OSError as problem:
                 refused = problem
         if len(text) > _IN_MEMORY:
-            raise refused or OSError("no home is configured, and it is too large for memory")
+            raise refused or OSError("no directory is configured, and it is too large for memory")
         marks[1:] = []
         data = b"".join(_encoded(text, marks))
         with self._lock:

@@ -1,5 +1,4 @@
-"""For the tests of programs that use mooring: a server that does as it is told, time that passes when it
-is told to, and real traffic recorded and played again."""
+"""Test helpers for programs that use mooring: a scripted server, a virtual clock, and recorded traffic."""
 
 from mooring.testing.recording import Recorder, Replay
 from mooring.testing.script import Fault, Request, crash, garbage, hang, rate_limited, slow, unauthorized

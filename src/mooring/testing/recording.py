@@ -1,4 +1,4 @@
-"""Real traffic kept in a file, and played again where there is no server."""
+"""Record the traffic of servers to a file, and replay it without them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from mooring.core.types import EMPTY
 from mooring.errors import ConfigError
 from mooring.lock.definitions import canonical
 from mooring.testing.script import Era, FakeError, Script
-from mooring.testing.server import FakeServer, Wires
+from mooring.testing.server import FakeServer, Transports
 from mooring.transport import base
 
 HIDDEN = "***"
 SECRET_NAMES = ("authorization", "password", "passwd", "secret", "token", "api_key", "apikey", "cookie")
-HELLO = ("initialize", "server/discover")
+HANDSHAKE_METHODS = ("initialize", "server/discover")
 
 
 class Recorder:
-    """Writes what every host of this process asks its servers, and what they answer, to a file.
+    """Records the requests of all hosts of this process, and the responses, to a file.
 
-        with Recorder("tape.jsonl", host.config): ...
+        with Recorder("recording.jsonl", host.config): ...
 
-    One JSON object a line. HTTP headers are not traffic and are never in it; the secrets that `config`
-    refers to, what is in `secrets`, and values under names such as `password` are replaced by `***`.
+    One JSON object per line, without HTTP headers. The secrets that `config` refers to, those in `secrets`,
+    and values under names such as `password` are replaced by `***`.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Recorder:
     ) -> None:
         self._path = Path(path)
         servers = config.servers if config is not None else ()
-        known = {*secrets, *(value for server in servers for value in _secrets(server, get_secret))}
-        self._secrets = sorted(filter(None, known), key=len, reverse=True)
+        values = {*secrets, *(value for server in servers for value in _secrets(server, get_secret))}
+        self._secrets = sorted(filter(None, values), key=len, reverse=True)
 
     def __enter__(self) -> Self:
         self._path.write_text("", encoding="utf-8")
@@ -69,24 +69,26 @@ class Recorder:
 
 
 class Replay:
-    """The servers of a tape: each answers what it answered then, in the same order.
+    """The servers of a recording: each gives the recorded responses in the same order.
 
-        async with Replay("tape.jsonl") as replay:
+        async with Replay("recording.jsonl") as replay:
             async with Host(replay.servers) as host: ...
 
-    `with` does it for synchronous code. A call that is not on the tape comes back as an error that says so.
+    Use `with` in synchronous code. A call that was not recorded returns an error result.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         entries = [_entry(line, number, path) for number, line in enumerate(_lines(path), 1)]
         names = dict.fromkeys(str(entry["server"]) for entry in entries)
-        self._fakes = [_Player([one for one in entries if one["server"] == name]) for name in names]
+        self._fakes = [
+            _ReplayServer([entry for entry in entries if entry["server"] == name]) for name in names
+        ]
         self._async = AsyncExitStack()
         self._sync = ExitStack()
 
     @property
     def servers(self) -> tuple[ServerConfig, ...]:
-        """The configurations that reach them, under the names they had."""
+        """The server configurations, under the recorded names."""
         return tuple(fake.http() for fake in self._fakes)
 
     async def __aenter__(self) -> Self:
@@ -106,48 +108,50 @@ class Replay:
         self._sync.close()
 
 
-class _Tape(Script):
-    """A script that knows the answers already."""
+class _RecordedScript(Script):
+    """A script with recorded responses."""
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
         name = str(entries[0]["server"])
-        said: Mapping[str, Any] = next((one["result"] for one in entries if one["method"] in HELLO), EMPTY)
-        era: Era = "modern" if "supportedVersions" in said else "handshake"
+        handshake: Mapping[str, Any] = next(
+            (entry["result"] for entry in entries if entry["method"] in HANDSHAKE_METHODS), EMPTY
+        )
+        era: Era = "modern" if "supportedVersions" in handshake else "handshake"
         super().__init__(name, era, None)
-        self._said = said
-        self._kept: dict[str, deque[Mapping[str, Any]]] = {}
+        self._handshake = handshake
+        self._responses: dict[str, deque[Mapping[str, Any]]] = {}
         for entry in entries:
-            if entry["method"] not in HELLO:
-                self._kept.setdefault(_key(entry["method"], entry["params"]), deque()).append(entry)
+            if entry["method"] not in HANDSHAKE_METHODS:
+                self._responses.setdefault(_key(entry["method"], entry["params"]), deque()).append(entry)
 
     async def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        if method in HELLO:
+        if method in HANDSHAKE_METHODS:
             if (method == "server/discover") != (self.era == "modern"):
                 raise FakeError(-32601, f"Method not found: {method}")
-            return dict(self._said)
+            return dict(self._handshake)
         if method == "ping":
             return {}
         plain = {name: value for name, value in params.items() if name != "_meta"}
-        kept = self._kept.get(_key(method, plain))
-        if not kept:
+        responses = self._responses.get(_key(method, plain))
+        if not responses:
             if method != "tools/call":
-                raise FakeError(-32601, f"{method} is not on the tape")
-            text = f"this call of {params.get('name')!r} is not on the tape; record it again"
+                raise FakeError(-32601, f"{method} was not recorded")
+            text = f"this call of {params.get('name')!r} was not recorded; record again"
             return {"content": [{"type": "text", "text": text}], "isError": True}
-        # The last answer stays for whoever asks more often than then.
-        entry = kept.popleft() if len(kept) > 1 else kept[0]
+        # The last response is used for all further requests.
+        entry = responses.popleft() if len(responses) > 1 else responses[0]
         if (error := entry.get("error")) is not None:
             raise FakeError(error["code"], error["message"])
         return dict(entry["result"])
 
 
-class _Player(FakeServer):
-    """A server that follows a tape."""
+class _ReplayServer(FakeServer):
+    """A server that replays a recording."""
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        tape = _Tape(entries)
-        super().__init__(tape.name)
-        self._script, self._wires = tape, Wires(tape)
+        script = _RecordedScript(entries)
+        super().__init__(script.name)
+        self._script, self._transports = script, Transports(script)
 
 
 def _key(method: str, params: Mapping[str, Any]) -> str:
@@ -155,13 +159,13 @@ def _key(method: str, params: Mapping[str, Any]) -> str:
 
 
 def _secrets(server: ServerConfig, get_secret: GetSecret | None) -> tuple[str, ...]:
-    with suppress(ConfigError):  # one that cannot be resolved cannot be connected either
+    with suppress(ConfigError):  # a server without its secrets cannot be connected
         return resolve(server, default_lookup(os.environ, get_secret, source=server.source)).secrets
     return ()
 
 
 def _masked(value: Any) -> Any:
-    """The value without what stands under the name of a secret."""
+    """Replace values under the names of secrets."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         return {name: HIDDEN if _is_secret(name, item) else _masked(item) for name, item in pairs}
@@ -178,7 +182,7 @@ def _lines(path: str | os.PathLike[str]) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"the tape cannot be read: {problem}", file=str(path)) from None
+        raise ConfigError(f"the recording cannot be read: {problem}", file=str(path)) from None
 
 
 def _entry(line: str, number: int, path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -188,4 +192,4 @@ def _entry(line: str, number: int, path: str | os.PathLike[str]) -> dict[str, An
             return cast("dict[str, Any]", entry)
     except ValueError:
         pass
-    raise ConfigError("is no exchange; record the tape again", file=str(path), place=f"line {number}")
+    raise ConfigError("is not a recorded exchange; record again", file=str(path), place=f"line {number}")

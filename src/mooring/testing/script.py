@@ -1,4 +1,4 @@
-"""What a fake server offers, how it answers, and the faults it can show."""
+"""Definitions, responses and faults of a fake server."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ FaultKind = Literal["hang", "crash", "garbage", "slow", "unauthorized", "rate-li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong when a request arrives."""
+    """A fault of one request."""
 
     kind: FaultKind
     seconds: float = 0.0
 
 
 hang = Fault(kind="hang")
-"""No answer ever comes."""
+"""The server never responds."""
 crash = Fault(kind="crash")
-"""The child dies with code 3; over HTTP, the connection breaks off."""
+"""The child exits with code 3; over HTTP, the connection is aborted."""
 garbage = Fault(kind="garbage")
-"""The answer is no JSON."""
+"""The response is not JSON."""
 unauthorized = Fault(kind="unauthorized")
-"""HTTP 401; over stdio, an error of the protocol."""
+"""HTTP 401; over stdio, a JSON-RPC error."""
 
 
 def slow(seconds: float) -> Fault:
-    """The answer comes, after so many seconds."""
+    """The response is delayed by `seconds`."""
     return Fault(kind="slow", seconds=seconds)
 
 
 def rate_limited(retry_after: int = 1) -> Fault:
-    """HTTP 429 with `Retry-After`; over stdio, an error of the protocol."""
+    """HTTP 429 with `Retry-After` in seconds; over stdio, a JSON-RPC error."""
     return Fault(kind="rate-limited", seconds=retry_after)
 
 
 Era = Literal["both", "handshake", "modern"]
 Answer = str | Mapping[str, Any] | Callable[[Mapping[str, Any]], Any]
-"""Text, a whole result (`{"content": [...]}`), or a function of the arguments that returns either."""
+"""Text, a result (`{"content": [...]}`), or a function of the arguments that returns either."""
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 
 class FakeError(Exception):
-    """The request is answered with an error of the protocol."""
+    """The request is answered with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -60,16 +60,16 @@ class FakeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One message that arrived."""
+    """One received message."""
 
     method: str
     params: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the HTTP request, names in lower case; none over stdio."""
+    """HTTP headers with lower-case names; empty over stdio."""
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of a message; nothing when it has none."""
+    """Return the parameters of a message; empty if it has none."""
     return message.get("params") or EMPTY
 
 
@@ -78,7 +78,7 @@ def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Script:
-    """Definitions, answers and faults of one server."""
+    """Definitions, responses and faults of one server."""
 
     def __init__(self, name: str, era: Era, instructions: str | None) -> None:
         self.name, self.era, self.instructions = name, era, instructions
@@ -116,7 +116,7 @@ class Script:
         self._lasting.clear()
 
     def fault(self, method: str, params: Mapping[str, Any]) -> Fault | None:
-        """What goes wrong with this request; a fault that is to happen once is used up."""
+        """Return the fault of this request, if any, and count it."""
         for where in filter(None, (params.get("name"), method)):
             if waiting := self._faults.get(where):
                 return waiting.popleft()
@@ -125,7 +125,7 @@ class Script:
         return None
 
     async def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request, as JSON-RPC has it."""
+        """Return the JSON-RPC response to a request."""
         params = params_of(message)
         envelope = {"jsonrpc": "2.0", "id": message["id"]}
         try:
@@ -138,10 +138,10 @@ class Script:
         return {**envelope, "result": result}
 
     async def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a request.
+        """Return the result of a request.
 
         Raises:
-            RefusedError: there is none.
+            FakeError: The response is an error.
         """
         match method:
             case "server/discover" if self.era != "handshake":
@@ -153,7 +153,7 @@ class Script:
             case "tools/list":
                 return {"tools": list(self.tools.values())}
             case "resources/list":
-                return {"resources": [_without(one, "text") for one in self.resources.values()]}
+                return {"resources": [_without(resource, "text") for resource in self.resources.values()]}
             case "resources/templates/list":
                 return {"resourceTemplates": []}
             case "prompts/list":

@@ -23,42 +23,42 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 MAX_LINE = 64 * 2**20
 
 Stamp = dict[str, Any]
-"""What a notice carries in its `_meta` for one listener; nothing in the handshake era."""
+"""The `_meta` of notifications for one listener; empty in the handshake era."""
 
 
-class Wires:
-    """Opens and closes both wires of one script."""
+class Transports:
+    """The HTTP and stdio transports of one script."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.port = 0
-        self.relay_port = 0
+        self.child_port = 0
         self._listeners: dict[asyncio.Queue[dict[str, Any] | None], Stamp] = {}
         self._runner: web.AppRunner | None = None
-        self._relays: asyncio.Server | None = None
-        self._relayed: set[asyncio.Task[None]] = set()
+        self._child_server: asyncio.Server | None = None
+        self._child_tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         app = web.Application(client_max_size=MAX_LINE)
         app.router.add_route("POST", "/mcp", self._post)
         app.router.add_route("GET", "/mcp", self._get)
-        app.router.add_route("DELETE", "/mcp", _nothing)
+        app.router.add_route("DELETE", "/mcp", _empty_response)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         self.port = self._runner.addresses[0][1]
-        self._relays = await asyncio.start_server(self._relay, "127.0.0.1", 0, limit=MAX_LINE)
-        self.relay_port = self._relays.sockets[0].getsockname()[1]
+        self._child_server = await asyncio.start_server(self._serve_child, "127.0.0.1", 0, limit=MAX_LINE)
+        self.child_port = self._child_server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         for queue in self._listeners:
             queue.put_nowait(None)
-        if self._relays is not None:
-            self._relays.close()
-        for task in self._relayed:
+        if self._child_server is not None:
+            self._child_server.close()
+        for task in self._child_tasks:
             task.cancel()
-        await asyncio.gather(*self._relayed, return_exceptions=True)
+        await asyncio.gather(*self._child_tasks, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -72,7 +72,7 @@ class Wires:
             queue.put_nowait({"jsonrpc": "2.0", "method": method, **params})
 
     async def _answer(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any] | Fault:
-        """The reply, or what shall go wrong instead of it."""
+        """Return the response, or the fault to show instead."""
         method, params = message.get("method", ""), params_of(message)
         self.script.requests.append(Request(method=method, params=params, headers=headers))
         fault = self.script.fault(method, params) if "id" in message else None
@@ -98,18 +98,18 @@ class Wires:
             return web.Response(status=202)
         unknown = "error" in answer and answer["error"]["code"] == -32601
         modern = VERSION_KEY in meta_of(params_of(message))
-        # Clients of the handshake era listen to announcements only where there is a session.
+        # Handshake clients open an event stream only if they have a session.
         session = {"Mcp-Session-Id": uuid4().hex} if message["method"] == "initialize" else None
         return web.json_response(answer, status=404 if unknown and modern else 200, headers=session)
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
-        return await self._pour(request, {}, None)
+        return await self._write_events(request, {}, None)
 
     async def _subscribe(self, request: web.Request, message: Mapping[str, Any]) -> web.StreamResponse:
         stamp = {SUBSCRIPTION: message["id"]}
-        return await self._pour(request, stamp, _acknowledged(message, stamp))
+        return await self._write_events(request, stamp, _acknowledged(message, stamp))
 
-    async def _pour(
+    async def _write_events(
         self, request: web.Request, stamp: Stamp, first: dict[str, Any] | None
     ) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -127,15 +127,15 @@ class Wires:
 
     # --- children -------------------------------------------------------------------------------
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One child, until it or the server ends."""
+    async def _serve_child(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one child until it or the server ends."""
         task = asyncio.current_task()
         assert task is not None
-        self._relayed.add(task)
+        self._child_tasks.add(task)
         under_way: dict[Any, asyncio.Task[None]] = {}
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._listeners[queue] = {}
-        speaking = asyncio.create_task(_speak(queue, writer))
+        writing = asyncio.create_task(_write_queued(queue, writer))
         try:
             while line := await reader.readline():
                 message = json.loads(line)
@@ -149,12 +149,12 @@ class Wires:
                     work = asyncio.create_task(self._serve(message, writer))
                     under_way[message.get("id")] = work
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the child was ended, or the test is over
+            pass  # the child or the test ended
         finally:
-            for work in (*under_way.values(), speaking):
+            for work in (*under_way.values(), writing):
                 work.cancel()
             del self._listeners[queue]
-            self._relayed.discard(task)
+            self._child_tasks.discard(task)
             writer.close()
 
     async def _serve(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
@@ -174,7 +174,7 @@ class Wires:
             _write(writer, answer)
 
 
-async def _speak(queue: asyncio.Queue[dict[str, Any] | None], writer: asyncio.StreamWriter) -> None:
+async def _write_queued(queue: asyncio.Queue[dict[str, Any] | None], writer: asyncio.StreamWriter) -> None:
     while (message := await queue.get()) is not None:
         _write(writer, message)
     writer.close()
@@ -210,16 +210,16 @@ async def _failed(fault: Fault, request: web.Request) -> web.StreamResponse:
             raise AssertionError("unreachable")
 
 
-async def _nothing(request: web.Request) -> web.Response:
+async def _empty_response(request: web.Request) -> web.Response:
     return web.Response()
 
 
-RELAY = Path(__file__).with_name("relay.py")
+CHILD = Path(__file__).with_name("child.py")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class FakeServer:
-    """An MCP server that does as a test tells it.
+    """An MCP server that a test scripts.
 
         server = FakeServer("shop")
 
@@ -230,41 +230,41 @@ class FakeServer:
         async with server:
             async with Host([server.http()]) as host: ...
 
-    `async with` runs it in the test's own loop, `with` in a thread. The functions stay in the test's
-    process, whichever wire leads to them.
+    `async with` runs it in the test's event loop, `with` in a thread. The functions run in the test's process
+    for both transports.
     """
 
     def __init__(self, name: str = "fake", *, era: Era = "both", instructions: str | None = None) -> None:
         self._script = Script(name, era, instructions)
-        self._wires = Wires(self._script)
+        self._transports = Transports(self._script)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    # --- what it offers -------------------------------------------------------------------------
+    # --- definitions ----------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
         return self._script.name
 
     def tool(self, function: F) -> F:
-        """Offer a function as a tool; its signature is the schema, its docstring the description."""
+        """Add a function as a tool; its signature is the schema, its docstring the description."""
         self._script.function(function)
         return function
 
     def define(self, definition: Mapping[str, Any], answer: Answer = "") -> None:
-        """Offer a tool by its raw definition; `answer` is text, a whole result, or a function of the
-        arguments that returns one of them."""
+        """Add a tool by its raw definition; `answer` is text, a result, or a function of the arguments that
+        returns either."""
         self._script.define(definition, answer)
 
     def resource(
         self, uri: str, text: str, *, name: str | None = None, mime_type: str = "text/plain"
     ) -> None:
-        """Offer a resource."""
+        """Add a text resource."""
         entry = {"uri": uri, "name": name or uri, "mimeType": mime_type, "text": text}
         self._script.resources[uri] = entry
 
     def prompt(self, function: Callable[..., str]) -> Callable[..., str]:
-        """Offer a function that returns text as a prompt; its parameters are the prompt's arguments."""
+        """Add a function that returns text as a prompt; its parameters are the prompt's arguments."""
         import inspect
 
         arguments = [
@@ -276,80 +276,79 @@ class FakeServer:
         self._script.prompts[name] = (definition, function)
         return function
 
-    # --- what happened, what shall happen -------------------------------------------------------
+    # --- requests and faults --------------------------------------------------------------------
 
     @property
     def requests(self) -> list[Request]:
-        """Every message that arrived, in order."""
+        """All received messages in order."""
         return self._script.requests
 
     def calls(self, tool: str) -> list[Mapping[str, Any]]:
-        """The arguments of every call of a tool, in order."""
-        called = [one.params for one in self.requests if one.method == "tools/call"]
+        """Return the arguments of all calls of a tool in order."""
+        called = [request.params for request in self.requests if request.method == "tools/call"]
         return [params.get("arguments") or EMPTY for params in called if params.get("name") == tool]
 
     def fail(self, where: str, fault: Fault, *, times: int | None = 1) -> None:
-        """Let the next `times` requests go wrong (None: all until `heal()`). `where` is a tool's name or
-        a method such as `tools/list`."""
+        """Apply a fault to the next `times` requests (None: all until `heal()`). `where` is the name of a
+        tool or a method such as `tools/list`."""
         self._script.fail(where, fault, times)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Remove all faults."""
         self._script.heal()
 
     def rug_pull(self, tool: str, **changes: Any) -> None:
-        """Change the definition of a tool behind everybody's back (`description=…`, `inputSchema=…`), and
-        announce that the list has changed."""
+        """Change the definition of a tool (`description=…`, `inputSchema=…`) and announce a changed list."""
         self._script.tools[tool] = {**self._script.tools[tool], **changes}
         self.announce()
 
     @property
     def listening(self) -> int:
-        """How many clients hear announcements now."""
-        return self._wires.listening
+        """Number of clients that receive notifications."""
+        return self._transports.listening
 
     def announce(self, method: str = "notifications/tools/list_changed") -> None:
-        """Tell every connected client something."""
+        """Send a notification to every connected client."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._wires.announce, method)
+            self._loop.call_soon_threadsafe(self._transports.announce, method)
 
-    # --- how it is reached ----------------------------------------------------------------------
+    # --- configurations -------------------------------------------------------------------------
 
     def http(self, name: str | None = None, /, **settings: Any) -> ServerConfig:
-        """The configuration that reaches it over HTTP."""
+        """Return the configuration for HTTP."""
         self._running()
         given: dict[str, Any] = {"name": name or self.name, "url": self.url}
         return ServerConfig(**{**given, **settings})
 
     def child(self, name: str | None = None, /, **settings: Any) -> ServerConfig:
-        """The configuration that starts a child process which speaks for it over stdio."""
+        """Return the configuration of a child process for stdio."""
         self._running()
-        args = ("-I", "-S", str(RELAY), str(self._wires.relay_port))
+        args = ("-I", "-S", str(CHILD), str(self._transports.child_port))
         given: dict[str, Any] = {"name": name or self.name, "command": sys.executable, "args": args}
         return ServerConfig(**{**given, **settings})
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._wires.port}/mcp"
+        return f"http://127.0.0.1:{self._transports.port}/mcp"
 
     def _running(self) -> None:
         if self._loop is None:
             raise RuntimeError(f"the fake server {self.name!r} is not running; use it inside `with`")
 
-    # --- life -----------------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        await self._wires.open()
+        await self._transports.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._loop = None
-        await self._wires.close()
+        await self._transports.close()
 
     def __enter__(self) -> Self:
         loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_turn, args=(loop,), name="fake server", daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="fake server", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self.__aenter__(), loop).result(10)
         return self
@@ -363,7 +362,7 @@ class FakeServer:
         self._thread.join(10)
 
 
-def _turn(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -371,25 +370,25 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-TURNS = 25
-"""Rounds of the loop given to whatever has become due, and to what that starts."""
+LOOP_ITERATIONS = 25
+"""Iterations of the event loop for due timers and the tasks that they start."""
 
 
 class VirtualClock:
-    """Turns the running event loop's clock forward: every time-out, rest, breaker and idle session acts
-    as if the time had passed. Real waiting (a child, a socket) goes on in real time.
+    """Advances the clock of the running event loop: timeouts, backoffs, circuit breakers and idle sessions
+    behave as if the time had passed. Children and sockets still take real time.
 
         clock = VirtualClock()
         await clock.advance(1800)
 
-    The clock is never turned back: a loop keeps what it was advanced by.
+    The clock of a loop is never set back.
     """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, asyncio.BaseEventLoop):
             raise RuntimeError(
-                f"{type(loop).__name__} has a clock that cannot be turned; use asyncio's own loop"
+                f"{type(loop).__name__} has a clock that cannot be advanced; use asyncio's own loop"
             )
         self._system = loop.time
         self._ahead = 0.0
@@ -397,11 +396,11 @@ class VirtualClock:
         concurrency.turned()
 
     def time(self) -> float:
-        """The loop's clock."""
+        """Return the time of the loop."""
         return self._system() + self._ahead
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass, and whatever is due then begin."""
+        """Advance by `seconds` and run what is due."""
         self._ahead += seconds
-        for _ in range(TURNS):
+        for _ in range(LOOP_ITERATIONS):
             await asyncio.sleep(0)

@@ -1,1 +1,0 @@
-"""The wire: the only code, with the gateway, that knows the MCP SDK."""
