@@ -84,7 +84,9 @@ def typed(command: str, folder: str) -> list[list[pyte.screens.Char]]:
     os.close(ours)
     screen = pyte.Screen(COLUMNS, ROWS)
     # Where it was recorded, and how long a server rests, would differ each time.
-    shown = re.sub(r"next try in [\d.]+ s", "next try in 1.0 s", raw.decode().replace(f"{folder}/", ""))
+    shown = re.sub(
+        r"next attempt in [\d.]+ s", "next attempt in 1.0 s", raw.decode().replace(f"{folder}/", "")
+    )
     pyte.Stream(screen).feed(shown)
     lines = [[screen.buffer[row][column] for column in range(COLUMNS)] for row in range(ROWS)]
     while lines and not "".join(char.data for char in lines[-1]).strip():

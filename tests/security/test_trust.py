@@ -263,7 +263,7 @@ def test_TH16_a_found_file_may_not_set_them_though_it_is_approved_and_a_named_on
 ) -> None:
     project.write(a=project.entry(env={"NODE_OPTIONS": "x", "FINE": "1"}))
     assert main(["trust", "--yes"]) == 0
-    assert "REFUSED  a found file may not set NODE_OPTIONS" in capsys.readouterr().out
+    assert "REFUSED  project files may not set NODE_OPTIONS" in capsys.readouterr().out
     assert main(["list", "--json"]) == 0
     [server] = json.loads(capsys.readouterr().out)["servers"]
     assert server["state"] == "disabled"

@@ -144,6 +144,7 @@ async def _servers(
     """Findings about each server, and a summary of all."""
     from mooring.cli.hosting import chosen, open_host, watch
     from mooring.cli.locking import uncovered
+    from mooring.host import runtime_of
 
     silent = Output(replace(options, quiet=True))  # warnings are findings here
     async with open_host(options, silent, idle=True, lock=False) as host:
@@ -151,8 +152,6 @@ async def _servers(
             with trace.of(host.redact) if trace is not None else nullcontext():
                 await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         excluded = uncovered(host, options)
-        from mooring.host import runtime_of
-
         audit = runtime_of(host).audit
         problem = await audit.problem() if audit is not None else None
         found = [
