@@ -19,7 +19,7 @@ SECRET = "hunter2-secret"
 
 
 def server(**fields: Any) -> ServerConfig:
-    return ServerConfig(**{"name": "db", "command": "db-mcp", **fields})
+    return ServerConfig.from_fields({"name": "db", "command": "db-mcp", **fields})
 
 
 def remote(**fields: Any) -> ServerConfig:

@@ -9,7 +9,8 @@ from typing import Any, cast, get_args
 
 from mooring.config.models import HostConfig, ServerConfig, Transport
 from mooring.config.units import kind, number, seconds
-from mooring.config.validate import Problem, did_you_mean, flag, misspelled, shown
+from mooring.config.validate import Problem, flag, misspelled, shown
+from mooring.core.text import did_you_mean
 
 _KNOWN = ServerConfig.field_names() - {"name", "source"}
 _ALIASES = {

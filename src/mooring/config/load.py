@@ -325,7 +325,8 @@ class _Merge:
             problems = (*problems, Problem(field=None, message=taken))
         if not problems:
             try:
-                server = ServerConfig(**{**defaults, **entry.fields}, name=name, source=source)
+                fields = {**defaults, **entry.fields, "name": name, "source": source}
+                server = ServerConfig.from_fields(fields)
             except InvalidEntryError as error:
                 problems = error.problems
         for problem in problems:
@@ -345,7 +346,7 @@ class _Merge:
             value = settings.pop(name)
             example: dict[str, Any] = {"name": "any", "command": "any", name: value[0]}
             try:
-                ServerConfig(**example)
+                ServerConfig.from_fields(example)
             except InvalidEntryError as error:
                 self.refuse(error.problems, {name: value}, source)
             else:
@@ -356,11 +357,12 @@ class _Merge:
         """The host-wide settings, and the names of those that are wrong and left at their default."""
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
-            return HostConfig(**values), set()
+            return HostConfig.from_fields(values), set()
         except InvalidEntryError as error:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
-            return HostConfig(**{name: value for name, value in values.items() if name not in wrong}), wrong
+            good = {name: value for name, value in values.items() if name not in wrong}
+            return HostConfig.from_fields(good), wrong
 
     def refuse(
         self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: ConfigSource

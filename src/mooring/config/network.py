@@ -107,7 +107,7 @@ def read_auth(value: object) -> Mapping[str, Any] | None:
         given = {_own_name(str(name)): item for name, item in items}
     else:
         raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
-    read = AuthConfig(**given)
+    read = AuthConfig.from_fields(given)
     return MappingProxyType({name: getattr(read, name) for name in given})
 
 
@@ -152,7 +152,7 @@ def read_tls(value: object) -> Mapping[str, str]:
     for name in given:
         if re.fullmatch(_VERIFY, name):
             raise ValueError(f"{name[:40]!r} is not offered: {_WAY_TO_PRIVATE}")
-    read = TlsSettings(**given)
+    read = TlsSettings.from_fields(given)
     return MappingProxyType({name: text for name in given if (text := getattr(read, name)) is not None})
 
 

@@ -52,7 +52,9 @@ class Policy(Settings):
     deny: tuple[str, ...] = setting(_patterns, default=())
     """Neither listed nor called."""
     ask: tuple[str, ...] = setting(_patterns, default=())
+    """Called only after approval."""
     allow: tuple[str, ...] = setting(_patterns, default=())
+    """Called without approval."""
     otherwise: Verdict = setting(one_of("allow", "ask", "deny"), default="allow")
     """For tools that no list names."""
 

@@ -139,7 +139,9 @@ class TrustRequest(Value):
     """A project file that was found, and what of it is not approved in this form."""
 
     file: str
+    """The project file."""
     servers: tuple[ServerConfig, ...]
+    """The servers that it configures."""
     changed: tuple[str, ...] = ()
     """Names of servers that were approved in another form."""
     settings: Mapping[str, Any] = EMPTY

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 from urllib.parse import urlsplit
 
 from mooring.config.references import expand, references
 from mooring.config.units import kind, number
 from mooring.core.redact import reveal
-from mooring.core.value import UNSET, Field, Value
+from mooring.core.text import did_you_mean
+from mooring.core.value import UNSET, Field, Value, check_arguments
 from mooring.errors import ConfigError
 
 PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -201,17 +202,10 @@ class InvalidEntryError(ConfigError):
         self.problems = problems
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of."""
-    import difflib  # only when something is wrong
-
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
-
-
 def misspelled(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is one slip away from (two, in a long name); None when there is none.
 
-    Narrower than `did_you_mean`, for places where most unknown names belong to other programs.
+    Narrower than `nearest`, for places where most unknown names belong to other programs.
     """
     for other in sorted(known):
         slips = 0 if len(other) < 4 else 1 if len(other) < 6 else 2
@@ -265,8 +259,23 @@ class Settings(Value):
         own = {name: one.read for name, one in vars(cls).items() if isinstance(one, _Setting)}
         cls._reads = {**cls._reads, **own}
 
-    def __init__(self, **given: object) -> None:
-        values, problems = self._read(self._completed(given))
+    def __init__(self, **fields: object) -> None:
+        check_arguments(type(self), fields.keys())
+        self._fill(fields)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, object]) -> Self:
+        """Return settings made of what a file holds.
+
+        Raises:
+            InvalidEntryError: fields are wrong, unknown or missing. It lists all of them.
+        """
+        new = cls.__new__(cls)
+        new._fill(fields)
+        return new
+
+    def _fill(self, fields: Mapping[str, object]) -> None:
+        values, problems = self._read(self._completed(fields))
         if not problems:
             self.__dict__.update(values)
             try:
@@ -274,7 +283,7 @@ class Settings(Value):
             except ValueError as problem:
                 problems.append(Problem(field=None, message=str(problem)))
         if problems:
-            raise InvalidEntryError(tuple(problems), place=self._place(given))
+            raise InvalidEntryError(tuple(problems), place=self._place(fields))
 
     @classmethod
     def _read(cls, given: Mapping[str, object]) -> tuple[dict[str, Any], list[Problem]]:
@@ -379,12 +388,17 @@ def instance(of: type[T]) -> Read[T]:
     return read
 
 
-def section(of: type[T]) -> Read[T]:
+S = TypeVar("S", bound=Settings)
+
+
+def section(of: type[S]) -> Read[S]:
     """Settings within settings: the object, or a mapping of its fields."""
 
-    def read(value: object) -> T:
+    def read(value: object) -> S:
         if isinstance(value, Mapping):
-            return of(**{str(name): item for name, item in cast("Mapping[object, object]", value).items()})
+            return of.from_fields(
+                {str(name): item for name, item in cast("Mapping[object, object]", value).items()}
+            )
         return instance(of)(value)
 
     return read

@@ -26,13 +26,17 @@ class Catalog(Value):
     groups: tuple[Group, ...] = ()
     """In order of id. A group without a visible tool is left out."""
     resources: tuple[Resource, ...] = ()
+    """Resources of all servers."""
     templates: tuple[ResourceTemplate, ...] = ()
+    """Resource templates of all servers."""
     prompts: tuple[Prompt, ...] = ()
+    """Prompts of all servers, with local names."""
     servers: tuple[str, ...] = ()
     """Ids of the servers that were merged, in order; the providers of static tools are not among them."""
     configured: frozenset[str] = field(default=frozenset(), shown=False, compare=False)
     """Ids of all servers there may be, connected or not."""
     style: Style = "mcp"
+    """How local names are built."""
     warnings: tuple[str, ...] = ()
     """What the merge hid or finds doubtful, and why."""
     parts: Mapping[str, Part] = field(default=EMPTY, shown=False, compare=False)

@@ -142,14 +142,13 @@ def _visible(text: str, tab: str = " ") -> str:
 _LONGEST = 96
 """Characters of a name that are looked at: both sides may come from a stranger."""
 _SHORTLIST = 24
-_SIMILAR = 0.5
 
 
-def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float = 0.5) -> tuple[str, ...]:
     """Return up to `limit` names that resemble `name`, the best first, ties in order of name.
 
-    Comparing whole strings with ten thousand names takes half a second, so that counting shared
-    pairs of letters makes a short list first.
+    `similar` is the least similarity, from 0 to 1. Comparing with ten thousand names takes half a second, so
+    the names that share most pairs of letters are selected first.
     """
     from difflib import SequenceMatcher  # only when a name was wrong
 
@@ -163,7 +162,12 @@ def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     scored: list[tuple[float, str]] = []
     for _, candidate, text in short:
         matcher.set_seq1(text)
-        ratio = 1.0 if wanted and text.endswith(wanted) else matcher.ratio()
-        if ratio >= _SIMILAR:
+        ratio = 1.0 if len(wanted) > 2 and text.endswith(wanted) else matcher.ratio()
+        if ratio >= similar:
             scored.append((-ratio, candidate))
     return tuple(candidate for _, candidate in sorted(scored)[:limit])
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that `name` is most likely a misspelling of, if any."""
+    return next(iter(nearest(name, names, 1, similar=0.75)), None)

@@ -37,58 +37,84 @@ class Tool(Value):
     """One tool. Inside a `Snapshot`, `name` is the provider's own name; in a `Catalog`, the local name."""
 
     name: str
+    """Name of the tool: the server's own in a `Snapshot`, the local name in a `Catalog`."""
     server: str
     """Id of the provider that runs it: the server's name in the configuration."""
     remote_name: str
     """What the server calls it: the name that goes on the wire."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description, for the model."""
     input_schema: Mapping[str, Any] = field(default={"type": "object"})
     """JSON Schema, verbatim."""
     output_schema: Mapping[str, Any] | None = None
+    """JSON Schema of `structured` in results; None when the server declares none."""
     annotations: Mapping[str, Any] = EMPTY
     """The server's hints (`readOnlyHint` …): never a licence for anything."""
     meta: Mapping[str, Any] = EMPTY
+    """The `_meta` of the definition."""
     extra: Mapping[str, Any] = EMPTY
     """Fields of the definition that mooring does not know, passed through."""
     verb: Verb = "call"
+    """`prompt` for a tool that returns a prompt of the server instead of calling a tool."""
 
 
 class Resource(Value):
     """Something to read that a server lists."""
 
     uri: str
+    """Address of the resource."""
     server: str
+    """Name of the server in the configuration."""
     name: str
+    """The server's name of it."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     mime_type: str | None = None
+    """MIME type, if the server says it."""
     size: int | None = None
+    """Bytes, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class ResourceTemplate(Value):
     """Resources that a server offers by the pattern of their addresses."""
 
     uri_template: str
+    """URI template (RFC 6570)."""
     server: str
+    """Name of the server in the configuration."""
     name: str
+    """The server's name of it."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     mime_type: str | None = None
+    """MIME type of all matching resources, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class Prompt(Value):
     """A prompt that a server keeps ready."""
 
     name: str
+    """Name of the prompt: the server's own in a `Snapshot`, the local name in a `Catalog`."""
     server: str
+    """Name of the server in the configuration."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     arguments: tuple[Mapping[str, Any], ...] = ()
     """Each `{"name", "description"?, "required"?}`, as the server sent it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class Group(Value):
@@ -97,8 +123,11 @@ class Group(Value):
     id: str
     """`mcp:<server>` for servers."""
     title: str
+    """Name for people."""
     description: str
+    """One sentence about the tools."""
     instructions: str | None = None
+    """The server's instructions for using the tools."""
     members: tuple[str, ...] = ()
     """Local tool names."""
 
@@ -121,12 +150,19 @@ class Snapshot(Value):
     """What one provider offered at one instant."""
 
     server: str
+    """Name of the server in the configuration, or id of the provider."""
     info: ServerInfo = ServerInfo()
+    """The server's description of itself."""
     instructions: str | None = None
+    """The server's instructions for the model."""
     tools: tuple[Tool, ...] = ()
+    """Tools in the order of the server's list."""
     resources: tuple[Resource, ...] = ()
+    """Listed resources."""
     templates: tuple[ResourceTemplate, ...] = ()
+    """Resource templates."""
     prompts: tuple[Prompt, ...] = ()
+    """Prompts."""
     groups: tuple[Group, ...] = ()
     """Bundles this provider declares itself; members are its own tool names. A server declares none:
     its one group is made by the catalog."""
@@ -141,6 +177,7 @@ class Block(Value):
     """
 
     raw: Mapping[str, Any]
+    """The JSON object as the server sent it."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.__dict__["raw"] = raw
@@ -177,7 +214,9 @@ class Contents(Value):
     """What was read of one resource: one block, or several where it stands for several things."""
 
     uri: str
+    """Address that was read."""
     server: str
+    """Name of the server in the configuration."""
     blocks: tuple[Block, ...] = ()
     """Of type `resource`, each with its own `uri`, `mime_type`, and `text` or `data`."""
 
@@ -202,6 +241,7 @@ class Message(Value):
     role: str
     """`user` or `assistant`."""
     block: Block
+    """The content."""
 
     @property
     def text(self) -> str | None:
@@ -216,11 +256,15 @@ class Result(Value):
     tool: str
     """The server's own name of the tool, for audit."""
     blocks: tuple[Block, ...] = ()
+    """The content."""
     structured: Json = None
+    """The structured content (JSON); None when the tool returned none."""
     is_error: bool = False
+    """Whether the call or the tool failed. `text` then says why."""
     duration: float = 0.0
     """Seconds, from the call to its end."""
     meta: Mapping[str, Any] = EMPTY
+    """The `_meta` of the response."""
     handle: str | None = None
     """Where the whole output is kept when it was too large to show."""
     error: MooringError | None = None
@@ -252,12 +296,19 @@ class ServerStatus(Value):
     """How one server is doing right now."""
 
     name: str
+    """Name of the server in the configuration."""
     state: State
+    """`connected`, `pending`, `failed`, `needs-auth` or `disabled`."""
     transport: str
+    """`stdio`, `http`, `streamable-http` or `sse`."""
     protocol: str | None = None
+    """Negotiated protocol version; None while not connected."""
     tools: int = 0
+    """Number of tools."""
     resources: int = 0
+    """Number of resources."""
     prompts: int = 0
+    """Number of prompts."""
     error: str | None = None
     """Why it is not connected, and what to do next."""
     connected_at: float | None = None
@@ -270,6 +321,7 @@ class ServerStatus(Value):
     """Seconds within which a change of its lists is known, while it is connected; None while a listing is
     overdue. It is the time between two listings, or less where changes were announced on this connection."""
     warnings: tuple[str, ...] = ()
+    """Problems with the server's lists and configuration."""
 
 
 class CachedSnapshot:
