@@ -87,7 +87,7 @@ def test_durations_and_sizes_may_be_written_with_units() -> None:
         ({"max_concurrency": 0}, "'max_concurrency' must be at least 1"),
         ({"max_concurrency": SECRET}, "'max_concurrency' must be a whole number"),
         ({"auth": 5}, "'auth' must be a mapping of settings or a text"),
-        ({"name": ""}, "'name' must be a name that neither is empty"),
+        ({"name": ""}, "'name' must not be empty"),
         ({"name": "a/b"}, "'name' must be a name without slashes"),
         ({"name": "a\nb"}, "'name' must be a name without slashes and control characters"),
         ({"name": "x" * 200}, "'name' must be a name of at most 128 characters"),

@@ -1,1 +1,0 @@
-"""Other programs' configurations: where they are, how each reads and writes a server, what gets lost."""
