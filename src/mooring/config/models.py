@@ -168,7 +168,7 @@ class Target(Value):
         return f"Target({kind}, env={sorted(self.env)}, headers={sorted(self.headers)})"
 
 
-class Context(Settings):
+class CallerContext(Settings):
     """Information about the caller that servers receive."""
 
     passthrough: bool = setting(flag, default=False)
@@ -261,7 +261,7 @@ class ServerConfig(Settings):
     """As the host's, for the results of this server."""
     output_schema: Conformance | None = setting(optional(one_of("warn", "strict", "off")), default=None)
     """As the host's, for the results of this server."""
-    context: Context | None = setting(optional(section(Context)), default=None)
+    context: CallerContext | None = setting(optional(section(CallerContext)), default=None)
     """Caller information for this server; as the host's when left out."""
     source: ConfigSource = setting(instance(ConfigSource), default=ConfigSource())
     """Where the entry is written. Set by the loader."""
@@ -350,7 +350,7 @@ class ResourceCache(Settings):
     max_entries: int = setting(within(whole, least=1), default=256)
 
 
-class HostContext(Context):
+class HostContext(CallerContext):
     """Caller information for all servers, and resources for the model."""
 
     resources: tuple[str, ...] = setting(list_of_text, default=())
