@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring import Answer, ApprovalRequest, Elicitation, Host, SyncHost
-from mooring.concurrency import MOST_WAITING, OrderedCallback, call_back
+from mooring.concurrency import MAX_QUEUED, OrderedCallback, call_back
 from mooring.testing import FakeServer
 from tests.lab.libraries import library_server
 from tests.lab.oauth import AuthLab, browse
@@ -168,11 +168,11 @@ async def test_reports_beyond_the_bound_drop_the_oldest() -> None:
     reports = OrderedCallback(report, "report")
     first = asyncio.create_task(reports(-1))
     await until(prompt.asked.is_set)
-    for number in range(MOST_WAITING + 10):
+    for number in range(MAX_QUEUED + 10):
         await reports(number)
     prompt.answered.set()
     await first
-    assert seen == [-1, *range(10, MOST_WAITING + 10)]
+    assert seen == [-1, *range(10, MAX_QUEUED + 10)]
 
 
 async def test_a_callback_that_leaves_the_program_ends_its_own_call_only() -> None:

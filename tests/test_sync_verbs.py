@@ -16,16 +16,11 @@ from mooring.sync import SyncLogin
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 
-FOR_PROVIDERS = {
-    *("absence", "act", "allows", "arrival", "audit", "check_resource", "check_running", "emit"),
-    *("exposure", "index"),
-    *("keeper", "leave", "listened_to", "note_in", "permit", "provider", "publish", "ranker", "relay"),
-    *("rules", "vet", "withheld"),
-}
-"""What a host has for its own sessions, providers and the gateway: none of it is for applications."""
+ONLY_ASYNC = {"provider"}
+"""Providers have no synchronous form."""
 ONLY_SYNC = {"open"}
-INSIDE = {"busy", "used", "on_success", "settle"}
-"""What sessions and logins keep for the host."""
+INSIDE = {"on_success", "settle"}
+"""Attributes of a login that the host uses."""
 
 
 def public(names: Iterable[str]) -> set[str]:
@@ -48,7 +43,7 @@ def differences(ours: Any, theirs: Any, names: Iterable[str]) -> dict[str, Any]:
 
 def test_a_sync_host_has_every_verb_of_a_host_with_the_same_signature() -> None:
     host, sync = Host(), SyncHost()
-    verbs = public(dir(host)) - FOR_PROVIDERS
+    verbs = public(dir(host)) - ONLY_ASYNC
     assert public(dir(SyncHost)) - ONLY_SYNC == verbs
     # The properties of a SyncHost work only while it runs.
     verbs -= {name for name in verbs if isinstance(getattr(SyncHost, name), property)}
@@ -105,4 +100,4 @@ def test_events_of_some_kinds_come_alone_and_end_with_their_reader() -> None:
         host.call("mcp_lab_echo", {"text": "x"})
         assert isinstance(next(events), CallStarted)
         events.close()  # pyright: ignore[reportAttributeAccessIssue]
-        until_true(lambda: not host._host._streams)
+        until_true(lambda: not host._host._events.streams)

@@ -29,6 +29,9 @@ _HOMES = {
     "tool_name_prefix": "core.names",
     "Elicitation": "core.elicitation",
     "Answer": "core.elicitation",
+    "EventStream": "concurrency",
+    "Hit": "core.search",
+    "Plan": "config.plan",
     "HostConfig": "config.models",
     "ServerConfig": "config.models",
     "Policy": "config.sections",
@@ -42,6 +45,7 @@ _HOMES = {
     "ConfigRejected": "core.events",
     "Event": "core.events",
     "EventsDropped": "core.events",
+    "LoginNeeded": "core.events",
     "LoopLagged": "core.events",
     "ResourceUpdated": "core.events",
     "ServerConnected": "core.events",
@@ -92,8 +96,10 @@ if TYPE_CHECKING:
     from mooring.agents.context import ContextProvider as ContextProvider
     from mooring.agents.context import TurnContext as TurnContext
     from mooring.auth.login import Login as Login
+    from mooring.concurrency import EventStream as EventStream
     from mooring.config.models import HostConfig as HostConfig
     from mooring.config.models import ServerConfig as ServerConfig
+    from mooring.config.plan import Plan as Plan
     from mooring.config.sections import Policy as Policy
     from mooring.config.trust import TrustRequest as TrustRequest
     from mooring.core.catalog import Catalog as Catalog
@@ -108,6 +114,7 @@ if TYPE_CHECKING:
     from mooring.core.events import ConfigRejected as ConfigRejected
     from mooring.core.events import Event as Event
     from mooring.core.events import EventsDropped as EventsDropped
+    from mooring.core.events import LoginNeeded as LoginNeeded
     from mooring.core.events import LoopLagged as LoopLagged
     from mooring.core.events import ResourceUpdated as ResourceUpdated
     from mooring.core.events import ServerConnected as ServerConnected
@@ -121,6 +128,7 @@ if TYPE_CHECKING:
     from mooring.core.names import parse_tool_name as parse_tool_name
     from mooring.core.names import tool_name_prefix as tool_name_prefix
     from mooring.core.redact import Secret as Secret
+    from mooring.core.search import Hit as Hit
     from mooring.core.types import Block as Block
     from mooring.core.types import Contents as Contents
     from mooring.core.types import Group as Group

@@ -177,9 +177,10 @@ _BATCH = 256
 class Conversation(Protocol):
     """Who calls, as a session knows it."""
 
-    id: str
-    agent_id: str | None
-
+    @property
+    def id(self) -> str: ...
+    @property
+    def agent_id(self) -> str | None: ...
     @property
     def catalog(self) -> Catalog: ...
 

@@ -23,13 +23,13 @@ _turned = False
 
 
 def turned() -> None:
-    """A loop's clock is no longer the system's. Until then the system's is asked, which is much quicker."""
+    """Use the clock of the event loop in `monotonic` from now on: tests replace it by a virtual one."""
     global _turned
     _turned = True
 
 
 def monotonic() -> float:
-    """Seconds on the loop's clock; outside a loop, on the system's monotonic one, which it follows."""
+    """Return seconds on the monotonic clock of the system, or of the event loop after `turned()`."""
     if not _turned:
         return time.monotonic()
     try:
@@ -45,27 +45,28 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """Runs work beside everything else, until `end()`. Each piece of work contains its own failures; one
-    that does not is logged, and takes nobody along."""
+    """Background tasks that run until `end()`. An exception in one is logged and does not affect the
+    others."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
 
     def start_from_anywhere(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
-        """Like `start_soon`, also from a thread without this event loop."""
+        """Like `start_soon`, callable from any thread."""
         if asyncio._get_running_loop() is self._loop:  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
             self.start_soon(work)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.start_soon, work)
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Run `work(*args)` in a task."""
         task = asyncio.get_running_loop().create_task(_contained(work, args))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def end(self) -> None:
-        """Cancel what is left, and wait until it has ended."""
+        """Cancel the tasks that still run, and wait until they have ended."""
         for task in self._running:
             task.cancel()
         if self._running:
@@ -76,11 +77,11 @@ async def _contained(work: Callable[..., Coroutine[Any, Any, None]], args: tuple
     try:
         await work(*args)
     except Exception:
-        log.exception("a task of the host failed")
+        log.exception("background task failed")
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Do all of it at once; return when all of it is done."""
+    """Run the coroutines concurrently; return when all have ended."""
     from anyio import create_task_group
 
     async with create_task_group() as group:
@@ -93,30 +94,30 @@ async def _done(work: Coroutine[Any, Any, object]) -> None:
 
 
 def shielded() -> CancelScope:
-    """What is done within is not cut short by a cancellation from outside: it has bounds of its own."""
+    """Return a scope that shields its block from cancellation. The block must bound its own time."""
     from anyio import CancelScope
 
     return CancelScope(shield=True)
 
 
 def within(timeout: float | None) -> CancelScope:
-    """What is done within ends early, quietly, when the time is over."""
+    """Return a scope that ends its block silently after `timeout` seconds; None: no limit."""
     from anyio import move_on_after
 
     return move_on_after(timeout)
 
 
 async def in_thread(work: Callable[..., T], *args: Any) -> T:
-    """What `work` returns, run where it blocks nobody. Whoever is cancelled waits for its end."""
+    """Run `work(*args)` in a worker thread. A cancelled caller still waits for its end."""
     from anyio.to_thread import run_sync
 
     return await run_sync(work, *args)
 
 
-MOST_WAITING = 64
-"""Calls of one callback that wait for their turn; beyond that the oldest is dropped."""
-DELIVERY = 5.0
-"""Seconds that `InOrder.delivered` waits for a callback that does not return."""
+MAX_QUEUED = 64
+"""Queued calls of one callback; beyond that the oldest is dropped."""
+DELIVERY_TIMEOUT = 5.0
+"""Seconds that `OrderedCallback.delivered` waits for a callback that does not return."""
 
 
 async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
@@ -134,18 +135,18 @@ async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
 class OrderedCallback:
     """Calls one callback for a series of reports: one at a time, in order, errors logged.
 
-    While the callback is busy, reports wait; of more than `MOST_WAITING` the oldest are dropped, so that a
-    server cannot fill the memory.
+    Reports are queued while the callback runs. Beyond `MAX_QUEUED` the oldest are dropped, so that a server
+    cannot fill the memory.
     """
 
     def __init__(self, callback: Callable[..., Any], name: str) -> None:
         self._callback, self._name = callback, name
-        self._waiting: deque[tuple[Any, ...]] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[tuple[Any, ...]] = deque(maxlen=MAX_QUEUED)
         self._idle: asyncio.Event | None = None
-        """Set when every report was delivered; None before the first one."""
+        """Set while no report is queued or being delivered; None before the first one."""
 
     async def __call__(self, *args: Any) -> None:
-        """Deliver a report, or leave it to the task that is delivering."""
+        """Deliver a report, or queue it if another one is being delivered."""
         self._waiting.append(args)
         if self._idle is None:
             self._idle = asyncio.Event()
@@ -157,22 +158,22 @@ class OrderedCallback:
                 try:
                     await call_back(self._callback, *self._waiting.popleft())
                 except Exception:
-                    log.exception("the callback %s failed", self._name)
+                    log.exception("callback failed: %s", self._name)
         finally:
             self._idle.set()
 
     async def delivered(self) -> None:
-        """Wait until the callback has returned for every report, at most `DELIVERY` seconds."""
-        await asyncio.sleep(0)  # a report that was just made is not yet under way
+        """Wait until the callback has returned for every report, at most `DELIVERY_TIMEOUT` seconds."""
+        await asyncio.sleep(0)  # a report that was just made has not been queued yet
         if self._idle is not None and not self._idle.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(DELIVERY):
+                async with asyncio.timeout(DELIVERY_TIMEOUT):
                     await self._idle.wait()
 
 
 async def _in_own_thread(work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Return what `work` returns. The thread is a daemon and not of a pool: a prompt without an answer keeps
-    neither the interpreter from ending nor other work from running."""
+    """Run `work(*args)` in a daemon thread outside of the pool: a callback that waits for a person blocks
+    neither the exit of the interpreter nor other work."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -186,7 +187,7 @@ async def _in_own_thread(work: Callable[..., Any], args: tuple[Any, ...]) -> Any
             outcome: tuple[Callable[[Any], None], object] = (done.set_result, context.run(work, *args))
         except Exception as problem:
             outcome = (done.set_exception, _settable(problem))
-        except BaseException as problem:  # such as SystemExit: the caller must not wait for ever
+        except BaseException as problem:  # such as SystemExit: otherwise the caller waits forever
             outcome = (done.set_exception, RuntimeError(f"the callback ended with {type(problem).__name__}"))
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, *outcome)
@@ -196,17 +197,22 @@ async def _in_own_thread(work: Callable[..., Any], args: tuple[Any, ...]) -> Any
 
 
 def _settable(problem: Exception) -> Exception:
-    """A future cannot hold a StopIteration."""
+    """Return the exception, or a RuntimeError for a StopIteration, which a future cannot hold."""
     return (
         RuntimeError("the callback raised StopIteration") if isinstance(problem, StopIteration) else problem
     )
 
 
-KEPT = 1024
+MAX_EVENTS = 1024
+"""Events that one stream buffers; beyond that the oldest are dropped."""
 
 
 class EventStream:
-    """An async iterator of events, from the moment it was made until `end()`."""
+    """Async iterator of the events of a host, from its creation until the host closes or `end()` is called.
+
+    It buffers `MAX_EVENTS` events. When a slow reader lets the buffer overflow, the oldest events are
+    dropped and an `EventsDropped` with their number takes their place.
+    """
 
     def __init__(self, on_end: Callable[[EventStream], None], kinds: tuple[type[Event], ...] = ()) -> None:
         self._kinds = kinds
@@ -217,25 +223,27 @@ class EventStream:
         self._on_end = on_end
 
     def hears(self, kind: type[Event]) -> bool:
-        """Whether events of this kind are for this listener."""
+        """Return whether the stream delivers events of this kind."""
         return not self._kinds or issubclass(kind, self._kinds)
 
     def put(self, event: Event) -> None:
+        """Add an event, unless it is of a kind that the stream does not deliver."""
         if self._kinds and not isinstance(event, self._kinds):
             return
-        if len(self._events) >= KEPT:
+        if len(self._events) >= MAX_EVENTS:
             self._events.popleft()
             self._dropped += 1
         self._events.append(event)
         self._arrived.set()
 
     def end(self) -> None:
-        """No more events; what is there can still be read."""
+        """Accept no more events. Buffered events can still be read."""
         self._ended = True
         self._arrived.set()
         self._on_end(self)
 
     async def aclose(self) -> None:
+        """Same as `end()`."""
         self.end()
 
     def __aiter__(self) -> EventStream:
@@ -252,3 +260,34 @@ class EventStream:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
+
+
+class EventHub:
+    """Delivers each event of a host to its observers and to the open streams."""
+
+    def __init__(self, *observers: Callable[[Event], None]) -> None:
+        self.observers = list(observers)
+        """Called first, in order, on the event loop. They must not raise."""
+        self.streams: set[EventStream] = set()
+
+    def emit(self, event: Event) -> None:
+        """Deliver an event."""
+        for observe in self.observers:
+            observe(event)
+        for stream in self.streams:
+            stream.put(event)
+
+    def open(self, kinds: tuple[type[Event], ...]) -> EventStream:
+        """Return a stream of the events from now on, of all kinds or of `kinds`."""
+        stream = EventStream(self.streams.discard, kinds)
+        self.streams.add(stream)
+        return stream
+
+    def hears(self, kind: type[Event]) -> bool:
+        """Return whether any stream delivers events of this kind."""
+        return any(stream.hears(kind) for stream in self.streams)
+
+    def close(self) -> None:
+        """End all streams."""
+        for stream in list(self.streams):
+            stream.end()

@@ -1,57 +1,86 @@
-"""The host: many servers, one catalog, one way to call."""
+"""The host: many servers, one catalog, one set of verbs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from mooring.concurrency import EventStream, OrderedCallback, Tasks, shielded, within
+from mooring.concurrency import EventHub, EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
-from mooring.config.logs import logger
 from mooring.config.models import HostConfig, ServerConfig, Style
-from mooring.config.plan import Changes
-from mooring.core.catalog import Catalog, Diff
-from mooring.core.discovery import Mode, checked_mode
-from mooring.core.events import CallStarted, CatalogChanged, Event, LoginNeeded, StateChanged
-from mooring.core.search import Hit, Index, Ranker
+from mooring.config.plan import Plan
+from mooring.core.catalog import Catalog
+from mooring.core.discovery import OWNER, Mode
+from mooring.core.events import Event
+from mooring.core.redact import Redactor
+from mooring.core.search import Hit, Ranker
 from mooring.core.types import Hidden, Result, ServerStatus, Tool
-from mooring.errors import NotTrusted
+from mooring.errors import ConfigError, NotTrusted
 from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.lock.enforce import memory_of
-from mooring.policy import Approver, Ask, Trust
-from mooring.prompts import Prompts
-from mooring.reconfigure import Reconfigurable
-from mooring.resources import Resources, ResourceTools
-from mooring.results.pipeline import ResultPipeline, RuleBook, Rules, directory, home_at
+from mooring.policy import Approver, Ask, PolicyEnforcer, Trust
+from mooring.prompts import ContentVerbs, Prompts
+from mooring.resources import ContentsCache, Resources, ResourceTools
+from mooring.results.pipeline import ResultPipeline, home_at
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import Launcher, OwnHeaders
 from mooring.servers.manager import ServerManager, check_servers
+from mooring.servers.reconfigure import Reconfigurer
+from mooring.servers.sessions import SHARED, SessionRegistry
+from mooring.servers.state import CurrentConfig, HostOptions, ServerTable
 from mooring.servers.waiting import RefreshReport
-from mooring.session import SHARED, Session
-from mooring.sessions import SessionManager
-from mooring.telemetry import AuditManager, SessionClock, feel
+from mooring.session import HostRuntime, Session
+from mooring.telemetry import AuditManager, ConnectionTimer, monitor_loop
 
 if TYPE_CHECKING:
-    from mooring.audit import Audit
     from mooring.auth.login import Login, OnAuth
+    from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
     from mooring.transport.forwarding import ClientBridge
 
-__all__ = ["Host", "RefreshReport"]
-
-log = logger("mooring.host")
+__all__ = ["Host", "runtime_of"]
 
 
-class Host(Reconfigurable):
-    """Owns the connections, the catalog and the events. Use it as `async with Host(...) as host`.
+class Host(ContentVerbs):
+    """Connects to MCP servers and merges their tools into one catalog.
 
-    Entering returns at once: servers connect in the background, each within its own deadline (those
-    with `start: eager` are awaited). A call waits for the one server it needs; `ready()` waits for all.
+        async with Host([ServerConfig(name="files", command="files-mcp")]) as host:
+            result = await host.call("mcp_files_read_file", {"path": "README.md"})
+
+    Entering returns at once: servers connect in the background, except for those with `start: eager`, which
+    are awaited. A call waits only for the server that it needs; `ready()` waits for all. A host is entered
+    once.
+
+    Args:
+        servers: The servers, or a whole configuration.
+        style: How tool names are built. Default: `style` of the configuration.
+        discovery: When models see the discovery tools instead of every tool: `auto`, `always` or `never`.
+            Default: `discovery` of the configuration.
+        local: Functions of the application as tools.
+        providers: Other sources of tools.
+        get_secret: Looks up `${NAME}` references in the configuration, before the environment.
+        on_tools_changed: Called after each change of the catalog.
+        on_auth: Called with a `Login` when a server needs one that a person must complete.
+        on_elicit: Answers the questions that servers ask during a call.
+        relay: Forwards requests of servers to the client for which a call is made.
+        ranker: A second ranking for `search`, such as `SemanticRanker`; combined with the one by words.
+        lock: True: the lock file beside the configuration. A path: another lock file. False: neither lock nor
+            cache of tool definitions.
+        home: The directory for large results. True: the state directory of the user. None or False: no files.
+        artifacts: A directory for a record of every call. Default: `artifacts` of the configuration.
+        trust: Approves project files that were found automatically: True for all, or a function that is
+            asked. Default: only those approved with `mooring trust`.
+        on_approval: Asked for calls whose policy is `ask`. Default: such calls are denied.
+        max_starting: Servers that start at the same time. Default: from the configuration, or the CPU count.
+
+    Raises:
+        TypeError: `servers` is not a list of `ServerConfig`.
+        ConfigError: Two providers have the same name.
     """
 
     def __init__(
@@ -76,130 +105,115 @@ class Host(Reconfigurable):
         max_starting: int | None = None,
     ) -> None:
         check_servers(servers)
-        self.relay = relay  # whom servers speak to while they work for somebody else
-        self.ranker = ranker
-        """A second opinion for the search, such as one by meaning; fused with that of the words."""
-        self.config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
-        self._style: Style | None = style
-        self._discovery: Mode | None = checked_mode(discovery)
-        bundles, others = local_bundles(local), list(providers)
-        own = frozenset(one.name for one in (*bundles, *others) if isinstance(one, LocalTools))
+        config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
+        current = CurrentConfig(config, style=style, discovery=discovery, ranker=ranker, artifacts=artifacts)
+        table = ServerTable()
+        for provider in (*local_bundles(local), *providers):
+            table.add_provider(provider)
+        own = frozenset(name for name, one in table.providers.items() if isinstance(one, LocalTools))
+        self._on_change = OrderedCallback(on_tools_changed, "on_tools_changed") if on_tools_changed else None
+        self._trust = Trust(trust)
         self._lock = lock
-
+        self._events = events = EventHub(ConnectionTimer().observe)
+        policy = PolicyEnforcer(
+            own=own | {OWNER}, current=current, servers=table.configs, ask=on_approval, emit=events.emit
+        )
+        builder = CatalogBuilder(
+            table,
+            current,
+            policy,
+            events,
+            own=own | {OWNER},
+            pins=memory_of(lock, (), None),
+            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
+            on_change=self._on_change,
+        )
+        cache = ContentsCache(current)
         launcher = Launcher(
             get_secret=get_secret,
-            publish=lambda snapshot: self._offer.publish(snapshot),
-            emit=self.emit,
-            stale=self._forget,
+            publish=builder.publish,
+            emit=events.emit,
+            stale=cache.forget,
             on_auth=on_auth,
             on_elicit=on_elicit,
             relay=relay,
             max_starting=max_starting,
         )
-        self.redact = launcher.redact
-        """Takes every secret that this host has used out of a text."""
-        self._trust = Trust(trust)
-        self._fleet = ServerManager(
-            [*bundles, *others],
-            launcher=launcher,
-            trust=self._trust,
-            known=lambda server: self._offer.known(server),
-            publish=lambda snapshot: self._offer.publish(snapshot),
-            withdraw=lambda name: self._offer.withdraw(name),
-            emit=self.emit,
-            stale=self._forget,
+        self._redact = launcher.redact
+        self._servers = ServerManager(table, builder, launcher, self._trust, events, forget=cache.forget)
+        audits = AuditManager(config.audit, launcher.redact)
+        self._resources = Resources(self._servers, builder, current, audits, cache)
+        self._prompts = Prompts(self._servers, builder, audits)
+        table.add_provider(ResourceTools(self._resources))
+        self._sessions: SessionRegistry[Session] = SessionRegistry(self._servers, builder, current, events)
+        self._runtime = HostRuntime(
+            current=current,
+            events=events,
+            servers=self._servers,
+            builder=builder,
+            policy=policy,
+            results=ResultPipeline(partial(home_at, home), current.artifacts, launcher.redact),
+            audits=audits,
+            sessions=self._sessions,
+            resources=self._resources,
+            prompts=self._prompts,
+            config=Reconfigurer(current, self._servers, self._sessions, builder, audits, self._trust, events),
+            relay=relay,
         )
-        self._auditing = AuditManager(self.config.audit, self.redact)
-        self.note_in = self._auditing.note_in
-        self._resources = Resources(
-            self._fleet, lambda: self.catalog, lambda: self.config, lambda: self.audit
-        )
-        self._prompts = Prompts(self._fleet, lambda: self.catalog, lambda: self.audit)
-        builtin = ResourceTools(self._resources)
-        self._fleet.join(builtin)
-        self.config = self._usable(self.config)
-        self.resources, self.read = self._resources.list, self._resources.read
-        self.subscribe, self.unsubscribe = self._resources.subscribe, self._resources.unsubscribe
-        self.check_resource = self._resources.check
-        self.prompts, self.prompt = self._prompts.list, self._prompts.get
-        self.complete = self._prompts.complete
-        self.keeper = ResultPipeline(
-            home=partial(home_at, home),
-            artifacts=lambda: directory(artifacts or self.config.artifacts),
-            redact=self.redact,
-        )
-        self._rules = RuleBook()
-        self._tools_changed = (
-            OrderedCallback(on_tools_changed, "on_tools_changed") if on_tools_changed else None
-        )
-        self._offer: CatalogBuilder = CatalogBuilder(
-            self._fleet,
-            builtin,
-            local=own,
-            memory=memory_of(lock, (), None),
-            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
-            style=lambda: self.style,
-            config=lambda: self.config,
-            ask=on_approval,
-            emit=self.emit,
-            awaited=lambda: bool(self._streams) or self._tools_changed is not None,
-            announce=self._announce,
-        )
-        self._shelf = self._offer.shelf
-        self.allows, self.permit = self._offer.gatekeeper.allows, self._offer.gatekeeper.permit
-        self.publish, self.withheld = self._offer.publish, self._offer.withheld
-        self.exposure, self.arrival = self._offer.exposure, self._offer.arrival
-        self.absence = self._offer.absence
-        self._streams: set[EventStream] = set()
+        self._shared = Session(self._runtime)
         self._tasks: Tasks | None = None
         self._closed = False
-        self._changes = Changes(self.config.servers)
-        self._sessions = SessionManager(
-            self, self._fleet, self._shelf.offered, lambda one, two: self._offer.pins.guard_for(one, two)
-        )
-        self._shared = Session(self)
-        self._clock = SessionClock()
-        self._files: Sequence[Path] = ()
-        self.vet = None
-        self._load = None
 
     @classmethod
     def from_config(
-        cls, *paths: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, **options: Any
+        cls,
+        *paths: str | os.PathLike[str],
+        cwd: str | os.PathLike[str] | None = None,
+        **options: Unpack[HostOptions],
     ) -> Self:
-        """A host for the servers in `paths`, or in the files of the project and the user.
+        """Return a host for the servers in configuration files.
+
+        Args:
+            paths: The files. Default: the files of the project and of the user.
+            cwd: The directory of the project. Default: the current directory.
+            options: Keyword arguments of `Host`.
 
         Raises:
-            ConfigError: a file cannot be read. One bad entry is only a warning in `config.warnings`.
+            ConfigError: A file cannot be read. A bad entry is only a warning in `config.warnings`.
         """
         files = [Path(path) for path in paths] or None
-        here = Path(cwd) if cwd is not None else None
+        directory = Path(cwd) if cwd is not None else None
         approval = Trust(options.get("trust")).approval
-        host = cls(load(files, cwd=here, approval=approval), **options)
-        found = found_files(files, cwd=here)
-        host._files = [file.path for file in found]
-        host._offer.remember(memory_of(host._lock, found, here or Path.cwd()))
-        host._load = partial(load, files, cwd=here, approval=host._trust.approval)
+        host = cls(load(files, cwd=directory, approval=approval), **options)
+        found = found_files(files, cwd=directory)
+        host._runtime.builder.use_pins(memory_of(host._lock, found, directory or Path.cwd()))
+        host._runtime.config.use_files(
+            [file.path for file in found], partial(load, files, cwd=directory, approval=host._trust.approval)
+        )
         return host
 
-    # --- life -----------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "running" if self._tasks is not None else "not entered"
+        names = [server.name for server in self.config.servers]
+        more = f", … {len(names) - 5} more" if len(names) > 5 else ""
+        return f"<Host {state}: {len(names)} servers ({', '.join(names[:5])}{more})>"
+
+    # --- start and stop ---------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
             raise RuntimeError("a Host is used once; make another one")
-        self._tasks = Tasks()
+        self._tasks = tasks = Tasks()
+        runtime = self._runtime
         try:
-            self.config = await self._approved(self.config, strict=False)
-            self._changes = Changes(self.config.servers)
-            for warning in self.config.warnings:
-                log.warning("%s", warning)
-            self._tasks.start_soon(feel, self.emit)
-            self._tasks.start_soon(self._sessions.reap)
-            if self.config.watch.enabled and self._load is not None:
-                self._tasks.start_soon(self._follow)
-            self._tasks.start_soon(self.keeper.tidy)
-            self._tasks.start_soon(self._auditing.check)
-            await self._fleet.start(self.config, self._tasks)
+            await runtime.config.start()
+            runtime.builder.start(tasks)
+            tasks.start_soon(monitor_loop, self._events.emit)
+            tasks.start_soon(self._sessions.end_idle)
+            tasks.start_soon(runtime.config.watch)
+            tasks.start_soon(runtime.results.tidy)
+            tasks.start_soon(runtime.audits.check)
+            await self._servers.start(self.config, tasks)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -219,81 +233,123 @@ class Host(Reconfigurable):
                 await self._tasks.end()
 
     async def close(self) -> None:
-        """End every server and everything they started. Idempotent; never raises for a server."""
+        """Stop all servers and the processes that they started. Idempotent; never raises for a server."""
         self._closed = True
-        await self._fleet.stop()
-        self._offer.pins.close()
-        await self.keeper.close()
-        await self._auditing.close()
-        if self._tools_changed is not None:
-            await self._tools_changed.delivered()
-        for stream in list(self._streams):
-            stream.end()
+        await self._servers.stop()
+        self._runtime.builder.pins.close()
+        await self._runtime.results.close()
+        await self._runtime.audits.close()
+        if self._on_change is not None:
+            await self._on_change.delivered()
+        self._events.close()
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Wait until every server has connected or failed to; return whether the host is of use.
+        """Wait until every server has connected or failed; return whether at least one is connected.
 
-        False when `timeout` seconds passed before, or when none of the servers waited for is connected
-        (`status()` has the reasons). Lazy and disabled servers are not waited for: True where there are no
-        others.
+        Lazy and disabled servers are not waited for. `status()` has the reasons of failures.
+
+        Args:
+            timeout: Seconds to wait at most; False is returned after them. Default: no limit, because each
+                server has its own `connect_timeout`.
+
+        Returns:
+            True if a server is connected, or if there is none to wait for.
         """
         with within(timeout) as scope:
-            await waiting.settled(self._fleet)
-        return not scope.cancelled_caught and waiting.usable(self._fleet)
+            await waiting.settled(self._servers)
+        return not scope.cancelled_caught and waiting.usable(self._servers)
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> HostConfig:
+        """The configuration in force; `add`, `remove`, `apply` and `reload` replace it."""
+        return self._runtime.current.config
 
     @property
     def style(self) -> Style:
-        return self._style or self.config.style
+        """How tool names are built: the option of the host, or of its configuration."""
+        return self._runtime.current.style
 
     @property
     def discovery(self) -> Mode:
-        """When sessions show the discovery tools, not the whole catalog: `auto`, `always` or `never`."""
-        return self._discovery or self.config.discovery
+        """When sessions show the discovery tools instead of the whole catalog: `auto`, `always` or
+        `never`."""
+        return self._runtime.current.discovery
+
+    @property
+    def ranker(self) -> Ranker | None:
+        """A second ranking for `search`, such as `SemanticRanker`. Can be set at any time."""
+        return self._runtime.current.ranker
+
+    @ranker.setter
+    def ranker(self, ranker: Ranker | None) -> None:
+        self._runtime.current.ranker = ranker
+
+    @property
+    def redact(self) -> Redactor:
+        """Function that replaces every secret that this host has used in a text by `***`."""
+        return self._redact
+
+    @property
+    def held(self) -> Mapping[str, NotTrusted]:
+        """The servers that are not started because their file is not approved, with the error for each."""
+        return self._servers.table.held
 
     @property
     def catalog(self) -> Catalog:
-        """Everything that can be called now: an immutable value; the next change makes another one."""
-        self.check_running()
-        return self._shelf.catalog
+        """Everything that can be called now. The value is immutable; a change makes a new one."""
+        self._runtime.check_running()
+        return self._runtime.catalog
 
-    @property
-    def index(self) -> Index:
-        """The search index of the catalog: made when first needed, then kept up with its changes."""
-        return self._shelf.index
+    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
+        """Return the tools to show to a model in the shared session; see `Session.tools`.
+
+        Args:
+            complete: For frameworks that refuse calls of tools that are not in their list.
+        """
+        self._runtime.check_running()
+        return self._shared.tools(complete=complete)
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
-        """The tools that fit `query`, the best first, each with its score and the reasons for it."""
-        self.check_running()
-        return self.index.search(query, limit, ranker=self.ranker)
+        """Return at most `limit` tools that match `query`, best first, each with its score and reasons."""
+        self._runtime.check_running()
+        return self._runtime.index.search(query, limit, ranker=self.ranker)
 
     def status(self) -> tuple[ServerStatus, ...]:
-        """Every configured server, sorted by name."""
-        self.check_running()
+        """Return the status of every configured server, sorted by name."""
+        self._runtime.check_running()
         return self._sessions.status()
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Tools that servers offer and the catalog does not show, each with what hides it and why: the lock,
-        a policy, `allow` and `deny` of its server, or a configuration file that was not approved."""
-        return self._offer.hidden()
+        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
+        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
+        return self._runtime.builder.hidden()
 
     def events(self, *kinds: type[Event]) -> EventStream:
-        """What happens from now on, of all kinds or these. Bounded: a slow reader is told what it lost."""
-        stream = EventStream(self._streams.discard, kinds)
+        """Return an async iterator of the events from now on.
+
+        It buffers 1,024 events; a slow reader gets an `EventsDropped` with the number of those it missed.
+
+        Args:
+            kinds: Classes of events to deliver. Default: all.
+        """
+        _ = self._runtime.catalog  # merge now: earlier changes are not announced
+        stream = self._events.open(kinds)
         if self._closed:
             stream.end()
-        else:
-            _ = self._shelf.catalog  # what changed before is no news
-            self._streams.add(stream)
         return stream
 
-    # --- calls ----------------------------------------------------------------------------------
+    def provider(self, name: str) -> Provider:
+        """Return the provider of this name: the shared connection to a server, or a provider of the
+        application.
 
-    def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
-        """What a model sees now in the shared session; see `Session.tools`."""
-        self.check_running()
-        return self._shared.tools(complete=complete)
+        Raises:
+            UnknownServer: There is none.
+        """
+        return self._sessions.provider(name, self._shared)
+
+    # --- sessions and calls -----------------------------------------------------------------------
 
     def session(
         self,
@@ -304,20 +360,34 @@ class Host(Reconfigurable):
         principal: str | None = None,
         discovery: Mode | None = None,
     ) -> Session:
-        """One conversation: the same one for the same id, until it is left or has been idle for long.
+        """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
 
-        Servers with `isolation: session` give it a connection of its own, and so do HTTP servers for
-        which `headers` names headers (or a function that returns them): nobody else uses those. With a
-        `principal`, its own connections use that principal's logins, and never those of anybody else.
-        `discovery` takes the place of the host's setting: `auto`, `always` or `never`.
+        Servers with `isolation: session` and HTTP servers in `headers` give it connections of its own.
+
+        Args:
+            session_id: Default: the shared session.
+            agent_id: The agent that uses it; for the audit log and for servers with `context.passthrough`.
+            headers: By HTTP server: headers, or a function that returns them, for its own connections.
+            principal: Its own connections use the logins of this principal, and no others.
+            discovery: `auto`, `always` or `never`. Default: the setting of the host.
 
         Raises:
-            UnknownServer: `headers` names a server that is not there.
-            ConfigError: the id belongs to another agent or principal, or to somebody with other headers.
+            UnknownServer: `headers` names an unknown server.
+            ConfigError: The session exists with another agent, principal, discovery mode or other headers.
         """
-        return self._sessions.open(
-            session_id, agent_id=agent_id, headers=headers, principal=principal, discovery=discovery
+        session = self._sessions.open(
+            partial(Session, self._runtime, discovery=discovery),
+            session_id,
+            agent_id=agent_id,
+            headers=headers,
+            principal=principal,
         )
+        if discovery not in (None, session.discovery):
+            raise ConfigError(
+                f"session {session_id!r} is open with discovery={session.discovery!r}, not {discovery!r}; "
+                "leave it first, or use another id"
+            )
+        return session
 
     async def call(
         self,
@@ -329,103 +399,140 @@ class Host(Reconfigurable):
         on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
-        """The outcome of one call; see `Session.call`."""
+        """Call a tool in the shared session and return its result; see `Session.call`.
+
+        Args:
+            name: The name of the tool in the catalog, or of a built-in tool.
+            arguments: The arguments of the tool: a mapping of JSON values. Default: none.
+            timeout: Seconds for the whole call. Default: `call_timeout` of the server.
+            check: Raise an exception if the call fails. Default: return a result with `is_error`.
+            on_progress: Called with progress, total and message of each report of the server.
+            budget: Tokens of the result to show, estimated; 0: no limit. Default: `result_budget`.
+
+        Raises:
+            RuntimeError: The host has not been entered.
+            MooringError: Only with `check=True`: the tool returned an error, or there is no answer.
+        """
         return await self._shared.call(
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
 
+    # --- servers --------------------------------------------------------------------------------
+
     async def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds that a round trip to `server` takes. A server that is not connected is connected
-        first, within the same `timeout` seconds.
+        """Return the seconds of a round trip to `server`; it is connected first if needed.
+
+        Args:
+            server: The name of the server.
+            timeout: Seconds for connection and round trip. Default: 5.
 
         Raises:
-            UnknownServer: it is not there.
-            MooringError: there was no answer in time, and why.
+            UnknownServer: There is no such server.
+            MooringError: There was no answer in time.
         """
-        return await self._fleet.connection(server).ping(timeout)
-
-    async def login(self, server: str, *, principal: str | None = None) -> Login:
-        """A login to `server` that waits for a person: show its `host` and `url`, then await `done()`. With
-        a `principal`, it serves that principal's sessions and nobody else.
-
-        Raises:
-            UnknownServer, ConfigError: the server is not there, or cannot be logged in to.
-            AuthNeeded: no login can be had, and why.
-        """
-        self.check_running()
-        return await self._sessions.connection(server, principal).login()
-
-    async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
-        """Forget the login to `server`, and have it revoked: whether it was; None where that cannot be, or
-        where there was no login. Raises as `login` does."""
-        self.check_running()
-        return await self._sessions.connection(server, principal).logout()
+        return await self._servers.connection(server).ping(timeout)
 
     async def health_check(self, timeout: float = 5.0) -> bool:
-        """Return False if any server does not answer a ping within `timeout` seconds. Disabled servers, and
-        lazy ones that were never used, are left out."""
-        return await waiting.healthy(self._fleet, timeout)
+        """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
 
-    # --- change ---------------------------------------------------------------------------------
+        Disabled servers, and lazy ones that have not been used, are left out.
+        """
+        return await waiting.healthy(self._servers, timeout)
 
     async def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
-        """List `servers` (or all) anew, connecting those that are not connected; how each went.
+        """List the tools of `servers` (default: all) again; servers are connected if needed.
+
+        Returns:
+            By server: whether it succeeded, with the number of tools or the error.
 
         Raises:
-            UnknownServer: one of `servers` is not there.
+            UnknownServer: There is no such server.
         """
-        reports = await waiting.refresh(self._fleet, servers)
-        return {name: report for name, report in reports.items() if name not in self._offer.own}
+        reports = await waiting.refresh(self._servers, servers)
+        return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
-    # --- for providers and sessions -------------------------------------------------------------
+    async def login(self, server: str, *, principal: str | None = None) -> Login:
+        """Start a login to `server`: show its `host` and `url` to a person, then await `done()`.
 
-    def provider(self, name: str, session: Session | None = None) -> Provider:
-        """Whoever runs the tools of `name`, for a session or for everybody."""
-        return self._sessions.provider(name, session or self._shared)
+        Args:
+            server: The name of an HTTP server.
+            principal: The login is used by the sessions of this principal only. Default: by the host.
 
-    async def leave(self, session: Session) -> None:
-        """End what belongs to one session alone."""
-        await self._sessions.end(session, "left")
+        Raises:
+            UnknownServer, ConfigError: There is no such server, or it has no login.
+            AuthNeeded: The login cannot be started.
+        """
+        return await self._login_connection(server, principal).login()
 
-    def rules(self, server: str) -> Rules:
-        """What holds for the calls of a server."""
-        return self._rules.rules(server, self.config, self._fleet.configs.get(server))
+    async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
+        """Forget the login to `server` and revoke it.
 
-    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
-        """The outcome of a tool that is no plain call: see `Tool.verb`."""
-        return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
+        Returns:
+            Whether it was revoked; None if there was no login or the server does not support revocation.
 
-    @property
-    def listened_to(self) -> bool:
-        return any(stream.hears(CallStarted) for stream in self._streams)
+        Raises:
+            UnknownServer, ConfigError: There is no such server, or it has no login.
+        """
+        return await self._login_connection(server, principal).logout()
 
-    def emit(self, event: Event) -> None:
-        self._clock.heard(event)
-        if isinstance(event, LoginNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
-            self._shelf.changed()  # the tool that begins a login comes or goes
-        for stream in self._streams:
-            stream.put(event)
+    async def add(self, server: ServerConfig) -> ServerStatus:
+        """Add a server: connect it, then show its tools.
 
-    @property
-    def audit(self) -> Audit | None:
-        return self._auditing.log
+        A server that the configuration turns off (`disabled`, `enabled`, `enabled_servers`) is added without
+        being started. The server survives a reload, unless the files then have a new entry of that name.
 
-    @property
-    def held(self) -> Mapping[str, NotTrusted]:
-        """The servers that are not started because nobody approved the file that names them."""
-        return self._fleet.held
+        Raises:
+            ConfigError: The name is taken.
+            NotTrusted: The file that names it is not approved.
+            MooringError: It cannot be connected, and is not added.
+        """
+        self._check_open()
+        await self._runtime.config.add(server)
+        return next(status for status in self.status() if status.name == server.name)
+
+    async def remove(self, server: str) -> None:
+        """Remove the tools of a server from the catalog, then stop it.
+
+        It stays removed after a reload, until its entry in the files changes.
+
+        Raises:
+            UnknownServer: There is no such server.
+        """
+        self._runtime.check_running()
+        await self._runtime.config.remove(server)
+
+    async def apply(self, config: HostConfig) -> Plan:
+        """Replace the configuration, including the changes by `add` and `remove`; return what was done.
+
+        Only servers whose configuration differs are restarted. On failure, everything is as before.
+
+        Raises:
+            ConfigError: The gateway that serves this host rejects the configuration.
+        """
+        self._check_open()
+        return await self._runtime.config.apply(config)
+
+    async def reload(self) -> None:
+        """Read the configuration files again and apply what changed. Does nothing without files.
+
+        Raises:
+            ConfigError: A file has a new problem. Everything stays as it was.
+        """
+        self._runtime.check_running()
+        await self._runtime.config.reload()
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _forget(self, server: str, uri: str | None) -> None:
-        self._resources.forget(server, uri)
+    def _check_open(self) -> None:
+        self._runtime.check_running()
+        if self._closed:
+            raise RuntimeError("The Host is closed. Make another one.")
 
-    def check_running(self) -> None:
-        """Raise RuntimeError before the host is entered."""
-        self._fleet.check_started()
+    def _login_connection(self, server: str, principal: str | None) -> Connection:
+        self._runtime.check_running()
+        return self._sessions.login_connection(server, principal, partial(self.session, principal=principal))
 
-    def _announce(self, change: Diff) -> None:
-        if self._streams:  # the revision costs a hash of everything
-            self.emit(CatalogChanged(revision=self.catalog.revision, **vars(change)))
-        if self._tools_changed is not None and self._tasks is not None:
-            self._tasks.start_from_anywhere(self._tools_changed)
+
+def runtime_of(host: Host) -> HostRuntime:
+    """Return the private runtime of a host, for other packages of mooring. Not for applications."""
+    return host._runtime  # pyright: ignore[reportPrivateUsage]

@@ -188,7 +188,7 @@ class Provider(Protocol):
         ...
 
 
-class AtHand:
+class StaticProvider:
     """Base of providers whose tools are simply there: their snapshot is made whenever it is looked at."""
 
     async def start(self) -> None:
@@ -201,7 +201,7 @@ class AtHand:
         """Nothing to free."""
 
 
-class LocalTools(AtHand):
+class LocalTools(StaticProvider):
     """Plain typed functions as tools. They keep their names and win every name clash.
 
         tools = LocalTools(add, fetch_order, name="orders", title="Orders", description="What our shop knows")

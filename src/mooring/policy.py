@@ -1,4 +1,4 @@
-"""Decide whether a server may be started and whether a call may be made."""
+"""Decide whether a server may be started (`Trust`) and whether a call may be made (`PolicyEnforcer`)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mooring.errors import NotTrusted, PolicyDenied
 if TYPE_CHECKING:
     from mooring.config.approvals import Approval
     from mooring.config.trust import TrustRequest
+    from mooring.servers.state import CurrentConfig
 
 log = logger("mooring.policy")
 
@@ -28,41 +29,45 @@ log = logger("mooring.policy")
 Q = TypeVar("Q")
 
 
-async def said_yes(ask: Callable[[Q], bool | Awaitable[bool]], question: Q, limit: float | None) -> bool:
-    """Whether the callback says yes within `limit` seconds. What it raises counts as a no.
+async def approved_by(
+    callback: Callable[[Q], bool | Awaitable[bool]], question: Q, limit: float | None
+) -> bool:
+    """Return whether the callback returns True within `limit` seconds (None: no limit).
 
-    A plain function is called in a thread, since it may wait for a person.
+    An exception counts as False and is logged. A plain function runs in a thread, because it may wait for a
+    person.
     """
     with anyio.move_on_after(limit):
         try:
-            return await call_back(ask, question) is True
+            return await call_back(callback, question) is True
         except Exception:
-            log.exception("a callback that was asked for a yes failed, which counts as a no")
+            log.exception("approval callback failed; the request is denied")
     return False
 
 
 ANSWER_TIMEOUT = 300.0
-"""Seconds that a person has to answer, where the call itself has no limit."""
+"""Seconds that a person has to approve, unless the call has a timeout of its own."""
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
 
 
 class ApprovalRequest(Value):
-    """A call that waits for a yes. Title and arguments are as the server and the model wrote them: clean
+    """A call that needs approval. Title and arguments are unchecked text of the server and the model: clean
     them before a person reads them (`mooring.core.text.clean`)."""
 
     server: str
     tool: str
-    """The server's own name of it."""
+    """The name of the tool at the server."""
     name: str
-    """The local name, which the model used."""
+    """The name of the tool in the catalog."""
     title: str | None
     arguments: Mapping[str, Any]
     reason: str
-    """Which rule wants it."""
+    """The rule that requires the approval."""
     session: str
+    """The id of the session that calls."""
 
     def __repr__(self) -> str:
-        """Without the arguments' values, which may hold anything."""
+        """Show the names of the arguments only: their values may hold secrets."""
         names = sorted(self.arguments)
         return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
 
@@ -71,26 +76,33 @@ Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
 
 
 class PolicyEnforcer:
-    """Applies the policies of one host as they are at the moment of a call."""
+    """Applies the policies of one host, as configured at the moment of a call."""
 
     def __init__(
         self,
         *,
         own: frozenset[str],
-        config: Callable[[], HostConfig],
+        current: CurrentConfig,
         servers: Mapping[str, ServerConfig],
         ask: Approver | None,
         emit: Callable[[Event], None],
     ) -> None:
+        """
+        Args:
+            own: Providers of the application's functions and of mooring's built-in tools, which are always
+                allowed.
+            current: The configuration with the policies.
+            servers: The configured servers.
+            ask: Approves calls whose policy is `ask`; None: they are denied.
+            emit: Receives `ApprovalAsked` and `CallDenied`.
+        """
         self._own = own
-        """The providers of the application's own functions and of mooring's: they need nobody's leave."""
-        self._config, self._servers, self._ask, self._emit = config, servers, ask, emit
+        self._current, self._servers, self._ask, self._emit = current, servers, ask, emit
         self._decided: dict[str, tuple[tuple[object, ...], Decision]] = {}
         self._denied: dict[str, dict[str, str]] = {}
-        """Tools that are not listed, by server and its own name of them, and which rule denies them."""
 
     def listed(self, snapshot: Snapshot) -> Snapshot:
-        """What of it may be shown: denied tools are not."""
+        """Return the snapshot without tools that the policy denies."""
         policy = self._policy(snapshot.server)
         self._denied.pop(snapshot.server, None)
         if snapshot.server in self._own or not policy.may_deny:
@@ -104,11 +116,11 @@ class PolicyEnforcer:
 
     @property
     def denied(self) -> Mapping[str, Mapping[str, str]]:
-        """Tools that are not listed, by server and the server's own name, and the rule that denies each."""
+        """By server and name at the server: the rule that denies a tool."""
         return self._denied
 
     def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
-        """Why a tool of this name is not shown, if it is denied."""
+        """Return the error for a tool of this name, if the policy hides it."""
         known = frozenset(self._servers)
         for server, denied in self._denied.items():
             for remote, reason in denied.items():
@@ -118,16 +130,16 @@ class PolicyEnforcer:
         return None
 
     def allows(self, tool: Tool) -> bool:
-        """Whether it may be called without asking anybody."""
+        """Return whether the tool may be called without approval."""
         return tool.server in self._own or self._decision(tool).verdict == "allow"
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
-        """Return if the call may be made.
+        """Ask for the approval that the policy requires, if any.
 
         Raises:
-            PolicyDenied: it may not, or nobody said yes.
+            PolicyDenied: The policy denies the call, or it was not approved.
         """
         if self.allows(tool):
             return
@@ -148,11 +160,9 @@ class PolicyEnforcer:
     async def _refusal(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, reason: str, timeout: float | None
     ) -> str | None:
-        """Why there was no yes; None when there was one."""
+        """Ask for approval; return why the call is denied, or None."""
         if self._ask is None:
-            return (
-                f"it needs a person's approval ({reason}), and this application has nobody to ask. {_NO_MORE}"
-            )
+            return f"it needs a person's approval ({reason}), and this application cannot ask. {_NO_MORE}"
         self._emit(ApprovalAsked(server=tool.server, tool=tool.remote_name, session=session, reason=reason))
         request = ApprovalRequest(
             server=tool.server,
@@ -165,14 +175,14 @@ class PolicyEnforcer:
         )
         from mooring.audit import NOTE
 
-        yes = await said_yes(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
+        approved = await approved_by(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
         if (note := NOTE.get()) is not None:
-            note.approval = "given" if yes else "denied"
-        return None if yes else f"it needs a person's approval ({reason}), and nobody gave it. {_NO_MORE}"
+            note.approval = "given" if approved else "denied"
+        return None if approved else f"it needs approval ({reason}), and was not approved. {_NO_MORE}"
 
     def _decision(self, tool: Tool) -> Decision:
-        """What the policies say; weighed once while the tool and the policies are the same objects."""
-        config = self._config()
+        """Return the decision, cached while the tool and the policies are the same objects."""
+        config = self._current.config
         basis = (tool, self._servers.get(tool.server), config.policy, config.project_policy)
         known = self._decided.get(tool.name)
         if known is not None and all(map(is_, known[0], basis)):
@@ -182,8 +192,8 @@ class PolicyEnforcer:
         return decision
 
     def _policy(self, server: str) -> JointPolicy:
-        one, own, config = self._servers.get(server), OwnPolicy(), self._config()
-        if one is not None:  # else it is a provider of the application
+        one, own, config = self._servers.get(server), OwnPolicy(), self._current.config
+        if one is not None:  # else a provider of the application
             own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
         return JointPolicy(host=config.policy, project=config.project_policy, own=own)
 
@@ -192,36 +202,35 @@ def _denial(reason: str) -> str:
     return f"the configuration denies it ({reason}). {_NO_MORE}"
 
 
-"""Seconds that a person has to answer."""
-
 Ask = Callable[["TrustRequest"], "bool | Awaitable[bool]"]
-"""Asked once for each file and form; a yes holds for this host alone and is not stored."""
+"""Called once for each file and content. The answer is used by this host only and is not stored."""
 
 
 class Trust:
-    """What one host trusts. Only project files that were found need an approval."""
+    """The approvals of one host. Only project files that were found automatically need one."""
 
     def __init__(self, answer: bool | Ask | None) -> None:
         self._answer = answer
-        self._said: dict[tuple[str, str], bool] = {}
-        """Answers of this run, by file, name and mark; the settings of a file have the empty name."""
+        self._answers: dict[tuple[str, str], bool] = {}
+        """Answers of this run, by file, server name and mark. The settings of a file have an empty name."""
 
     def approval(self, file: str) -> Approval:
-        """Return what of a project file is approved, on this machine or for this run."""
+        """Return which parts of a project file are approved, on this machine or in this run."""
         from mooring.config.approvals import Approval, approval_of
 
         if self._answer is True:
             return Approval(everything=True)
         known = approval_of(file)
-        said = {key: mark for (key, mark), yes in self._said.items() if yes}
-        servers = {key.partition("\0")[2]: mark for key, mark in said.items() if key.startswith(f"{file}\0")}
+        marks = {key: mark for (key, mark), yes in self._answers.items() if yes}
+        servers = {key.partition("\0")[2]: mark for key, mark in marks.items() if key.startswith(f"{file}\0")}
         settings = servers.pop("", known.settings)
         return Approval(servers={**known.servers, **servers}, settings=settings)
 
     async def approved_more(self, config: HostConfig) -> bool:
-        """Ask about what the project's file sets beyond its servers: whether there was a yes.
+        """Ask the application to approve the settings and servers of a project file.
 
-        Then the configuration, read again with `approval`, is another one.
+        Returns:
+            Whether something was approved: then the configuration must be read again with `approval`.
         """
         withheld = config.withheld
         if withheld is None or not callable(self._answer):
@@ -230,12 +239,12 @@ class Trust:
 
         found = [one for one in config.active if one.scope == "project" and one.file == withheld.file]
         servers = [server for server in (*found, *withheld.servers) if not forbidden(server)]
-        before = dict(self._said)
+        before = dict(self._answers)
         await self._unapproved(withheld.file, servers, withheld.settings)
-        return any(yes and not before.get(key) for key, yes in self._said.items())
+        return any(yes and not before.get(key) for key, yes in self._answers.items())
 
     async def held(self, servers: Iterable[ServerConfig]) -> dict[str, NotTrusted]:
-        """Return which of these servers must not be started, and why."""
+        """Return the servers that must not be started, with the error for each."""
         found = [server for server in servers if server.scope == "project"]
         if not found:
             return {}
@@ -261,16 +270,16 @@ class Trust:
         known = approved(file)
         open_ones = [server for server in servers if known.get(server.name) != mark(server)]
         changed = tuple(server.name for server in open_ones if server.name in known)
-        new = tuple(server for server in open_ones if _key(server) not in self._said)
+        new = tuple(server for server in open_ones if _key(server) not in self._answers)
         asked = (f"{file}\0", settings_mark(settings))
-        fresh = settings if settings and asked not in self._said else EMPTY
+        fresh = settings if settings and asked not in self._answers else EMPTY
         if (new or fresh) and callable(self._answer):
             request = TrustRequest(file=file, servers=new, changed=changed, settings=fresh)
-            yes = await said_yes(self._answer, request, ANSWER_TIMEOUT)
-            self._said |= {_key(server): yes for server in new}
+            yes = await approved_by(self._answer, request, ANSWER_TIMEOUT)
+            self._answers |= {_key(server): yes for server in new}
             if fresh:
-                self._said[asked] = yes
-        refused = [server for server in open_ones if not self._said.get(_key(server))]
+                self._answers[asked] = yes
+        refused = [server for server in open_ones if not self._answers.get(_key(server))]
         return {server.name: _unapproved(server, changed=server.name in changed) for server in refused}
 
 
@@ -294,7 +303,7 @@ def _forbidden(server: ServerConfig, names: tuple[str, ...]) -> NotTrusted:
     listed = ", ".join(map(repr, names))
     return NotTrusted(
         f"{server.name!r} is not started: {server.file} sets {listed}, which can make a program run other "
-        "code, and a file that was merely found may not do that; move the entry into your own "
+        "code, and project files found automatically may not do that; move the entry into your own "
         "configuration, or name the file with `--config`",
         server=server.name,
         file=server.file,

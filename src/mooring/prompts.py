@@ -1,54 +1,47 @@
-"""The prompts of all servers, and the completion of their arguments."""
+"""The prompts of all servers, the completion of their arguments, and the verbs of `Host` for contents."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from mooring.core.builtin_tools import fitting, prompt_result
-from mooring.core.catalog import Catalog
 from mooring.core.text import nearest
-from mooring.core.types import EMPTY, Message, Prompt, Result
+from mooring.core.types import EMPTY, Contents, Message, Prompt, Result
 from mooring.core.value import Value
 from mooring.errors import CallError, ServerError, UnknownPrompt
+from mooring.resources import ResourceList, Resources
+from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
 from mooring.servers.waiting import gather
+from mooring.telemetry import AuditManager
 
-if TYPE_CHECKING:
-    from mooring.audit import Audit
-
-__all__ = ["PromptList", "Prompts"]
+__all__ = ["ContentVerbs", "PromptList", "Prompts"]
 
 
 class PromptList(Value):
-    """The prompts of all servers."""
+    """The prompts of one server or of all."""
 
     prompts: tuple[Prompt, ...] = ()
     errors: Mapping[str, str] = EMPTY
-    """By server: why its prompts are not among them."""
+    """By server: why its prompts are missing."""
 
 
 class Prompts:
-    """The verbs of a host that concern prompts."""
+    """Lists, gets and completes the prompts of the servers of a host."""
 
-    def __init__(
-        self, fleet: ServerManager, catalog: Callable[[], Catalog], audit: Callable[[], Audit | None]
-    ) -> None:
-        self._fleet, self._catalog, self._audit = fleet, catalog, audit
+    def __init__(self, manager: ServerManager, catalog: CatalogBuilder, audits: AuditManager) -> None:
+        self._manager, self._builder, self._audits = manager, catalog, audits
 
     async def list(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
-        """The prompts of one server or of all; those that are not connected are connected.
-
-        Raises:
-            UnknownServer: there is no such server.
-        """
-        errors = await gather(self._fleet, None if server is None else (server,), timeout)
-        for status in self._fleet.status():
+        """Implement `Host.prompts`."""
+        errors = await gather(self._manager, None if server is None else (server,), timeout)
+        for status in self._manager.status():
             failed = [text for text in status.warnings if text.startswith(f"{status.name}: prompts/")]
             if failed and server in (None, status.name):
                 errors[status.name] = "; ".join(failed)
-        found = tuple(prompt for prompt in self._catalog().prompts if server in (None, prompt.server))
+        found = tuple(prompt for prompt in self._builder.catalog.prompts if server in (None, prompt.server))
         return PromptList(prompts=found, errors=errors)
 
     async def get(
@@ -59,13 +52,8 @@ class Prompts:
         *,
         timeout: float | None = None,
     ) -> tuple[Message, ...]:
-        """The messages of one prompt, filled in with the arguments.
-
-        Raises:
-            UnknownServer, UnknownPrompt: it is not there.
-            CallError, AuthNeeded: the arguments do not fit, or the server failed.
-        """
-        audit, work = self._audit(), self._get(server, name, arguments, timeout)
+        """Implement `Host.prompt`."""
+        audit, work = self._audits.log, self._get(server, name, arguments, timeout)
         return await (work if audit is None else audit.other("prompt", name, arguments, work, server=server))
 
     async def _get(
@@ -84,7 +72,7 @@ class Prompts:
                 outcome="not sent",
             ) from None
         params = {"name": name, "arguments": given}
-        raw = await self._fleet.connection(server).ask("prompts/get", params, about=name, timeout=timeout)
+        raw = await self._manager.connection(server).ask("prompts/get", params, about=name, timeout=timeout)
         try:
             return wire.messages(raw)
         except wire.Invalid as problem:
@@ -98,7 +86,7 @@ class Prompts:
     async def result(
         self, server: str, name: str, arguments: Mapping[str, Any], timeout: float | None
     ) -> Result:
-        """The messages of a prompt as the result of a call."""
+        """Return the messages of a prompt as the result of a call."""
         started = time.monotonic()
         messages = await self.get(server, name, arguments, timeout=timeout)
         prompt = await self._find(server, name, timeout)
@@ -115,13 +103,7 @@ class Prompts:
         context: Mapping[str, str] = EMPTY,
         timeout: float | None = None,
     ) -> tuple[str, ...]:
-        """What the server proposes for an argument of a prompt, or for a variable of a resource template,
-        of which `value` is typed so far; `context` are the arguments that are known already.
-
-        Raises:
-            UnknownServer: it is not there.
-            CallError, AuthNeeded: the server does not complete this, or failed.
-        """
+        """Implement `Host.complete`."""
         from mooring.transport import wire
 
         if (prompt is None) == (template is None):
@@ -135,16 +117,17 @@ class Prompts:
         if context:
             params["context"] = {"arguments": dict(context)}
         about = f"completion of {argument}"
-        raw = await self._fleet.connection(server).ask(
+        raw = await self._manager.connection(server).ask(
             "completion/complete", params, about=about, timeout=timeout
         )
         return wire.completion(raw)
 
     async def _find(self, server: str, name: str, timeout: float | None) -> Prompt:
-        """The prompt as it may be shown: one that changed since it was approved is not there."""
-        if (found := self._known(server, name)) is None:
-            errors = await gather(self._fleet, (server,), timeout)
-            found = self._known(server, name)
+        """Return the prompt of the catalog; connect its server if needed. Unapproved changes hide a
+        prompt."""
+        if (found := self._listed(server, name)) is None:
+            errors = await gather(self._manager, (server,), timeout)
+            found = self._listed(server, name)
             if found is None and server in errors:
                 raise CallError(
                     f"the prompt {name!r} was not asked for: {server!r} is not connected: {errors[server]}",
@@ -153,10 +136,139 @@ class Prompts:
                     outcome="not sent",
                 )
         if found is None:
-            names = [prompt.name for prompt in self._catalog().prompts if prompt.server == server]
+            names = [prompt.name for prompt in self._builder.catalog.prompts if prompt.server == server]
             raise UnknownPrompt(name, nearest(name, names), hint=f"See the prompts of {server!r}.")
         return found
 
-    def _known(self, server: str, name: str) -> Prompt | None:
-        every = self._catalog().prompts
+    def _listed(self, server: str, name: str) -> Prompt | None:
+        every = self._builder.catalog.prompts
         return next((prompt for prompt in every if (prompt.server, prompt.name) == (server, name)), None)
+
+
+class ContentVerbs:
+    """The verbs of `Host` for resources and prompts."""
+
+    _resources: Resources
+    _prompts: Prompts
+
+    async def resources(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
+        """Return the resources and templates of one server or of all; servers are connected if needed.
+
+        Args:
+            server: Default: all servers.
+            timeout: Seconds to wait for each connection. Default: `connect_timeout` of the server.
+
+        Raises:
+            UnknownServer: There is no such server.
+        """
+        return await self._resources.list(server, timeout=timeout)
+
+    async def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
+        """Return the contents of a resource, from the cache if they are fresh.
+
+        Args:
+            uri: The URI of the resource.
+            server: Default: the server that lists the URI, or has a template for it.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+
+        Raises:
+            UnknownResource, UnknownServer: There is no such resource or server.
+            AmbiguousResource: Several servers have it, and `server` is not given.
+            PolicyDenied: Its scheme or path is not allowed; nothing was sent.
+            CallError, AuthNeeded: The server cannot be reached, or failed.
+        """
+        return await self._resources.read(uri, server, timeout=timeout)
+
+    async def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        """Emit a `ResourceUpdated` event for each change of a resource, also after reconnects.
+
+        Args:
+            uri: The URI of the resource.
+            server: Default: the server that lists the URI, or has a template for it.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+
+        Raises:
+            UnknownResource, UnknownServer, AmbiguousResource, PolicyDenied: As for `read`.
+            CallError, AuthNeeded: The server does not support subscriptions, or failed.
+        """
+        await self._resources.subscribe(uri, server, timeout=timeout)
+
+    async def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        """Emit no more events for a resource; see `subscribe`.
+
+        Raises:
+            UnknownResource, UnknownServer, AmbiguousResource: As for `read`.
+            CallError, AuthNeeded: The server failed. No events are emitted all the same.
+        """
+        await self._resources.unsubscribe(uri, server, timeout=timeout)
+
+    async def prompts(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
+        """Return the prompts of one server or of all; servers are connected if needed.
+
+        Args:
+            server: Default: all servers.
+            timeout: Seconds to wait for each connection. Default: `connect_timeout` of the server.
+
+        Raises:
+            UnknownServer: There is no such server.
+        """
+        return await self._prompts.list(server, timeout=timeout)
+
+    async def prompt(
+        self,
+        server: str,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> tuple[Message, ...]:
+        """Return the messages of a prompt.
+
+        Args:
+            server: The server of the prompt.
+            name: Its name.
+            arguments: Its arguments. Default: none.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+
+        Raises:
+            UnknownServer, UnknownPrompt: There is no such server or prompt.
+            CallError, AuthNeeded: The arguments are wrong, or the server failed.
+        """
+        return await self._prompts.get(server, name, arguments, timeout=timeout)
+
+    async def complete(
+        self,
+        server: str,
+        *,
+        argument: str,
+        value: str,
+        prompt: str | None = None,
+        template: str | None = None,
+        context: Mapping[str, str] = EMPTY,
+        timeout: float | None = None,
+    ) -> tuple[str, ...]:
+        """Return completions for an argument of a prompt, or for a variable of a resource template.
+
+        Args:
+            server: The server of the prompt or template.
+            argument: The argument or variable to complete.
+            value: Its value so far.
+            prompt: The name of the prompt; either this or `template`.
+            template: The URI template; either this or `prompt`.
+            context: The values of other arguments. Default: none.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+
+        Raises:
+            UnknownServer: There is no such server.
+            CallError, AuthNeeded: The server does not support completion, or failed.
+            ValueError: Both or neither of `prompt` and `template` are given.
+        """
+        return await self._prompts.complete(
+            server,
+            argument=argument,
+            value=value,
+            prompt=prompt,
+            template=template,
+            context=context,
+            timeout=timeout,
+        )

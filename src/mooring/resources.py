@@ -1,4 +1,4 @@
-"""Resources of all servers: listed, read through a cache, subscribed to, and offered to models as tools."""
+"""Resources of all servers: list, read through a cache and subscribe; and the tools for models that do so."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mooring import concurrency
-from mooring.config.models import HostConfig
-from mooring.core.catalog import Catalog
 from mooring.core.discovery import OWNER
 from mooring.core.text import clean_for_model, fence, line, nearest, quote
 from mooring.core.types import (
@@ -37,30 +35,30 @@ from mooring.errors import (
     UnknownResource,
     UnknownTool,
 )
-from mooring.local import AtHand, Progress
+from mooring.local import Progress, StaticProvider
+from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
+from mooring.servers.state import CurrentConfig
 from mooring.servers.waiting import gather
-
-if TYPE_CHECKING:
-    from mooring.audit import Audit
-
+from mooring.telemetry import AuditManager
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """The entries used last, at most `most` of them."""
+    """A cache of at most `max_entries` entries, each with its time of expiry. The least recently used go
+    first."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_entries: int) -> None:
+        self.max_entries = max_entries
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: K, now: float) -> V | None:
-        """The entry, unless it is too old or was never there."""
+        """Return the entry; None if there is none or it has expired."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -72,62 +70,90 @@ class Cache(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, until: float) -> None:
-        """Keep the entry; the one that was not used for longest makes room for it."""
+        """Store the entry, and drop the least recently used one if there are too many."""
         self._entries[key] = (until, value)
         self._entries.move_to_end(key)
-        while len(self._entries) > self.most:
+        while len(self._entries) > self.max_entries:
             self._entries.popitem(last=False)
 
     def drop(self, unwanted: Callable[[K], bool]) -> None:
+        """Remove all entries whose key is `unwanted`."""
         for key in [key for key in self._entries if unwanted(key)]:
             del self._entries[key]
 
 
 NOT_FOUND = (-32002, -32602)
-"""What servers answer to a URI that they do not have: the old code, and the new one."""
-LARGEST_KEPT = 2**20
-"""Characters of a reading beyond which it is not kept."""
-LONGEST_KEPT = 3600.0
-"""Seconds that a reading is kept at most, whatever its server says."""
+"""Error codes of servers for an unknown URI, in the older and the newer protocol."""
+MAX_CACHED_SIZE = 2**20
+"""Characters above which contents are not cached."""
+MAX_CACHED_TIME = 3600.0
+"""Seconds that contents are cached at most, whatever the server says."""
 
 Key = tuple[str, str]
+"""A server and a URI."""
 
 
 class ResourceList(Value):
-    """What all servers offer to read."""
+    """The resources and templates of one server or of all."""
 
     resources: tuple[Resource, ...] = ()
     templates: tuple[ResourceTemplate, ...] = ()
     errors: Mapping[str, str] = EMPTY
-    """By server: why its resources are not among them."""
+    """By server: why its resources are missing."""
+
+
+class ContentsCache:
+    """Contents that were read, and the requests that are reading."""
+
+    def __init__(self, current: CurrentConfig) -> None:
+        self._current = current
+        self._cache: Cache[Key, Contents] = Cache(current.config.resource_cache.max_entries)
+        self.pending: dict[Key, asyncio.Future[Contents]] = {}
+        """Requests that other callers can wait for."""
+
+    def get(self, key: Key) -> Contents | None:
+        """Return the cached contents, if they have not expired."""
+        return self._cache.get(key, concurrency.monotonic())
+
+    def put(self, key: Key, contents: Contents, hint: float | None) -> None:
+        """Cache contents for the seconds that the server says (`hint`) or the configuration."""
+        settings = self._current.config.resource_cache
+        ttl = min(settings.ttl if hint is None else hint, MAX_CACHED_TIME)
+        size = sum(len(block.text or block.data or "") for block in contents.blocks)
+        if settings.enabled and ttl > 0 and size <= MAX_CACHED_SIZE:
+            self._cache.max_entries = settings.max_entries
+            self._cache.put(key, contents, concurrency.monotonic() + ttl)
+
+    def forget(self, server: str, uri: str | None = None) -> None:
+        """Drop the contents of a resource, or of all resources of a server."""
+        self._cache.drop(lambda key: key[0] == server and uri in (None, key[1]))
+        for key in [key for key in self.pending if key[0] == server and uri in (None, key[1])]:
+            # Callers that already wait get this answer; later callers send a new request.
+            del self.pending[key]
 
 
 class Resources:
-    """The verbs of a host that concern resources."""
+    """Lists, reads and subscribes to the resources of the servers of a host."""
 
     def __init__(
         self,
-        fleet: ServerManager,
-        catalog: Callable[[], Catalog],
-        config: Callable[[], HostConfig],
-        audit: Callable[[], Audit | None],
+        manager: ServerManager,
+        catalog: CatalogBuilder,
+        current: CurrentConfig,
+        audits: AuditManager,
+        cache: ContentsCache,
     ) -> None:
-        self._fleet, self._catalog, self._config, self._audit = fleet, catalog, config, audit
-        self._cache: Cache[Key, Contents] = Cache(config().resource_cache.max_entries)
-        self._flights: dict[Key, asyncio.Future[Contents]] = {}
+        self._manager, self._builder, self._current, self._audits = manager, catalog, current, audits
+        self._cache = cache
 
     async def list(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
-        """What can be read, of one server or of all; those that are not connected are connected.
-
-        Raises:
-            UnknownServer: there is no such server.
-        """
-        errors = await gather(self._fleet, None if server is None else (server,), timeout)
-        for status in self._fleet.status():
+        """Implement `Host.resources`."""
+        errors = await gather(self._manager, None if server is None else (server,), timeout)
+        for status in self._manager.status():
             failed = [text for text in status.warnings if text.startswith(f"{status.name}: resources/")]
             if failed and server in (None, status.name):
                 errors[status.name] = "; ".join(failed)
-        found = self._catalog()
+        found = self._builder.catalog
         return ResourceList(
             resources=tuple(entry for entry in found.resources if server in (None, entry.server)),
             templates=tuple(entry for entry in found.templates if server in (None, entry.server)),
@@ -135,14 +161,8 @@ class Resources:
         )
 
     async def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
-        """The contents of one resource: of `server`, or of the one that lists it or has a template for it.
-
-        Raises:
-            UnknownResource, UnknownServer: it is not there, or several servers have it.
-            PolicyDenied: its scheme or its place is not allowed; nothing was sent.
-            CallError, AuthNeeded: the server could not be asked, or failed.
-        """
-        audit, work = self._audit(), self._read(uri, server, timeout)
+        """Implement `Host.read`."""
+        audit, work = self._audits.log, self._read(uri, server, timeout)
         return await (work if audit is None else audit.other("read", uri, None, work, server=server))
 
     async def _read(self, uri: str, server: str | None, timeout: float | None) -> Contents:
@@ -151,72 +171,55 @@ class Resources:
         key = (server or await self._owner_of(uri, timeout), uri)
         await self.check(key)
         while True:
-            if (kept := self._cache.get(key, concurrency.monotonic())) is not None:
-                return kept
+            if (cached := self._cache.get(key)) is not None:
+                return cached
             left = None if end is None else max(end - concurrency.monotonic(), 0.0)
-            flight = self._flights.get(key)
-            if flight is None:
-                return await self._fly(key, left)
-            if (shared := await _joined(flight, key, left)) is not None:
+            pending = self._cache.pending.get(key)
+            if pending is None:
+                return await self._request(key, left)
+            if (shared := await _joined(pending, key, left)) is not None:
                 return shared
 
     async def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
-        """Have every change of a resource told as a `ResourceUpdated` event, across reconnects.
-
-        Raises:
-            UnknownResource, UnknownServer, PolicyDenied: as for `read`.
-            CallError, AuthNeeded: the server does not tell of changes.
-        """
+        """Implement `Host.subscribe`."""
         self._check_form(uri, server or "")
         key = (server or await self._owner_of(uri, timeout), uri)
         await self.check(key)
-        await self._fleet.connection(key[0]).watch(uri, timeout)
+        await self._manager.connection(key[0]).watch(uri, timeout)
 
     async def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
-        """Have the changes of a resource told no longer.
-
-        Raises:
-            UnknownResource, UnknownServer: as for `read`.
-            CallError, AuthNeeded: the server did not take the word; nothing is told all the same.
-        """
+        """Implement `Host.unsubscribe`."""
         name = server or await self._owner_of(uri, timeout)
-        await self._fleet.connection(name).unwatch(uri, timeout)
+        await self._manager.connection(name).unwatch(uri, timeout)
 
-    def forget(self, server: str, uri: str | None = None) -> None:
-        """What was read of a resource, or of all of a server's, is no longer good."""
-        self._cache.drop(lambda key: key[0] == server and uri in (None, key[1]))
-        for key in [key for key in self._flights if key[0] == server and uri in (None, key[1])]:
-            # Whoever is on this flight gets its answer; whoever comes now needs a newer one.
-            del self._flights[key]
+    # --- one request ----------------------------------------------------------------------------
 
-    # --- one reading ----------------------------------------------------------------------------
-
-    async def _fly(self, key: Key, timeout: float | None) -> Contents:
-        """Ask the server, in the caller's own task; whoever wants the same meanwhile waits for it."""
-        flight: asyncio.Future[Contents] = asyncio.get_running_loop().create_future()
-        self._flights[key] = flight
+    async def _request(self, key: Key, timeout: float | None) -> Contents:
+        """Send the request in the caller's own task; other callers that want the same wait for it."""
+        pending: asyncio.Future[Contents] = asyncio.get_running_loop().create_future()
+        self._cache.pending[key] = pending
         try:
             contents, ttl = await self._ask(key, timeout)
-            if self._flights.get(key) is flight:  # else it changed while it was being read
-                self._keep(key, contents, ttl)
-            flight.set_result(contents)
+            if self._cache.pending.get(key) is pending:  # else the resource changed meanwhile
+                self._cache.put(key, contents, ttl)
+            pending.set_result(contents)
             return contents
         except Exception as problem:
-            if not isinstance(problem, CallTimeout):  # that is the matter of this caller alone
-                flight.set_exception(problem)
-                flight.exception()  # nobody need have waited
+            if not isinstance(problem, CallTimeout):  # the timeout is that of this caller alone
+                pending.set_exception(problem)
+                pending.exception()  # mark as retrieved: there may be no other caller
             raise
         finally:
-            if self._flights.get(key) is flight:
-                del self._flights[key]
-            flight.cancel()
+            if self._cache.pending.get(key) is pending:
+                del self._cache.pending[key]
+            pending.cancel()
 
     async def _ask(self, key: Key, timeout: float | None) -> tuple[Contents, float | None]:
         from mooring.transport import wire
 
         server, uri = key
         try:
-            raw = await self._fleet.connection(server).ask(
+            raw = await self._manager.connection(server).ask(
                 "resources/read", {"uri": uri}, about=uri, timeout=timeout
             )
             return wire.contents(server, uri, raw), wire.time_to_live(raw)
@@ -227,41 +230,36 @@ class Resources:
         except ServerError as fault:
             if fault.code not in NOT_FOUND:
                 raise
-            listed = [entry.uri for entry in self._catalog().resources if entry.server == server]
+            listed = [entry.uri for entry in self._builder.catalog.resources if entry.server == server]
             said = line(str(fault), 300)
             raise UnknownResource(uri, nearest(uri, listed), hint=f"({said})") from fault
 
-    def _keep(self, key: Key, contents: Contents, hint: float | None) -> None:
-        settings = self._config().resource_cache
-        ttl = min(settings.ttl if hint is None else hint, LONGEST_KEPT)
-        size = sum(len(block.text or block.data or "") for block in contents.blocks)
-        if settings.enabled and ttl > 0 and size <= LARGEST_KEPT:
-            self._cache.most = settings.max_entries
-            self._cache.put(key, contents, concurrency.monotonic() + ttl)
-
-    # --- whose it is, and whether it may be read ---------------------------------------------------
+    # --- owner and permission -------------------------------------------------------------------
 
     async def _owner_of(self, uri: str, timeout: float | None) -> str:
-        """The one server that has the resource; those that have not yet spoken are asked if need be."""
+        """Return the one server that has the resource; servers that are not listed yet are connected if
+        needed."""
         owners = self._owners(uri)
-        for able in (True, False):  # servers that are known to have no resources are asked last
+        for able in (True, False):  # servers without the capability are tried last
             if not owners:
                 names = [
-                    name for name in self._fleet.configs if self._fleet.may_offer(name, "resources") is able
+                    name
+                    for name in self._manager.configs
+                    if self._manager.may_offer(name, "resources") is able
                 ]
-                await gather(self._fleet, names, timeout)
+                await gather(self._manager, names, timeout)
                 owners = self._owners(uri)
         if len(owners) == 1:
             return owners[0]
         if owners:
             raise AmbiguousResource(uri, owners, hint="Name the server.")
-        known = [entry.uri for entry in self._catalog().resources]
-        raise UnknownResource(uri, nearest(uri, known), hint="No server lists it or has a template for it.")
+        listed = [entry.uri for entry in self._builder.catalog.resources]
+        raise UnknownResource(uri, nearest(uri, listed), hint="No server lists it or has a template for it.")
 
     def _owners(self, uri: str) -> list[str]:
         from mooring.core.uris import matches
 
-        found = self._catalog()
+        found = self._builder.catalog
         listed = {entry.server for entry in found.resources if entry.uri == uri}
         return sorted(
             listed or {entry.server for entry in found.templates if matches(entry.uri_template, uri)}
@@ -274,13 +272,13 @@ class Resources:
             raise _denied(uri[:200], server, problem)
 
     async def check(self, key: Key) -> None:
-        """Raises PolicyDenied unless the configuration allows to read this: a server and a URI."""
+        """Raise PolicyDenied if the configuration does not allow to read this resource."""
         from anyio.to_thread import run_sync
 
         from mooring.core.uris import local_path, scheme_of, scheme_refused
 
         server, uri = key
-        config, known = self._config(), self._fleet.configs.get(server)
+        config, known = self._current.config, self._manager.configs.get(server)
         remote = known is not None and known.url is not None
         if reason := scheme_refused(uri, config.resource_uri_allowlist, remote=remote):
             raise _denied(uri, server, reason)
@@ -298,30 +296,30 @@ class Resources:
 
 
 def _inside(path: str, roots: Iterable[str]) -> bool:
-    """Whether a path lies within a root however it is read: by its letters, and with its links followed."""
+    """Return whether a path lies within a root, both as written and with symbolic links resolved."""
     folders = [os.path.expanduser(root) for root in roots]
-    spelled = Path(os.path.normpath(path))
-    meant = Path(os.path.realpath(path))
+    written = Path(os.path.normpath(path))
+    resolved = Path(os.path.realpath(path))
     return any(
-        spelled.is_relative_to(os.path.abspath(folder)) or spelled.is_relative_to(os.path.realpath(folder))
+        written.is_relative_to(os.path.abspath(folder)) or written.is_relative_to(os.path.realpath(folder))
         for folder in folders
-    ) and any(meant.is_relative_to(os.path.realpath(folder)) for folder in folders)
+    ) and any(resolved.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
-async def _joined(flight: asyncio.Future[Contents], key: Key, timeout: float | None) -> Contents | None:
-    """What another caller's flight brings; None if that caller gave up, so that a new one is due."""
+async def _joined(pending: asyncio.Future[Contents], key: Key, timeout: float | None) -> Contents | None:
+    """Wait for the request of another caller; None if that caller gave up and a new request is needed."""
     try:
         async with asyncio.timeout(timeout):
-            return await asyncio.shield(flight)
+            return await asyncio.shield(pending)
     except TimeoutError:
         raise CallTimeout(
-            f"{key[1]!r} of {key[0]!r} was not read within {timeout or 0:g} s",
+            f"timed out after {timeout or 0:g} s reading {key[1]!r} from server {key[0]!r}",
             server=key[0],
             tool=key[1],
             elapsed=timeout or 0.0,
         ) from None
     except asyncio.CancelledError:
-        if flight.cancelled() and not _cancelling():
+        if pending.cancelled() and not _cancelling():
             return None
         raise
 
@@ -336,7 +334,7 @@ def _denied(uri: str, server: str, reason: str) -> PolicyDenied:
 
 
 PAGE = 100
-"""Resources in one answer."""
+"""Resources in one result."""
 _LINE = 200
 _PAGE_TEXT = 40_000
 
@@ -363,8 +361,8 @@ def _tool(name: str, description: str, properties: Mapping[str, Any], required: 
 TOOLS = (
     _tool(
         "list_mcp_resources",
-        "List what the MCP servers offer to read: URIs, and templates of URIs to fill in.",
-        {"server": _SERVER, "cursor": {"type": "string", "description": "From an earlier answer"}},
+        "List the resources of the MCP servers: URIs, and URI templates to fill in.",
+        {"server": _SERVER, "cursor": {"type": "string", "description": "From an earlier result"}},
         [],
     ),
     _tool(
@@ -377,23 +375,20 @@ TOOLS = (
 BUILTIN = frozenset(tool.name for tool in TOOLS)
 
 
-class ResourceTools(AtHand):
-    """The provider of these tools: a host shows them as soon as a server has resources."""
+class ResourceTools(StaticProvider):
+    """The provider of the tools that read resources. The catalog shows them if a server has resources."""
 
     name = OWNER
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self.shown = False
 
     @property
     def snapshot(self) -> Snapshot:
-        if not self.shown:
-            return Snapshot(server=self.name)
         group = Group(
             id=self.name,
             title="Resources of MCP servers",
-            description="Finds and reads the resources that the MCP servers offer.",
+            description="Find and read the resources of the MCP servers.",
             members=tuple(tool.name for tool in TOOLS),
         )
         return Snapshot(server=self.name, tools=TOOLS, groups=(group,))
@@ -410,16 +405,16 @@ class ResourceTools(AtHand):
         if tool not in BUILTIN:
             raise UnknownTool(tool, nearest(tool, BUILTIN))
         started = time.monotonic()
-        server, given = self._text(tool, arguments, "server"), dict(arguments)
+        server = self._text(tool, arguments, "server")
         known = next(entry for entry in TOOLS if entry.name == tool).input_schema["properties"]
-        if unknown := sorted(given.keys() - known):
-            raise self._unfit(tool, f"it has no argument {unknown[0]!r}; it takes {', '.join(known)}")
+        if unknown := sorted(set(arguments) - set(known)):
+            raise self._not_called(tool, f"it has no argument {unknown[0]!r}; it takes {', '.join(known)}")
         if tool == "list_mcp_resources":
             blocks, structured = await self._listed(server, self._text(tool, arguments, "cursor"), timeout)
         else:
             uri = self._text(tool, arguments, "uri")
             if uri is None:
-                raise self._unfit(tool, "it needs a 'uri'")
+                raise self._not_called(tool, "it needs a 'uri'")
             blocks, structured = _read(await self._resources.read(uri, server, timeout=timeout)), None
         return Result(
             server=self.name,
@@ -435,15 +430,15 @@ class ResourceTools(AtHand):
         found = await self._resources.list(server, timeout=timeout)
         entries = [*map(_resource, found.resources), *map(_template, found.templates)]
         if cursor is not None and not cursor.isdecimal():
-            raise self._unfit("list_mcp_resources", "'cursor' must be one that an earlier answer gave")
+            raise self._not_called("list_mcp_resources", "'cursor' must come from an earlier result")
         start = int((cursor or "0")[:9])
         page = entries[start : start + PAGE]
         following = str(start + PAGE) if start + PAGE < len(entries) else None
         errors = {name: line(why, 300) for name, why in found.errors.items()}
         lines = [*_by_server(page), *(f"{name} did not answer: {why}" for name, why in errors.items())]
         if following is not None:
-            lines.append(f"There are {len(entries) - start - PAGE} more: give cursor {following!r}.")
-        text = "\n".join(lines) or "No server offers resources."
+            lines.append(f"There are {len(entries) - start - PAGE} more: use cursor {following!r}.")
+        text = "\n".join(lines) or "No server has resources."
         structured: dict[str, Any] = {
             "resources": [entry for entry in page if "uri" in entry],
             "templates": [entry for entry in page if "uri_template" in entry],
@@ -456,9 +451,9 @@ class ResourceTools(AtHand):
         value = arguments.get(name)
         if value is None or isinstance(value, str):
             return value
-        raise self._unfit(tool, f"{name!r} must be text")
+        raise self._not_called(tool, f"{name!r} must be text")
 
-    def _unfit(self, tool: str, problem: str) -> CallError:
+    def _not_called(self, tool: str, problem: str) -> CallError:
         return CallError(
             f"{tool!r} was not called: {problem}", server=self.name, tool=tool, outcome="not sent"
         )
@@ -485,7 +480,7 @@ def _about(entry: Resource | ResourceTemplate) -> dict[str, Any]:
 
 
 def _by_server(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One fence for each server, since each speaks for itself."""
+    """Return one quoted block of lines for each server."""
     lines: dict[str, list[str]] = {}
     for entry in entries:
         place = entry.get("uri") or f"{entry['uri_template']} (template)"
@@ -495,7 +490,7 @@ def _by_server(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _read(contents: Contents) -> tuple[Block, ...]:
-    """What a model gets of a resource: texts marked as the server's, images as such, the rest as it came."""
+    """Return contents for a model: text quoted as the server's, images as images, other blocks unchanged."""
     blocks: list[Block] = []
     for block in contents.blocks:
         kind = block.mime_type or ""

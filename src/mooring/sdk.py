@@ -26,7 +26,7 @@ from mooring.errors import (
 )
 from mooring.gateway.direct import Dispatcher
 from mooring.gateway.protocol import Refusal, refusal
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.session import Session
 from mooring.transport.message import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
@@ -78,8 +78,9 @@ async def client_session(
         MooringError: The server cannot be connected.
         ValueError: A callback needs a relay and the host has none.
     """
-    host.check_running()
-    if host.relay is None and (wanted := [name for name in _CALLBACKS if options.get(name) is not None]):
+    runtime = runtime_of(host)
+    runtime.check_running()
+    if runtime.relay is None and (wanted := [name for name in _CALLBACKS if options.get(name) is not None]):
         raise ValueError(f"{wanted[0]} needs a host that passes questions on: Host(..., relay=Relay())")
     dispatcher = _SdkDispatcher(host, server, session)
     era = (await dispatcher.connect()).era

@@ -1,13 +1,14 @@
-"""One conversation: the tools it sees, and the way of a call."""
+"""One conversation with a host: the tools that it sees, and its calls."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from mooring import concurrency
-from mooring.concurrency import OrderedCallback
+from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ
 from mooring.core.catalog import Catalog
@@ -29,111 +30,193 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import OnProgress, Progress, Provider
-from mooring.results.pipeline import ResultPipeline, Rules
+from mooring.policy import PolicyEnforcer
+from mooring.prompts import Prompts
+from mooring.resources import Resources
+from mooring.results.pipeline import ResultPipeline, RuleBook, Rules
+from mooring.servers import waiting
+from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders
-from mooring.telemetry import tool_call, traced
+from mooring.servers.manager import ServerManager
+from mooring.servers.reconfigure import Reconfigurer
+from mooring.servers.sessions import SHARED, SessionIdentity, SessionRegistry
+from mooring.servers.state import CurrentConfig
+from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.transport.forwarding import ClientBridge
 
 log = logger("mooring.session")
 
 READING = ("list_mcp_resources", "read_mcp_resource")
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
-SHARED = "00000000-0000-0000-0000-000000000000"
-"""Id of the session that everybody shares who asks for none."""
+ARRIVAL_TIMEOUT = 60.0
+"""Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
+_UNOBSERVED = nullcontext[CallRecord | None](None)
 
 
 class Runtime(Protocol):
-    """What a session needs of its host."""
+    """What a session uses of its host, or of a gateway profile that shows a part of one."""
 
     @property
     def catalog(self) -> Catalog: ...
-
     @property
     def index(self) -> Index: ...
-
     @property
     def ranker(self) -> Ranker | None: ...
-
     @property
-    def keeper(self) -> ResultPipeline: ...
-
+    def results(self) -> ResultPipeline: ...
     @property
     def audit(self) -> Audit | None:
-        """Where calls are noted, if they are."""
-        ...
-
-    def rules(self, server: str) -> Rules:
-        """What holds for the calls of a server."""
+        """The audit log, if there is one."""
         ...
 
     @property
     def discovery(self) -> Mode:
-        """Whether sessions that do not say otherwise show the discovery tools."""
+        """The setting for sessions that have none of their own."""
+        ...
+
+    @property
+    def observed(self) -> bool:
+        """Whether a stream delivers the events of calls."""
+        ...
+
+    def emit(self, event: Event) -> None: ...
+    def rules(self, server: str) -> Rules:
+        """Return the settings for calls of a server."""
         ...
 
     def exposure(self, mode: Mode) -> VisibleTools:
-        """What a new session starts with."""
+        """Return the tools that a new session shows."""
         ...
 
     def provider(self, name: str, session: Session) -> Provider:
-        """Whoever runs the tools of `name` for this session."""
+        """Return the provider that runs the tools of a server for this session."""
         ...
 
     async def leave(self, session: Session) -> None:
-        """End what belongs to this session alone."""
+        """Close the connections that belong to this session."""
         ...
 
-    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
-        """The outcome of a tool that is no plain call."""
+    async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        """Return the messages of a prompt that is shown as a tool."""
         ...
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server could still bring it."""
+        """Wait until the catalog has `tool`, or until no server can still provide it."""
         ...
 
     def absence(self, tool: str) -> Absence | None:
-        """Why `tool` may be missing: a server that could own the name and is not connected."""
+        """Return the server that may own `tool` and is not connected."""
         ...
 
     def allows(self, tool: Tool) -> bool:
-        """Whether it may be called without asking anybody."""
+        """Return whether the policy allows a call without approval."""
         ...
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
-        """Return if the call may be made; raise `PolicyDenied` if not."""
+        """Ask for the approval that a call needs; raise PolicyDenied if it is not given."""
         ...
 
     def withheld(self, tool: str) -> MooringError | None:
-        """Why a tool that was there is not shown, if it was set aside."""
+        """Return the error for a tool that exists and is hidden."""
         ...
 
     def check_running(self) -> None:
-        """Raise RuntimeError before the host is entered."""
+        """Raise RuntimeError if the host has not been entered."""
         ...
 
-    @property
-    def listened_to(self) -> bool:
-        """Whether anybody would hear of a call."""
-        ...
 
-    def emit(self, event: Event) -> None: ...
-
-
-class Session:
-    """A view of the host for one conversation. Cheap: make as many as there are conversations."""
-
-    __slots__ = (
-        *("_discovery", "_entered", "_exposure", "_offers_call", "_reveal", "_shore"),
-        *("agent_id", "busy", "headers", "id", "principal", "used"),
-    )
+class HostRuntime:
+    """The parts of a host that sessions, the gateway and the command line use."""
 
     def __init__(
         self,
-        shore: Runtime,
+        *,
+        current: CurrentConfig,
+        events: EventHub,
+        servers: ServerManager,
+        builder: CatalogBuilder,
+        policy: PolicyEnforcer,
+        results: ResultPipeline,
+        audits: AuditManager,
+        sessions: SessionRegistry[Session],
+        resources: Resources,
+        prompts: Prompts,
+        config: Reconfigurer,
+        relay: ClientBridge | None,
+    ) -> None:
+        self.current, self.servers, self.builder, self.results = current, servers, builder, results
+        self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
+        self._events, self._prompts, self._sessions = events, prompts, sessions
+        self._rules = RuleBook()
+        self.emit = events.emit
+        self.check_running = servers.check_started
+        self.allows, self.permit = policy.allows, policy.permit
+        self.exposure, self.withheld = builder.exposure, builder.withheld
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.builder.catalog
+
+    @property
+    def index(self) -> Index:
+        return self.builder.index
+
+    @property
+    def ranker(self) -> Ranker | None:
+        return self.current.ranker
+
+    @property
+    def audit(self) -> Audit | None:
+        return self.audits.log
+
+    @property
+    def discovery(self) -> Mode:
+        return self.current.discovery
+
+    @property
+    def observed(self) -> bool:
+        return self._events.hears(CallStarted)
+
+    def rules(self, server: str) -> Rules:
+        return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
+
+    def provider(self, name: str, session: Session) -> Provider:
+        return self._sessions.provider(name, session)
+
+    async def leave(self, session: Session) -> None:
+        await self._sessions.end(session, "left")
+
+    async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
+
+    async def arrival(self, tool: str, timeout: float | None, view: waiting.ToolView | None = None) -> None:
+        """Wait until `view` (default: the catalog) has `tool`, or until no server can still provide it."""
+        with within(ARRIVAL_TIMEOUT if timeout is None else timeout):
+            hidden = view is None and self.withheld(tool) is not None
+            await waiting.await_tool(self.servers, tool, view or self.builder, withheld=hidden)
+
+    def absence(self, tool: str, view: waiting.ToolView | None = None) -> Absence | None:
+        """Return the server in `view` (default: all) that may own `tool` and is not connected."""
+        return waiting.absence(self.servers, tool, view or self.builder)
+
+
+class Session(SessionIdentity):
+    """One conversation: made by `Host.session`. Sessions are cheap: use one for each conversation.
+
+    Use it as `async with host.session("alice") as session` to close its own connections at the end; otherwise
+    they are closed when it has been idle for `session_ttl` seconds.
+    """
+
+    __slots__ = ("_discovery", "_entered", "_exposure", "_offers_call", "_runtime", "_shown")
+
+    def __init__(
+        self,
+        runtime: Runtime,
         session_id: str = SHARED,
         *,
         agent_id: str | None = None,
@@ -141,72 +224,68 @@ class Session:
         principal: str | None = None,
         discovery: Mode | None = None,
     ) -> None:
-        self.id = session_id
-        self.agent_id = agent_id
-        self.principal = principal
-        """Whose logins it uses at servers that are its alone; None: those of whoever runs the host."""
-        self.headers = headers
-        """By server: what this conversation sends beside, or in place of, the configured headers."""
-        self.used = concurrency.monotonic()
-        """When it was last of use, on the clock of `mooring.concurrency`."""
-        self.busy = 0
-        """Calls under way."""
+        super().__init__(session_id, agent_id=agent_id, headers=headers, principal=principal)
+        self._runtime = runtime
         self._entered = 0
-        self._shore = shore
         self._discovery: Mode | None = checked_mode(discovery)
         self._offers_call = False
-        """Whether `tools_call` was listed."""
+        """Whether `tools_call` has been listed."""
         self._exposure: VisibleTools | None = None
-        self._reveal = ShownSchemas()
+        self._shown = ShownSchemas()
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> Self:
         self._entered += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the connections that are this session's alone, when the last who entered it leaves."""
+        """Close the connections of this session when the last block that entered it ends."""
         self._entered -= 1
         if self._entered <= 0:
-            await self._shore.leave(self)
+            await self._runtime.leave(self)
 
     def __repr__(self) -> str:
-        return f"Session(id={self.id!r}, agent_id={self.agent_id!r}, headers={sorted(self.headers)})"
+        parts = [repr("shared" if self.id == SHARED else self.id)]
+        parts += [f"{name}={value!r}" for name in ("agent_id", "principal") if (value := getattr(self, name))]
+        if self.headers:
+            parts.append(f"headers={sorted(self.headers)}")
+        return f"<Session {' '.join(parts)}>"
 
     @property
     def catalog(self) -> Catalog:
-        """Everything that can be called, shown or not."""
-        return self._shore.catalog
+        """Everything that can be called, whether `tools()` lists it or not."""
+        return self._runtime.catalog
 
     @property
     def discovery(self) -> Mode:
-        """When this session shows the discovery tools instead of the whole catalog: `auto` (above
-        `discovery_budget`), `always` or `never`."""
-        return self._discovery or self._shore.discovery
+        """When `tools()` lists the discovery tools instead of the whole catalog: `auto` (if the catalog has
+        more than `discovery_budget` tokens), `always` or `never`."""
+        return self._discovery or self._runtime.discovery
 
     def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
-        """What the model sees now: the whole catalog, or the discovery tools and what it has selected.
+        """Return the tools to show to a model: the whole catalog, or the discovery tools and the selected
+        ones.
 
-        Which of the two is decided on the first call, and the list only ever grows at its end, so
-        that what a provider has cached of the prompt stays good. Tools that are not listed can be
-        called nevertheless.
+        The choice is made on the first call. After that the list only grows at its end, so that the prompt
+        cache of a model provider stays valid. Tools that are not listed can be called as well.
 
         Args:
-            complete: For frameworks that refuse calls of tools they were not given. With `discovery`
-                `auto`, the list is the whole catalog whatever its size; with `always`, it has `tools_call`.
+            complete: For frameworks that refuse calls of tools that are not in their list. With `discovery`
+                `auto`, the list is the whole catalog whatever its size; with `always`, it includes
+                `tools_call`.
         """
-        self.used = concurrency.monotonic()
+        self._used = concurrency.monotonic()
         if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
             mode = self.discovery
-            self._exposure = self._shore.exposure("never" if complete and mode == "auto" else mode)
-            self._reveal = self._reveal.plus(self._exposure.names)
-        # The tools that read resources come when a server has some, and stand beside those of discovery.
-        known = self._shore.catalog.tools
-        more = filter(known.__contains__, READING) if self._exposure.discovery else known
-        self._reveal = self._reveal.plus(more)
-        if self._shore.keeper.has(self.id):
-            self._reveal = self._reveal.plus([READ.name])
+            self._exposure = self._runtime.exposure("never" if complete and mode == "auto" else mode)
+            self._shown = self._shown.plus(self._exposure.names)
+        # The tools that read resources appear with the first resource, also beside the discovery tools.
+        catalog = self._runtime.catalog
+        more = filter(catalog.tools.__contains__, READING) if self._exposure.discovery else catalog.tools
+        self._shown = self._shown.plus(more)
+        if self._runtime.results.has(self.id):
+            self._shown = self._shown.plus([READ.name])
         self._offers_call = self._offers_call or (complete and self._exposure.discovery)
-        return self._reveal.tools(self._shore.catalog, discovery=self._exposure.discovery, with_call=complete)
+        return self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
 
     async def call(
         self,
@@ -218,29 +297,31 @@ class Session:
         on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
-        """The outcome of one call, good or bad, as something to read.
+        """Call a tool and return its result. A failure is a result with `is_error` too, unless `check` is
+        set.
 
-        What is above the budget is kept, and shown as a preview; `result_read` gives the rest.
+        A result above the budget is stored and returned as a preview; the tool `result_read` reads the rest.
 
         Args:
-            name: As the catalog has it.
-            arguments: What the tool is given, and all that is sent to its server.
-            timeout: Seconds that it may take.
-            check: Raise when it fails.
-            on_progress: Called with progress, total and message for each step that the server reports, in
-                order. A plain function runs in a thread, a coroutine function on the event loop.
-            budget: Estimated tokens that may be shown, if not as configured; 0: everything.
+            name: The name of the tool in the catalog, or of a built-in tool.
+            arguments: The arguments of the tool: a mapping of JSON values. Default: none.
+            timeout: Seconds for the whole call, including the connection. Default: `call_timeout` of the
+                server.
+            check: Raise an exception if the call fails.
+            on_progress: Called with progress, total and message of each report of the server, in order. A
+                plain function runs in a thread, a coroutine function on the event loop.
+            budget: Tokens of the result to show, estimated; 0: no limit. Default: `result_budget`.
 
         Raises:
-            RuntimeError: the host was not entered.
-            MooringError: only with `check=True`: there is no answer of the tool, or the tool says that
-                it failed.
+            RuntimeError: The host has not been entered.
+            MooringError: Only with `check=True`: the tool returned an error, or there is no answer.
         """
-        self._shore.check_running()
+        runtime = self._runtime
+        runtime.check_running()
         if name == CALL.name and self._offers_call:
             name, arguments = unwrapped(arguments)
         reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
-        audit, work = self._shore.audit, self._call(name, arguments, timeout, reports, budget)
+        audit, work = runtime.audit, self._call(name, arguments, timeout, reports, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
         if reports is not None:
             await reports.delivered()
@@ -261,7 +342,7 @@ class Session:
         on_progress: Progress | None,
         budget: int | None,
     ) -> Result:
-        started = time.monotonic()
+        started, runtime = time.monotonic(), self._runtime
         tool: Tool | None = None
         try:
             if name == CALL.name and self._offers_call:
@@ -271,29 +352,31 @@ class Session:
                 return self._discover(name, arguments, started)
             if name == READ.name:
                 return await self._read(arguments, budget)
-            tool = self._shore.catalog.tools.get(name) or await self._route(name, timeout)
-            given = _checked(tool, arguments)
-            if not self._shore.allows(tool):
-                await self._shore.permit(tool, given, self.id, _left(started, timeout))
-            result = await self._run(tool, given, _left(started, timeout), on_progress)
+            tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
+            checked = _checked(tool, arguments)
+            if not runtime.allows(tool):
+                await runtime.permit(tool, checked, self.id, _left(started, timeout))
+            result = await self._send(tool, checked, _left(started, timeout), on_progress)
         except MooringError as problem:
-            result = _refused(problem, name, tool, time.monotonic() - started)
-        keeper = self._shore.keeper
-        if keeper.recording:
-            await keeper.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
+            result = _failed(problem, name, tool, time.monotonic() - started)
+        results = runtime.results
+        if results.recording:
+            await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
-        rules = self._shore.rules(tool.server)
-        most = rules.budget if budget is None else budget
-        if plain(result, most) and (tool.output_schema is None or rules.output_schema == "off"):
+        rules = runtime.rules(tool.server)
+        limit = rules.budget if budget is None else budget
+        if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
             return result
-        return await keeper.keep(tool, result, session=self.id, budget=most, conformance=rules.output_schema)
+        return await results.keep(
+            tool, result, session=self.id, budget=limit, conformance=rules.output_schema
+        )
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
-        shore = self._shore
-        reply = answer(name, given, shore.catalog, shore.index, ranker=shore.ranker)
-        self._reveal = self._reveal.plus(reply.selected)
+        runtime = self._runtime
+        reply = answer(name, given, runtime.catalog, runtime.index, ranker=runtime.ranker)
+        self._shown = self._shown.plus(reply.selected)
         return Result(
             server=OWNER,
             tool=name,
@@ -305,71 +388,23 @@ class Session:
 
     async def _read(self, arguments: Mapping[str, Any] | None, budget: int | None) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
-        most = self._shore.rules(OWNER).budget if budget is None else budget
-        return await self._shore.keeper.read(given, session=self.id, budget=most)
+        limit = self._runtime.rules(OWNER).budget if budget is None else budget
+        return await self._runtime.results.read(given, session=self.id, budget=limit)
 
-    async def _route(self, name: str, timeout: float | None) -> Tool:
-        """The tool of this name, once it is there."""
-        await self._shore.arrival(name, timeout)
+    async def _find(self, name: str, timeout: float | None) -> Tool:
+        """Wait for a tool that is not in the catalog; raise UnknownTool, or the reason why it is hidden."""
+        runtime = self._runtime
+        await runtime.arrival(name, timeout)
         try:
-            return self._shore.catalog.route(name)
+            return runtime.catalog.route(name)
         except UnknownTool as unknown:
-            if (withheld := self._shore.withheld(name)) is not None:
+            if (withheld := runtime.withheld(name)) is not None:
                 raise withheld from None
-            if (absent := self._shore.absence(name)) is None:
+            if (absent := runtime.absence(name)) is None:
                 raise
             raise UnknownTool(
                 unknown.name, unknown.suggestions, hint=absent.hint, server=absent.server, state=absent.state
             ) from None
-
-    async def _run(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        timeout: float | None,
-        on_progress: Progress | None,
-    ) -> Result:
-        self.busy += 1
-        try:
-            if not self._shore.listened_to and not traced():
-                return await self._send(tool, arguments, timeout, on_progress, EMPTY)
-            return await self._run_watched(tool, arguments, timeout, on_progress)
-        finally:
-            self.busy -= 1
-            self.used = concurrency.monotonic()
-
-    async def _run_watched(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        timeout: float | None,
-        on_progress: Progress | None,
-    ) -> Result:
-        """The same, told to whoever listens."""
-        started = time.monotonic()
-        self._shore.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
-        error, failed = None, True
-        with tool_call(tool, self.id) as record:
-            try:
-                result = await self._send(tool, arguments, timeout, on_progress, record.meta)
-                failed = result.is_error
-                record.ended(result)
-                return result
-            except BaseException as problem:
-                error = type(problem).__name__
-                record.refused(problem)
-                raise
-            finally:
-                self._shore.emit(
-                    CallFinished(
-                        server=tool.server,
-                        tool=tool.remote_name,
-                        session=self.id,
-                        duration=time.monotonic() - started,
-                        is_error=failed,
-                        error=error,
-                    )
-                )
 
     async def _send(
         self,
@@ -377,39 +412,72 @@ class Session:
         arguments: Mapping[str, Any],
         timeout: float | None,
         on_progress: Progress | None,
-        meta: Mapping[str, Any],
     ) -> Result:
-        if self._shore.rules(tool.server).passthrough:
-            meta = {**meta, "session_id": self.id}
-            if self.agent_id is not None:
-                meta["agent_id"] = self.agent_id
-        if tool.verb != "call":
-            return await self._shore.act(tool, arguments, timeout)
-        started, provider = time.monotonic(), self._shore.provider(tool.server, self)
-        while True:
-            left = _left(started, timeout)
+        started, runtime = time.monotonic(), self._runtime
+        self._calls += 1
+        try:
+            observed = runtime.observed or traced()
+            with self._observe(tool) if observed else _UNOBSERVED as record:
+                if tool.verb != "call":
+                    result = await runtime.get_prompt(tool, arguments, timeout)
+                else:
+                    meta = self._meta(tool.server, EMPTY if record is None else record.meta)
+                    provider = runtime.provider(tool.server, self)
+                    while True:
+                        left = _left(started, timeout)
+                        try:
+                            result = await provider.call(
+                                tool.remote_name, arguments, timeout=left, on_progress=on_progress, meta=meta
+                            )
+                            break
+                        except CallError as problem:
+                            if problem.outcome != "not sent":
+                                raise
+                            failed, provider = provider, runtime.provider(tool.server, self)
+                            if provider is failed:  # else it was replaced before the call was sent
+                                raise
+                        except MooringError:
+                            raise
+                        except Exception as bug:
+                            raise _provider_failed(tool, bug) from None
+                if record is not None:
+                    record.ended(result)
+                return result
+        finally:
+            self._calls -= 1
+            self._used = concurrency.monotonic()
+
+    def _meta(self, server: str, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the metadata of a request: with the ids of this session if the server is to receive them."""
+        if not self._runtime.rules(server).passthrough:
+            return meta
+        agent = {} if self.agent_id is None else {"agent_id": self.agent_id}
+        return {**meta, "session_id": self.id, **agent}
+
+    @contextmanager
+    def _observe(self, tool: Tool) -> Generator[CallRecord]:
+        """Emit the events of a call, and record its span and duration."""
+        started = time.monotonic()
+        self._runtime.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
+        error = None
+        with tool_call(tool, self.id) as record:
             try:
-                return await provider.call(
-                    tool.remote_name, arguments, timeout=left, on_progress=on_progress, meta=meta
-                )
-            except CallError as problem:
-                if problem.outcome != "not sent":
-                    raise
-                old, provider = provider, self._shore.provider(tool.server, self)
-                if provider is old:  # no other has taken its place before anything was sent
-                    raise
-            except MooringError:
+                yield record
+            except BaseException as problem:
+                error = type(problem).__name__
+                record.refused(problem)
                 raise
-            except Exception as bug:
-                log.exception("provider %s failed tool=%s", tool.server, tool.remote_name)
-                # The text of a foreign exception may hold anything; it stays in the log.
-                raise CallError(
-                    f"{tool.name!r} failed: provider {tool.server!r} raised {type(bug).__name__}; "
-                    "the log has the details",
-                    server=tool.server,
-                    tool=tool.remote_name,
-                    outcome="unknown",
-                ) from None
+            finally:
+                self._runtime.emit(
+                    CallFinished(
+                        server=tool.server,
+                        tool=tool.remote_name,
+                        session=self.id,
+                        duration=time.monotonic() - started,
+                        is_error=record.error is not None,
+                        error=error,
+                    )
+                )
 
 
 def _left(started: float, timeout: float | None) -> float | None:
@@ -417,22 +485,22 @@ def _left(started: float, timeout: float | None) -> float | None:
 
 
 def _checked(tool: Tool, arguments: object) -> Mapping[str, Any]:
-    """Return the arguments of a call if they can be sent: an object of JSON values.
+    """Return the arguments of a call.
 
     Raises:
-        CallError: they cannot.
+        CallError: They are not a mapping of JSON values.
     """
     if arguments is None:
         return EMPTY
     if not isinstance(arguments, Mapping):  # models send anything
-        raise _unfit(tool, f"arguments must be an object, not {type(arguments).__name__}")
-    given = cast("Mapping[str, Any]", arguments)
-    if problem := not_json(given):
-        raise _unfit(tool, f"the arguments are not JSON: {problem}")
-    return given
+        raise _not_called(tool, f"arguments must be an object, not {type(arguments).__name__}")
+    values = cast("Mapping[str, Any]", arguments)
+    if problem := not_json(values):
+        raise _not_called(tool, f"the arguments are not JSON: {problem}")
+    return values
 
 
-def _unfit(tool: Tool, problem: str) -> CallError:
+def _not_called(tool: Tool, problem: str) -> CallError:
     return CallError(
         f"{tool.name!r} was not called: {problem}",
         server=tool.server,
@@ -441,7 +509,19 @@ def _unfit(tool: Tool, problem: str) -> CallError:
     )
 
 
-def _refused(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
+def _provider_failed(tool: Tool, bug: Exception) -> CallError:
+    """Log an exception of a provider; return the error of the call, without its text, which may hold
+    secrets."""
+    log.error("provider failed: server=%s tool=%s", tool.server, tool.remote_name, exc_info=bug)
+    return CallError(
+        f"{tool.name!r} failed: provider {tool.server!r} raised {type(bug).__name__}; see the log",
+        server=tool.server,
+        tool=tool.remote_name,
+        outcome="unknown",
+    )
+
+
+def _failed(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
     return Result(
         server=tool.server if tool else "",
         tool=tool.remote_name if tool else name,

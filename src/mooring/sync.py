@@ -1,4 +1,4 @@
-"""The same host for code that does not await: one background event loop, any number of threads."""
+"""`Host` and `Session` for code without `await`: one background event loop, any number of threads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from mooring.concurrency import EventStream
 from mooring.config.models import HostConfig, ServerConfig, Style
@@ -20,7 +20,7 @@ from mooring.config.plan import Plan
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import Mode
 from mooring.core.events import Event
-from mooring.core.search import Hit
+from mooring.core.search import Hit, Ranker
 from mooring.core.types import EMPTY, Contents, Hidden, Message, Result, ServerStatus, Tool
 from mooring.errors import NotTrusted
 from mooring.host import Host
@@ -28,11 +28,13 @@ from mooring.local import OnProgress
 from mooring.prompts import PromptList
 from mooring.resources import ResourceList
 from mooring.servers.launcher import OwnHeaders
+from mooring.servers.sessions import SHARED
+from mooring.servers.state import CommonOptions, HostOptions
 from mooring.servers.waiting import RefreshReport
-from mooring.session import SHARED, Session
+from mooring.session import Session
 
 if TYPE_CHECKING:
-    from mooring.auth.login import Login
+    from mooring.auth.login import Login, OnAuth
 
 __all__ = ["SyncHost", "SyncLogin", "SyncSession"]
 
@@ -42,15 +44,15 @@ NOT_RUNNING = "the host is not running; use it inside `with`, or call `open()` f
 
 
 class _Loop:
-    """An event loop in a daemon thread. Not anyio's portal: its thread keeps an interpreter from ending
-    whose program forgot to close."""
+    """An event loop in a daemon thread. The portal of anyio is not used because its thread blocks the exit
+    of an interpreter when the program did not close it."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._open = True
-        self._door = threading.Lock()
-        """Whatever is handed in before it shuts is ended with the loop; nothing is handed in after."""
+        self._submitting = threading.Lock()
+        """Held while work is submitted and while the loop is stopped: no work is submitted after that."""
         self.thread = threading.Thread(target=self._run, name="mooring", daemon=True)
         self.thread.start()
 
@@ -59,20 +61,20 @@ class _Loop:
         try:
             self._loop.run_forever()
         finally:
-            left = asyncio.all_tasks(self._loop)
-            for task in left:
+            remaining = asyncio.all_tasks(self._loop)
+            for task in remaining:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.gather(*remaining, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
     @property
     def foreign(self) -> bool:
-        """Whether this process is not the one that the loop runs in, but a fork of it."""
+        """Whether this process is a fork of the one that the loop runs in."""
         return os.getpid() != self._pid
 
     def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """The result of `work`, done on the loop while this thread waits; interrupting it cancels it."""
+        """Run `work` on the loop and wait for its result. An interrupt cancels it."""
         if self.foreign or threading.current_thread() is self.thread:
             work.close()
             if self.foreign:
@@ -80,7 +82,7 @@ class _Loop:
                     "this SyncHost belongs to the process that made it; make another after a fork"
                 )
             raise RuntimeError("a SyncHost cannot be used from its own event loop; use Host there")
-        with self._door:
+        with self._submitting:
             if not self._open:
                 work.close()
                 raise RuntimeError(NOT_RUNNING)
@@ -88,63 +90,92 @@ class _Loop:
         try:
             return future.result(timeout)
         except CancelledError:
-            raise RuntimeError("the host was closed meanwhile") from None
+            raise RuntimeError("the host was closed while this call was running") from None
         except BaseException:
             future.cancel()
             raise
 
     def stop(self) -> None:
-        with self._door:
+        """Stop the loop and wait for its thread."""
+        with self._submitting:
             self._open = False
             self._loop.call_soon_threadsafe(self._loop.stop)
         self.thread.join(EXIT_WAIT)
 
 
+class SyncHostOptions(CommonOptions, total=False):
+    """Keyword arguments of `SyncHost`; see `Host`."""
+
+    on_auth: Callable[[SyncLogin], object] | OnAuth | None
+
+
 class SyncHost:
-    """`Host` without `await`: the same verbs, for scripts, notebooks and threads.
+    """`Host` without `await`: the same verbs and options, for scripts, notebooks and threads.
 
         with SyncHost.from_config() as host:
             print(host.call("mcp_files_read_file", {"path": "README.md"}).text)
 
-    Takes what `Host` takes. Plain callbacks run in threads, and `on_auth` gets a `SyncLogin`. Calls from
-    different threads run side by side. In a notebook, use `open()` and `close()` instead of `with`.
+    Plain callbacks run in threads, and `on_auth` gets a `SyncLogin`. Calls from different threads run
+    concurrently. In a notebook, use `open()` and `close()` instead of `with`.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._host = Host(*args, **self._for_threads(options))
+    def __init__(
+        self, servers: HostConfig | Iterable[ServerConfig] = (), **options: Unpack[SyncHostOptions]
+    ) -> None:
+        self._host = Host(servers, **self._host_options(options))
         self._loop: _Loop | None = None
         self._stop = asyncio.Event()
-        self._life: Any = None
+        self._running: asyncio.Task[None] | None = None
 
     @classmethod
     def from_config(
-        cls, *paths: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, **options: Any
+        cls,
+        *paths: str | os.PathLike[str],
+        cwd: str | os.PathLike[str] | None = None,
+        **options: Unpack[SyncHostOptions],
     ) -> Self:
-        """See `Host.from_config`."""
+        """Return a host for the servers in configuration files; see `Host.from_config`.
+
+        Args:
+            paths: The files. Default: the files of the project and of the user.
+            cwd: The directory of the project. Default: the current directory.
+            options: Keyword arguments of `SyncHost`.
+
+        Raises:
+            ConfigError: A file cannot be read. A bad entry is only a warning in `config.warnings`.
+        """
         made = cls()
-        made._host = Host.from_config(*paths, cwd=cwd, **made._for_threads(options))
+        made._host = Host.from_config(*paths, cwd=cwd, **made._host_options(options))
         return made
 
-    def _for_threads(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a `Host`, with a login that a plain `on_auth` can use without `await`."""
-        on_auth = options.get("on_auth")
+    def __repr__(self) -> str:
+        return repr(self._host).replace("<Host", "<SyncHost", 1)
+
+    def _host_options(self, options: SyncHostOptions) -> HostOptions:
+        """Return the options of the `Host`, with an `on_auth` that passes a `SyncLogin` to a plain
+        function."""
+        on_auth: Any = options.get("on_auth")
         if on_auth is None or iscoroutinefunction(on_auth):
-            return options
+            return cast("HostOptions", options)
 
         def show(login: Login) -> object:
             return on_auth(SyncLogin(login, self._do))
 
-        return {**options, "on_auth": show}
+        return cast("HostOptions", {**options, "on_auth": show})
 
-    # --- life -----------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     def open(self) -> Self:
-        """Start the background loop and the servers, as `with` does; `close()` ends them."""
+        """Start the background loop and the servers, as `with` does; end them with `close()`.
+
+        Raises:
+            RuntimeError: The host was opened before.
+        """
         if self._loop is not None:
             raise RuntimeError("a SyncHost is used once; make another one")
         self._loop = _Loop()
         try:
-            self._life = self._loop.do(self._enter())
+            self._running = self._loop.do(self._enter())
         except BaseException:
             self._loop.stop()
             raise
@@ -163,18 +194,18 @@ class SyncHost:
         self.close()
 
     def close(self) -> None:
-        """End every server and the background loop. Idempotent."""
-        life, self._life = self._life, None
-        if life is not None and self._loop is not None and not self._loop.foreign:
+        """Stop all servers and the background loop. Idempotent."""
+        running, self._running = self._running, None
+        if running is not None and self._loop is not None and not self._loop.foreign:
             atexit.unregister(self.close)
-            self._loop.do(self._end(life))
+            self._loop.do(self._end(running))
             self._loop.stop()
 
     async def _enter(self) -> asyncio.Task[None]:
-        """The host is entered and left in one task of the loop."""
+        """Enter the host in a task of the loop, which also exits it."""
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def live() -> None:
+        async def run() -> None:
             try:
                 async with self._host:
                     entered.set_result(None)
@@ -185,71 +216,95 @@ class SyncHost:
                 else:
                     raise
 
-        task = asyncio.create_task(live(), name="mooring host")
+        task = asyncio.create_task(run(), name="mooring host")
         await entered
         return task
 
-    async def _end(self, life: asyncio.Task[None]) -> None:
+    async def _end(self, running: asyncio.Task[None]) -> None:
         self._stop.set()
-        await life
+        await running
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None or self._life is None:
+        if self._loop is None or self._running is None:
             work.close()
             raise RuntimeError(NOT_RUNNING)
         return self._loop.do(work)
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def config(self) -> HostConfig:
+        """The configuration in force; `add`, `remove`, `apply` and `reload` replace it."""
         return self._host.config
 
     @property
     def style(self) -> Style:
+        """How tool names are built: the option of the host, or of its configuration."""
         return self._host.style
 
     @property
+    def ranker(self) -> Ranker | None:
+        """A second ranking for `search`, such as `SemanticRanker`. Can be set at any time."""
+        return self._host.ranker
+
+    @ranker.setter
+    def ranker(self, ranker: Ranker | None) -> None:
+        self._host.ranker = ranker
+
+    @property
     def redact(self) -> Callable[[str], str]:
-        """Takes every secret that this host has used out of a text."""
+        """Function that replaces every secret that this host has used in a text by `***`."""
         return self._host.redact
 
     @property
     def held(self) -> Mapping[str, NotTrusted]:
-        """The servers that are not started because their file is not approved."""
+        """The servers that are not started because their file is not approved, with the error for each."""
         return self._do(_now(lambda: self._host.held))
 
     @property
     def catalog(self) -> Catalog:
+        """Everything that can be called now. The value is immutable; a change makes a new one."""
         return self._do(_now(lambda: self._host.catalog))
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """What servers offer, or would offer, and the catalog does not show."""
+        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
+        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
         return self._do(_now(self._host.hidden))
 
     @property
     def discovery(self) -> Mode:
+        """When sessions show the discovery tools instead of the whole catalog: `auto`, `always` or
+        `never`."""
         return self._host.discovery
 
     def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
-        """See `Session.tools`."""
+        """Return the tools to show to a model in the shared session; see `Session.tools`.
+
+        See `Host.tools`.
+        """
         return self._do(_now(partial(self._host.tools, complete=complete)))
 
     def status(self) -> tuple[ServerStatus, ...]:
+        """Return the status of every configured server, sorted by name."""
         return self._do(_now(self._host.status))
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
+        """Return at most `limit` tools that match `query`, best first, each with its score and reasons."""
         return self._do(_now(lambda: self._host.search(query, limit)))
 
     def events(self, *kinds: type[Event]) -> Iterator[Event]:
-        """What happens from now on, of all kinds or these; each step waits for the next event. Ends with the
-        host."""
+        """Return an iterator of the events from now on; each step waits for the next event. It ends with the
+        host.
+
+        Args:
+            kinds: Classes of events to deliver. Default: all.
+        """
         stream = self._do(_now(partial(self._host.events, *kinds)))
         return self._each(stream)
 
     def _each(self, stream: EventStream) -> Iterator[Event]:
         try:
-            while self._life is not None:
+            while self._running is not None:
                 try:
                     yield self._do(stream.__anext__())
                 except StopAsyncIteration:
@@ -261,6 +316,10 @@ class SyncHost:
     # --- verbs ----------------------------------------------------------------------------------
 
     def ready(self, timeout: float | None = None) -> bool:
+        """Wait until every server has connected or failed; return whether at least one is connected.
+
+        See `Host.ready`.
+        """
         return self._do(self._host.ready(timeout))
 
     def call(
@@ -273,25 +332,48 @@ class SyncHost:
         on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
-        """The outcome of one call; see `Session.call`."""
+        """Call a tool in the shared session and return its result; see `Session.call`.
+
+        See `Host.call`.
+        """
         work = self._host.call(
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
         return self._do(work)
 
     def resources(self, server: str | None = None, *, timeout: float | None = None) -> ResourceList:
+        """Return the resources and templates of one server or of all; servers are connected if needed.
+
+        See `Host.resources`.
+        """
         return self._do(self._host.resources(server, timeout=timeout))
 
     def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
+        """Return the contents of a resource, from the cache if they are fresh.
+
+        See `Host.read`.
+        """
         return self._do(self._host.read(uri, server, timeout=timeout))
 
     def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        """Emit a `ResourceUpdated` event for each change of a resource, also after reconnects.
+
+        See `Host.subscribe`.
+        """
         self._do(self._host.subscribe(uri, server, timeout=timeout))
 
     def unsubscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
+        """Emit no more events for a resource; see `subscribe`.
+
+        See `Host.unsubscribe`.
+        """
         self._do(self._host.unsubscribe(uri, server, timeout=timeout))
 
     def prompts(self, server: str | None = None, *, timeout: float | None = None) -> PromptList:
+        """Return the prompts of one server or of all; servers are connected if needed.
+
+        See `Host.prompts`.
+        """
         return self._do(self._host.prompts(server, timeout=timeout))
 
     def prompt(
@@ -302,6 +384,10 @@ class SyncHost:
         *,
         timeout: float | None = None,
     ) -> tuple[Message, ...]:
+        """Return the messages of a prompt.
+
+        See `Host.prompt`.
+        """
         return self._do(self._host.prompt(server, name, arguments, timeout=timeout))
 
     def complete(
@@ -315,7 +401,10 @@ class SyncHost:
         context: Mapping[str, str] = EMPTY,
         timeout: float | None = None,
     ) -> tuple[str, ...]:
-        """See `Host.complete`."""
+        """Return completions for an argument of a prompt, or for a variable of a resource template.
+
+        See `Host.complete`.
+        """
         work = self._host.complete(
             server,
             argument=argument,
@@ -328,34 +417,66 @@ class SyncHost:
         return self._do(work)
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
-        """See `Host.ping`."""
+        """Return the seconds of a round trip to `server`; it is connected first if needed.
+
+        See `Host.ping`.
+        """
         return self._do(self._host.ping(server, timeout))
 
     def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
-        """See `Host.login`."""
+        """Start a login to `server`: show its `host` and `url` to a person, then call `done()`.
+
+        See `Host.login`.
+        """
         return SyncLogin(self._do(self._host.login(server, principal=principal)), self._do)
 
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
+        """Forget the login to `server` and revoke it.
+
+        See `Host.logout`.
+        """
         return self._do(self._host.logout(server, principal=principal))
 
     def health_check(self, timeout: float = 5.0) -> bool:
-        """See `Host.health_check`."""
+        """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
+
+        See `Host.health_check`.
+        """
         return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
+        """List the tools of `servers` (default: all) again; servers are connected if needed.
+
+        See `Host.refresh`.
+        """
         return self._do(self._host.refresh(*servers))
 
     def add(self, server: ServerConfig) -> ServerStatus:
+        """Add a server: connect it, then show its tools.
+
+        See `Host.add`.
+        """
         return self._do(self._host.add(server))
 
     def remove(self, server: str) -> None:
+        """Remove the tools of a server from the catalog, then stop it.
+
+        See `Host.remove`.
+        """
         self._do(self._host.remove(server))
 
     def apply(self, config: HostConfig) -> Plan:
+        """Replace the configuration, including the changes by `add` and `remove`; return what was done.
+
+        See `Host.apply`.
+        """
         return self._do(self._host.apply(config))
 
     def reload(self) -> None:
-        """Read the files again and take over what changed; see `Host.reload`."""
+        """Read the configuration files again and apply what changed. Does nothing without files.
+
+        See `Host.reload`.
+        """
         self._do(self._host.reload())
 
     def session(
@@ -367,7 +488,10 @@ class SyncHost:
         principal: str | None = None,
         discovery: Mode | None = None,
     ) -> SyncSession:
-        """See `Host.session`."""
+        """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
+
+        See `Host.session`.
+        """
         made = partial(
             self._host.session,
             session_id,
@@ -380,26 +504,34 @@ class SyncHost:
 
 
 class SyncSession:
-    """`Session` without `await`."""
+    """`Session` without `await`: made by `SyncHost.session`."""
 
     def __init__(self, session: Session, do: Any) -> None:
         self._session = session
         self._do = do
 
+    def __repr__(self) -> str:
+        return repr(self._session).replace("<Session", "<SyncSession", 1)
+
     @property
     def id(self) -> str:
+        """The id of the session; unique within a host."""
         return self._session.id
 
     @property
     def agent_id(self) -> str | None:
+        """The agent that the session belongs to, if one was named."""
         return self._session.agent_id
 
     @property
     def principal(self) -> str | None:
+        """The principal whose logins the session uses on its own connections; None: those of the host."""
         return self._session.principal
 
     @property
     def headers(self) -> Mapping[str, OwnHeaders]:
+        """By server: HTTP headers that this session sends in addition to, or instead of, the configured
+        ones."""
         return self._session.headers
 
     def __enter__(self) -> Self:
@@ -411,14 +543,21 @@ class SyncSession:
 
     @property
     def catalog(self) -> Catalog:
+        """Everything that can be called, whether `tools()` lists it or not."""
         return self._do(_now(lambda: self._session.catalog))
 
     @property
     def discovery(self) -> Mode:
+        """When `tools()` lists the discovery tools instead of the whole catalog: `auto` (if the catalog has
+        more than `discovery_budget` tokens), `always` or `never`."""
         return self._session.discovery
 
     def tools(self, *, complete: bool = False) -> tuple[Tool, ...]:
-        """See `Session.tools`."""
+        """Return the tools to show to a model: the whole catalog, or the discovery tools and the selected
+        ones.
+
+        See `Session.tools`.
+        """
         return self._do(_now(partial(self._session.tools, complete=complete)))
 
     def call(
@@ -431,6 +570,11 @@ class SyncSession:
         on_progress: OnProgress | None = None,
         budget: int | None = None,
     ) -> Result:
+        """Call a tool and return its result. A failure is a result with `is_error` too, unless `check` is
+        set.
+
+        See `Session.call`.
+        """
         work = self._session.call(
             name, arguments, timeout=timeout, check=check, on_progress=on_progress, budget=budget
         )
@@ -448,22 +592,26 @@ class SyncLogin:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether the login has ended, successfully or not."""
         return self._login.over
 
     def complete(self, callback_url: str) -> None:
+        """See `Login.complete`."""
         self._do(self._login.complete(callback_url))
 
     def done(self, timeout: float | None = None) -> None:
+        """Wait until the login has ended; see `Login.done`."""
         self._do(self._login.done(timeout))
 
     def cancel(self) -> None:
+        """See `Login.cancel`."""
         self._do(self._login.cancel())
 
     def close(self) -> None:
+        """See `Login.close`."""
         self._do(self._login.close())
 
 
 async def _now(look: Any) -> Any:
-    """Done on the loop, so that no other thread sees a half-made change."""
+    """Call a function on the loop, so that it sees no half-made change."""
     return look()

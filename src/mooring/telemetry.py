@@ -32,7 +32,8 @@ SESSION = "mooring.session"
 
 
 class CallRecord:
-    """What became of one call; `meta` goes with the request, so that the server's spans join ours."""
+    """The outcome of one call. `meta` is sent with the request, so that spans of the server join the
+    trace."""
 
     def __init__(self, span: Span | None, meta: Mapping[str, Any]) -> None:
         self._span = span
@@ -40,20 +41,19 @@ class CallRecord:
         self.error: str | None = None
 
     def ended(self, result: Result) -> None:
+        """Record a result."""
         if result.is_error:
-            self.failed("tool_error")
+            self.error = "tool_error"
 
     def refused(self, problem: BaseException) -> None:
-        self.failed(type(problem).__name__)
+        """Record an exception."""
+        self.error = type(problem).__name__
         if self._span is not None and isinstance(problem, ServerError):
             self._span.set_attribute(STATUS, str(problem.code))
 
-    def failed(self, kind: str) -> None:
-        self.error = kind
-
 
 def traced() -> bool:
-    """Whether the application uses OpenTelemetry."""
+    """Return whether the application uses OpenTelemetry."""
     return "opentelemetry" in sys.modules
 
 
@@ -88,13 +88,14 @@ def tool_call(tool: Tool, session: str) -> Generator[CallRecord]:
             )
 
 
-class SessionClock:
-    """How long each server stayed connected."""
+class ConnectionTimer:
+    """Measures how long each server stays connected."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def heard(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
+        """Record the duration of a connection when an event ends it."""
         if isinstance(event, ServerConnected):
             self._since[event.server] = time.monotonic()
         elif isinstance(event, ServerLost | ServerRemoved) or (
@@ -116,51 +117,52 @@ def _duration(what: str) -> Histogram:
 log = logger("mooring.host")
 
 
-PULSE, LAG = 1.0, 0.5
-"""How often the loop is felt, and from how many seconds on a lag is told."""
+INTERVAL, MAX_LAG = 1.0, 0.5
+"""Seconds between two checks of the event loop, and the delay from which on it is reported."""
 
 
-async def feel(emit: Callable[[Event], None]) -> None:
-    """Tell when the application has blocked the loop; its servers are not held for dead because of it."""
+async def monitor_loop(emit: Callable[[Event], None]) -> None:
+    """Emit `LoopLagged` when the application has blocked the event loop. Never returns."""
     while True:
-        asleep = time.monotonic()
-        await asyncio.sleep(PULSE)
-        if (late := time.monotonic() - asleep - PULSE) > LAG:
-            log.warning("the event loop was blocked for %.1f s", late)
+        before = time.monotonic()
+        await asyncio.sleep(INTERVAL)
+        if (late := time.monotonic() - before - INTERVAL) > MAX_LAG:
+            log.warning("event loop blocked: seconds=%.1f", late)
             emit(LoopLagged(seconds=late))
 
 
 class AuditManager:
-    """Has the log of a host, if there is one."""
+    """Opens and replaces the audit log of a host."""
 
     def __init__(self, settings: AuditSettings | None, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self.log = self._at(settings)
+        self.log = self._open(settings)
+        """The log in use; None: calls are not logged."""
 
-    async def note_in(self, settings: AuditSettings | None) -> None:
-        """From now on note every call in this audit log, or in none."""
-        old, self.log = self.log, self._at(settings)
+    async def switch(self, settings: AuditSettings | None) -> None:
+        """Use another audit log from now on, or none."""
+        old, self.log = self.log, self._open(settings)
         if old is not None:
             await old.close()
 
     async def apply(self, old: AuditSettings | None, new: AuditSettings | None) -> None:
-        """Take over what has changed in the configuration."""
+        """Switch the log if its settings changed."""
         if old != new:
-            await self.note_in(new)
+            await self.switch(new)
 
     async def check(self) -> None:
-        """Tell at once if the log cannot be written."""
+        """Warn at once if the log cannot be written."""
         if self.log is not None:
             await self.log.check()
 
     async def close(self) -> None:
-        """Write what is not written yet."""
+        """Write the entries that are still queued."""
         if self.log is not None:
             await self.log.close()
 
-    def _at(self, settings: AuditSettings | None) -> Audit | None:
+    def _open(self, settings: AuditSettings | None) -> Audit | None:
         if settings is None:
             return None
-        from mooring.audit import Audit  # most hosts note nothing
+        from mooring.audit import Audit  # most hosts have no audit log
 
         return Audit(settings, self._redact)

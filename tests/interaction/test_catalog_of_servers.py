@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from mooring import CatalogChanged, ConfigError, Host, HostConfig, MooringError, ServerRemoved, UnknownServer
+from mooring.host import runtime_of
+from mooring.servers.catalog import CatalogBuilder
 from tests.lab.stdio import lab_server, starts
 
 pytestmark = pytest.mark.anyio
@@ -200,7 +202,7 @@ async def test_a_slow_listener_loses_the_oldest_events_and_is_told_how_many(host
     async with hosting() as host:
         events = host.events()
         for n in range(1030):
-            host.emit(ServerLost(server=str(n), reason=""))
+            runtime_of(host).emit(ServerLost(server=str(n), reason=""))
         events.end()
         heard = [event async for event in events]
         assert heard[0] == EventsDropped(count=6)
@@ -208,16 +210,17 @@ async def test_a_slow_listener_loses_the_oldest_events_and_is_told_how_many(host
         assert len(heard) == 1025
 
 
-async def test_a_refresh_publishes_each_server_once(hosting: Any) -> None:
+async def test_a_refresh_publishes_each_server_once(hosting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[str] = []
+    publish = CatalogBuilder.publish
+
+    def counted(builder: CatalogBuilder, snapshot: Any) -> Any:
+        published.append(snapshot.server)
+        return publish(builder, snapshot)
+
+    monkeypatch.setattr(CatalogBuilder, "publish", counted)
     async with hosting(lab_server("one"), lab_server("two")) as host:
-        publish = host._offer.publish
-
-        def counted(snapshot: Any) -> None:
-            published.append(snapshot.server)
-            publish(snapshot)
-
-        host._offer.publish = counted
+        published.clear()
         assert all(report.ok for report in (await host.refresh()).values())
     assert sorted(name for name in published if name in ("one", "two")) == ["one", "two"]
 

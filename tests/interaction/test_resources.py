@@ -116,7 +116,7 @@ async def test_a_change_during_a_reading_keeps_that_reading_out_of_the_cache(hos
     async with HttpLibrary(resources=MEMOS) as lab, hosting(lab.config("lib")) as host:
 
         async def overtaken(request: Any, message: dict[str, Any]) -> None:
-            host._forget("lib", "memo:///1")
+            host._resources._cache.forget("lib", "memo:///1")
 
         lab.faults["resources/read"] = overtaken
         await host.read("memo:///1")
@@ -348,7 +348,7 @@ async def test_a_model_lists_page_by_page_and_reads(hosting: Any) -> None:
         ("read_mcp_resource", {}, "'uri'"),
         ("read_mcp_resource", {"uri": 5}, "must be text"),
         ("read_mcp_resource", {"url": "memo:///1"}, "no argument 'url'"),
-        ("list_mcp_resources", {"cursor": "x"}, "earlier answer"),
+        ("list_mcp_resources", {"cursor": "x"}, "earlier result"),
         ("list_mcp_resources", {"server": "nobody"}, "There is no server 'nobody'"),
         ("read_mcp_resource", {"uri": "memo:///nothing"}, "There is no resource"),
     ],

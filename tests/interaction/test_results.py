@@ -15,6 +15,7 @@ import pytest
 from mooring import Host, HostConfig, LocalTools, ServerConfig
 from mooring.core.tokens import estimate
 from mooring.core.types import Result
+from mooring.host import runtime_of
 from tests.lab.stdio import cue, lab_server, wire_log
 
 pytestmark = pytest.mark.anyio
@@ -246,7 +247,7 @@ async def test_result_read_is_offered_at_the_end_once_there_is_something_to_read
         before = [tool.name for tool in session.tools()]
         await session.call("mcp_lab_big", {"size": 200_000})
         after = [tool.name for tool in session.tools()]
-        host._shelf.put(LocalTools(late, name="late").snapshot)
+        runtime_of(host).builder.put(LocalTools(late, name="late").snapshot)
         later = [tool.name for tool in session.tools()]
         assert [tool.name for tool in host.session("b").tools()] == sorted([*before, "mcp_late_late"])
     assert after == [*before, "result_read"]

@@ -22,6 +22,7 @@ from mooring import (
     StateChanged,
 )
 from mooring.config.plan import Changes
+from mooring.host import runtime_of
 from tests.lab.stdio import COMMAND, lab_server, starts
 from tests.lab.wait import until
 
@@ -207,11 +208,11 @@ async def test_a_configuration_that_cannot_be_applied_leaves_everything_as_it_wa
                 raise ConfigError("no")
             return fine if config is before else fail
 
-        host.vet = vet
+        runtime_of(host).config.vet = vet
         new: Any = HostConfig(servers=(lab_server("two"),), style="raw")
         with pytest.raises((ConfigError, AttributeError)):
             await host.apply(new if when != "not a configuration" else object())
-        host.vet = None
+        runtime_of(host).config.vet = None
         assert host.config is before
         assert [status.name for status in host.status()] == ["one"]
         assert host.catalog.revision == revision
@@ -227,7 +228,7 @@ async def test_an_apply_that_is_cancelled_while_servers_change_is_undone() -> No
         calling = asyncio.create_task(host.call("mcp_one_sleep", {"seconds": 60}))
         new = lab_server("one", tools=["pid"])
         applying = asyncio.create_task(host.apply(HostConfig(servers=(new, before.servers[1]))))
-        await until(lambda: "one" in host._fleet._leaving)  # the old connection waits for its call
+        await until(lambda: "one" in host._servers._replaced)  # the old connection waits for its call
         applying.cancel()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -246,7 +246,7 @@ async def test_a_session_is_not_reaped_while_a_call_is_under_way() -> None:
         pid = await pid_of(chat)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_slept, chat)
-            await until(lambda: chat.busy == 1)
+            await until(lambda: chat._calls == 1)
             await clock.advance(50)
             await clock.advance(50)
             await clock.advance(50)
@@ -314,7 +314,7 @@ async def test_a_session_alive_is_not_given_to_somebody_with_other_headers(hosti
         ana = host.session("chat", headers={"web": {"Authorization": "Bearer ana-secret"}})
         assert host.session("chat") is ana
         assert host.session("chat", headers={"web": {"Authorization": "Bearer ana-secret"}}) is ana
-        with pytest.raises(ConfigError, match="alive with other headers") as refused:
+        with pytest.raises(ConfigError, match="open with other headers") as refused:
             host.session("chat", headers={"web": {"Authorization": "Bearer bea-secret"}})
         assert "secret" not in f"{refused.value} {ana!r}"
 
@@ -341,7 +341,7 @@ async def test_headers_that_cannot_be_sent_are_refused_at_once(
 
 async def test_the_shared_session_has_no_headers_of_its_own(hosting: Any) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
-        with pytest.raises(ConfigError, match="give it an id"):
+        with pytest.raises(ConfigError, match="give the session an id"):
             host.session(headers={"web": {"X-User": "ana"}})
 
 

@@ -16,6 +16,7 @@ from mooring import Host, HostConfig, ServerConfig, UnknownPrompt, UnknownResour
 from mooring.cli import main
 from mooring.config import load
 from mooring.config.approvals import Approval
+from mooring.host import runtime_of
 from tests.lab.http import HttpLab
 from tests.lab.libraries import library_server
 from tests.lab.stdio import lab_server
@@ -57,7 +58,7 @@ async def test_each_call_leaves_a_line_that_tells_how_it_ended(tmp_path: Path) -
         await session.call("mcp_lab_echo", {"text": float("nan")})
         await session.call("mcp_lab_sleep", {"seconds": 30}, timeout=0.05)
         call = asyncio.create_task(session.call("mcp_lab_sleep", {"seconds": 30}))
-        await until(lambda: session.busy == 1)
+        await until(lambda: session._calls == 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -215,7 +216,7 @@ async def test_another_configuration_moves_the_log_while_the_host_runs(tmp_path:
         await host.call("mcp_lab_echo", {"text": "x"})
         await host.apply(HostConfig(servers=(lab,)))
         await host.call("mcp_lab_echo", {"text": "x"})
-        assert host.audit is None
+        assert runtime_of(host).audit is None
     assert (len(read(one)), len(read(two))) == (1, 1)
 
 

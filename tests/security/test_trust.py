@@ -88,7 +88,7 @@ async def test_TH17_no_conversation_starts_a_server_of_its_own_past_the_gate(pro
         async with host.session("chat") as chat:
             result = await chat.call("mcp_a_echo", {"text": "x"})
             assert isinstance(result.error, NotTrusted)
-        private = host._fleet.private(host.config.servers[0], None, None)
+        private = host._servers.private(host.config.servers[0], None, None)
         assert private.state == "disabled"
     assert project.started == 0
 

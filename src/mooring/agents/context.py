@@ -43,7 +43,8 @@ ReadOne = Callable[..., Awaitable[Contents]]
 class ResourceReader(Protocol):
     """What is needed of a host."""
 
-    config: HostConfig
+    @property
+    def config(self) -> HostConfig: ...
 
     @property
     def resources(self) -> ListAll: ...

@@ -109,14 +109,16 @@ def _read_stdin(options: Options) -> str:
 async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
     """The tool, as soon as its server has brought it; servers that cannot have it are not waited for."""
     from mooring.cli.hosting import watch
+    from mooring.host import runtime_of
 
-    await watch(host, out, lambda: host.arrival(name, options.timeout), timeout=options.timeout)
+    runtime = runtime_of(host)
+    await watch(host, out, lambda: runtime.arrival(name, options.timeout), timeout=options.timeout)
     tools = host.catalog.tools
     if name in tools:
         return tools[name]
-    if (changed := host.withheld(name)) is not None:
+    if (changed := runtime.withheld(name)) is not None:
         raise changed
-    near, absent = nearest(name, tools), host.absence(name)
+    near, absent = nearest(name, tools), runtime.absence(name)
     if absent is not None:
         raise UnknownTool(name, near, hint=absent.hint, server=absent.server, state=absent.state)
     raise UnknownTool(name, near, hint="`mooring tools` lists what there is.")
@@ -151,6 +153,8 @@ async def _line(block: Block, host: Host) -> str:
     if block.text is not None:
         return block.text
     if block.data is not None:
-        return await host.keeper.save(block)
+        from mooring.host import runtime_of
+
+        return await runtime_of(host).results.save(block)
     what = clean_line(f"{block.type} {block.mime_type or ''} {block.uri or ''}")
     return f"[{what}]" if block.uri else f"[{what}: --json shows it]"

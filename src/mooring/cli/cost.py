@@ -73,8 +73,11 @@ def _document(host: Host) -> dict[str, Any]:
         }
         for server in sorted({tool.server for tool in tools})
     ]
-    used = host.exposure(host.discovery).discovery
-    first = [*DISCOVERY, *(host.catalog.tools[name] for name in host.exposure("always").names)]
+    from mooring.host import runtime_of
+
+    exposure = runtime_of(host).exposure
+    used = exposure(host.discovery).discovery
+    first = [*DISCOVERY, *(host.catalog.tools[name] for name in exposure("always").names)]
     prompt = sum(map(tool_cost, first))
     return {
         "estimator": ESTIMATOR,

@@ -147,7 +147,9 @@ async def _servers(
             with trace.of(host.redact) if trace is not None else nullcontext():
                 await watch(host, out, lambda: host.refresh(*names), timeout=options.timeout, names=names)
         guests = guests_of(host, options)
-        audit = host.audit
+        from mooring.host import runtime_of
+
+        audit = runtime_of(host).audit
         problem = await audit.problem() if audit is not None else None
         found = [
             Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))

@@ -67,7 +67,7 @@ async def open_host(
         ConfigError: a file cannot be read, or nothing in it can be used.
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
-    from mooring.host import Host
+    from mooring.host import Host, runtime_of
     from mooring.transport.forwarding import ClientBridge
 
     log_to_stderr(options.verbose)
@@ -82,7 +82,7 @@ async def open_host(
         )
         _check(host, out, servers)
         if idle:
-            host.config = _all_lazy(host.config)
+            runtime_of(host).current.config = _all_lazy(host.config)
         async with host:
             yield host
 

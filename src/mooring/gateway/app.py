@@ -19,7 +19,7 @@ from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
 from mooring.gateway.subscriptions import Subscriptions
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["Gateway"]
@@ -54,7 +54,7 @@ class Gateway:
             name: Profile(host, profile, name, logins=logins)
             for name, profile in self.settings.profiles.items()
         }
-        self.crossing = EraBridge(host.relay or ClientBridge(), key, asks=not stateless)
+        self.crossing = EraBridge(runtime_of(host).relay or ClientBridge(), key, asks=not stateless)
         self.registry = SessionRegistry(
             limit=self.settings.max_sessions,
             each=self.settings.client_sessions,
@@ -155,7 +155,7 @@ class Gateway:
 
     def _note(self, caller: Caller, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
         """Note what no session has: what is read, and calls that were refused before they were one."""
-        audit, verb = self.host.audit, _NOTED.get(str(message["method"]))
+        audit, verb = runtime_of(self.host).audit, _NOTED.get(str(message["method"]))
         waits = verb == "call" and outcome == "ok"  # for an answer of the client: noted when it ends
         if audit is None or verb is None or caller.noted or waits:
             return

@@ -36,7 +36,7 @@ from mooring.gateway.protocol import (
     shaped,
 )
 from mooring.gateway.subscriptions import KINDS, UPDATED
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
 from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
 from mooring.session import Session
@@ -81,7 +81,7 @@ class Dispatcher:
 
     def __init__(self, host: Host, server: str, session: Session | None) -> None:
         self._host, self._server, self._session = host, server, session
-        self._relay = host.relay or ClientBridge()
+        self._relay = runtime_of(host).relay or ClientBridge()
         self._peer: Peer | None = None
         self.era: Era = "legacy"
         self._known: tuple[Catalog, dict[str, Tool]] | None = None
@@ -109,7 +109,7 @@ class Dispatcher:
         return live.peer
 
     def _connection(self) -> Connection:
-        provider: Any = self._host.provider(self._server, self._session)
+        provider: Any = runtime_of(self._host).provider(self._server, self._session or self._host.session())
         connection = getattr(provider, "connection", provider)  # a session's own connection is wrapped
         if not isinstance(connection, Connection):
             raise UnknownServer(self._server)
@@ -263,10 +263,10 @@ class Dispatcher:
     async def _arrived(self, name: str, timeout: float | None) -> Tool:
         """The tool that the server may have only now, or the reason why it is not shown."""
         guessed = build_tool_name(self._server, name, self._host.style)
-        await self._host.arrival(guessed, timeout)
+        await runtime_of(self._host).arrival(guessed, timeout)
         if (tool := self._tools().get(name)) is not None:
             return tool
-        if (withheld := self._host.withheld(guessed)) is not None:
+        if (withheld := runtime_of(self._host).withheld(guessed)) is not None:
             raise withheld
         raise UnknownTool(name, nearest(name, self._tools()))
 
@@ -274,7 +274,7 @@ class Dispatcher:
         uri = str(params.get("uri", ""))
         await self._check(uri)
         work = self._asked_of("resources/read", params, uri, timeout)
-        audit = self._host.audit
+        audit = runtime_of(self._host).audit
         raw = await (work if audit is None else audit.other("read", uri, None, work, server=self._server))
         return shaped({**HINTS, **raw}, self.era)
 
@@ -282,7 +282,7 @@ class Dispatcher:
         if problem := malformed(uri):
             what = f"{uri[:200]!r} is not read: {problem}"
             raise PolicyDenied(what, server=self._server, tool=uri[:200], reason=problem)
-        await self._host.check_resource((self._server, uri))
+        await runtime_of(self._host).resources.check((self._server, uri))
 
     async def _prompt(self, params: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         name = str(params.get("name", ""))
@@ -290,7 +290,7 @@ class Dispatcher:
         if name not in known:
             raise UnknownPrompt(name, nearest(name, known))
         work = self._asked_of("prompts/get", params, name, timeout)
-        audit, given, about = self._host.audit, params.get("arguments"), {"server": self._server}
+        audit, given, about = runtime_of(self._host).audit, params.get("arguments"), {"server": self._server}
         return await (work if audit is None else audit.other("prompt", name, given, work, **about))
 
     async def _asked_of(
@@ -371,7 +371,7 @@ class Dispatcher:
         """What goes to the server beside a request, and where its notifications and questions go."""
         meta = fields(params.get("_meta"))
         stamp: dict[str, Any] = {}
-        if self._host.relay is not None:
+        if runtime_of(self._host).relay is not None:
             stamp = {key: meta[key] for key in (CAPABILITIES, LOG_LEVEL) if key in meta}
 
         def heard(method: str, said: Mapping[str, Any]) -> None:
@@ -384,7 +384,7 @@ class Dispatcher:
 
         return ForwardedRequest(
             client=self,
-            era=None if self._host.relay is None else self.era,
+            era=None if runtime_of(self._host).relay is None else self.era,
             meta=forwarded_meta(meta),
             stamp=stamp,
             params={key: value for key, value in params.items() if key not in (*ours, "_meta")},

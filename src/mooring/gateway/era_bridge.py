@@ -19,6 +19,7 @@ from mooring.gateway.clients import Client
 from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, no_resource
 from mooring.gateway.suspended_calls import SuspendedCalls
+from mooring.host import runtime_of
 from mooring.servers.negotiate import TASKS
 from mooring.transport.forwarding import ClientBridge
 
@@ -154,7 +155,7 @@ class EraBridge:
             Refusal: this provider answers nothing but calls.
         """
         if method == "resources/read":
-            await client.view.host.check_resource((server, about))
+            await runtime_of(client.view.host).resources.check((server, about))
         timeout = client.view.settings.call_timeout
         connection = self._connection(client, server, method)
         try:
@@ -197,7 +198,7 @@ class EraBridge:
         key = self._watched_as(client, server, uri)
         if key not in self._watched:
             try:
-                await client.view.host.check_resource((server, uri))
+                await runtime_of(client.view.host).resources.check((server, uri))
                 await self._connection(client, server, "resources/subscribe").watch(uri)
             except MooringError as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None

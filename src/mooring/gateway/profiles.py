@@ -18,6 +18,7 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
+from mooring.host import runtime_of
 from mooring.local import Provider
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
@@ -46,6 +47,7 @@ class Profile:
 
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
+        self._runtime = runtime_of(host)
         self.name = name
         self.settings = settings
         self._logins = logins
@@ -92,18 +94,18 @@ class Profile:
 
     @property
     def ranker(self) -> Ranker | None:
-        return self.host.ranker
+        return self._runtime.ranker
 
     @property
-    def keeper(self) -> ResultPipeline:
-        return self.host.keeper
+    def results(self) -> ResultPipeline:
+        return self._runtime.results
 
     @property
     def audit(self) -> Audit | None:
-        return self.host.audit
+        return self._runtime.audit
 
     def rules(self, server: str) -> Rules:
-        return self.host.rules(server)
+        return self._runtime.rules(server)
 
     @property
     def discovery(self) -> Mode:
@@ -116,45 +118,45 @@ class Profile:
     def provider(self, name: str, session: Session) -> Provider:
         if not self.admits(name):
             raise UnknownServer(name)
-        return self.host.provider(name, self._behind(session))
+        return self._runtime.provider(name, self._behind(session))
 
     async def leave(self, session: Session) -> None:
-        await self.host.leave(self._behind(session))
+        await self._runtime.leave(self._behind(session))
 
     def _behind(self, session: Session) -> Session:
         """The host's own session of a client: it has the connections that are the client's alone."""
         return self.host.session(session.id, agent_id=session.agent_id, principal=session.principal)
 
     def allows(self, tool: Tool) -> bool:
-        return self.host.allows(tool)
+        return self._runtime.allows(tool)
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
-        await self.host.permit(tool, arguments, session, timeout)
+        await self._runtime.permit(tool, arguments, session, timeout)
 
-    async def act(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
-        return await self.host.act(tool, arguments, timeout)
+    async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
+        return await self._runtime.get_prompt(tool, arguments, timeout)
 
     async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until `tool` is there, or no server could still bring it; see `Host.arrival`."""
-        await self.host.arrival(tool, timeout, self)
+        """Wait until `tool` is there, or no server could still bring it; see `HostRuntime.arrival`."""
+        await self._runtime.arrival(tool, timeout, self)
 
     def absence(self, tool: str) -> Absence | None:
-        return self.host.absence(tool, self)
+        return self._runtime.absence(tool, self)
 
     def withheld(self, tool: str) -> MooringError | None:
-        return self.host.withheld(tool)
+        return self._runtime.withheld(tool)
 
     def check_running(self) -> None:
-        self.host.check_running()
+        self._runtime.check_running()
 
     @property
-    def listened_to(self) -> bool:
-        return self.host.listened_to
+    def observed(self) -> bool:
+        return self._runtime.observed
 
     def emit(self, event: Event) -> None:
-        self.host.emit(event)
+        self._runtime.emit(event)
 
     # --- inside ---------------------------------------------------------------------------------
 

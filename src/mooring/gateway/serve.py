@@ -26,7 +26,7 @@ from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
 from mooring.gateway.http_server import WebServer
 from mooring.gateway.workers import check_workers, shared_key
-from mooring.host import Host
+from mooring.host import Host, runtime_of
 
 log = logger("mooring.gateway")
 
@@ -91,12 +91,12 @@ async def serve_http(
             check_workers(config, whole or ProfileSettings(), sse=sse)
         return partial(web.take, config.gateway, _door(host, config, bind, url))
 
-    host.vet = vet
+    runtime_of(host).config.vet = vet
     running = asyncio.create_task(gateway.run())
     try:
         yield Serving(gateway=gateway, port=chosen, url=f"{door.url}/mcp")
     finally:
-        host.vet = None
+        runtime_of(host).config.vet = None
         web.refuse_new()
         await gateway.drain()
         await web.stop()
@@ -168,9 +168,10 @@ async def _note_in(host: Host, path: str | None) -> None:
         known = settings or host.config.audit
         settings = AuditSettings(path=path) if known is None else replace(known, path=path)
     if settings is not None:
-        await host.note_in(settings)
-    if host.audit is not None and (problem := await host.audit.problem()) is not None:
-        raise ConfigError(f"the audit log {host.audit.settings.path!r} cannot be written: {problem}")
+        await runtime_of(host).audits.switch(settings)
+    audit = runtime_of(host).audit
+    if audit is not None and (problem := await audit.problem()) is not None:
+        raise ConfigError(f"the audit log {audit.settings.path!r} cannot be written: {problem}")
 
 
 def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[str]]]:

@@ -3,277 +3,240 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from mooring.concurrency import within
+from mooring.concurrency import EventHub, OrderedCallback, Tasks
 from mooring.config.logs import logger
-from mooring.config.models import HostConfig, ServerConfig
+from mooring.config.models import ServerConfig
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
-from mooring.core.discovery import Mode, VisibleTools, always_shown, plan_exposure
-from mooring.core.events import Event, ToolSetAside
+from mooring.core.discovery import OWNER, Mode, VisibleTools, always_shown, plan_exposure
+from mooring.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolSetAside
 from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.tokens import tool_cost
-from mooring.core.types import Absence, CachedSnapshot, Hidden, Snapshot, Tool
+from mooring.core.types import CachedSnapshot, Hidden, Snapshot
 from mooring.core.value import replace
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.lock.enforce import LockEnforcer, PinSource
-from mooring.lock.model import Lock
-from mooring.policy import Approver, PolicyEnforcer
-from mooring.servers.manager import ServerManager
-from mooring.servers.waiting import ToolView, absence, await_tool
+from mooring.policy import PolicyEnforcer
+from mooring.servers.state import CurrentConfig, ServerTable
 
 if TYPE_CHECKING:
     from mooring.servers.active import Guard
 
 log = logger("mooring.catalog")
 
-
-MOST_WARNINGS = 200
-"""Warnings of merges that one host logs."""
-MERGE_WITHIN = 0.02
-"""Seconds within which a change of the catalog is told to those who do not look at it."""
-
-
-class OptionalProvider(Protocol):
-    """A provider whose tools are shown only while they are of use."""
-
-    shown: bool
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
+MAX_WARNINGS = 200
+"""Warnings of merges that one host logs at most."""
+MERGE_DELAY = 0.02
+"""Seconds after which a change is merged and announced when there are listeners."""
 
 
-class SnapshotStore:
-    """The snapshots of one host, its catalog and the index of that: each made anew only when needed."""
+class CatalogBuilder:
+    """Builds the catalog of one host from the snapshots of its providers.
+
+    A snapshot passes the lock when it is published, and the policy and the filters when the catalog is
+    merged. Merging is lazy: snapshots that arrive together cost one merge, on the next access or, if there
+    are listeners, after `MERGE_DELAY`. The class is also the unrestricted `ToolView` of a host.
+    """
 
     def __init__(
         self,
+        table: ServerTable,
+        current: CurrentConfig,
+        policy: PolicyEnforcer,
+        events: EventHub,
         *,
         own: frozenset[str],
-        style: Callable[[], Style],
-        config: Callable[[], HostConfig],
-        servers: Mapping[str, ServerConfig],
-        configured: Callable[[], frozenset[str]],
-        listed: Callable[[Snapshot], Snapshot],
-        logins: Callable[[], Mapping[str, Tool]],
-        lock: Callable[[], Lock | None],
-        awaited: Callable[[], bool],
-        announce: Callable[[Diff], None],
+        pins: PinSource,
+        declared: str,
+        on_change: OrderedCallback | None,
     ) -> None:
-        self._own = own
-        """Names of the providers whose tools win every clash of names."""
-        self._style, self._config, self._servers, self._announce = style, config, servers, announce
-        self._configured = configured
-        """Names of all servers that may come to run."""
-        self._awaited = awaited
-        """Whether anybody wants to hear of a change at once."""
-        self._listed = listed
-        """What of a snapshot may be shown."""
-        self._logins, self._lock = logins, lock
+        """
+        Args:
+            own: Names of the providers of the application's own functions and of mooring's built-in tools.
+                Their tools keep their names, win every name clash and are not subject to lock and policy.
+            pins: The lock or cache that snapshots are compared with.
+            declared: Suffix that distinguishes the client capabilities of this host in the cache of
+                snapshots.
+            on_change: Called after each change of the catalog.
+        """
+        self._table, self._current, self._policy, self._events = table, current, policy, events
+        self.own = own
+        self._declared = declared
+        self._on_change = on_change
+        self._tasks: Tasks | None = None
+        self._discovery_logged = False
         self._snapshots: dict[str, Snapshot] = {}
-        self._known: dict[str, CachedSnapshot] = {}
-        """Of providers that have not yet spoken, by name; what they have said counts before it."""
+        self._cached: dict[str, CachedSnapshot] = {}
+        """Snapshots of an earlier run, of servers that have not been listed in this one."""
         self._catalog = Catalog()
         self._index: tuple[Catalog, Index] | None = None
         self._stale = False
         self._warned: set[str] = set()
+        self.use_pins(pins)
+        events.observers.append(self._on_event)
+
+    def use_pins(self, pins: PinSource) -> None:
+        """Compare snapshots with this lock or cache from now on."""
+        self.pins = LockEnforcer(pins, self._emit_set_aside, self._declared)
+
+    def start(self, tasks: Tasks) -> None:
+        """Run the `on_change` callback in these tasks from now on."""
+        self._tasks = tasks
+
+    # --- snapshots ------------------------------------------------------------------------------
+
+    def load_cached(self, server: ServerConfig) -> CachedSnapshot | None:
+        """Show what the lock or the cache has of a server until the server itself is listed."""
+        cached = self.pins.known(server)
+        if cached is not None:
+            self._snapshots.pop(server.name, None)
+            self._cached[server.name] = cached
+            self.changed()
+        return cached
+
+    def publish(self, snapshot: Snapshot) -> Guard | None:
+        """Replace the snapshot of a provider; tools that the lock does not approve are left out.
+
+        Returns:
+            The guard that compares requests with this listing; None if the lock does not block.
+        """
+        visible, guard = self.pins.judge(snapshot)
+        self.put(visible)
+        return guard
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Replace the snapshot of a provider without consulting the lock."""
+        self._cached.pop(snapshot.server, None)
+        self._snapshots[snapshot.server] = _without_login(snapshot)
+        self.changed()
+
+    def withdraw(self, name: str) -> None:
+        """Remove the snapshot of a provider."""
+        self._cached.pop(name, None)
+        self._snapshots.pop(name, None)
+        self.changed()
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        """Return the approved snapshot of a provider, live or cached."""
+        if name in self._cached:
+            self._snapshots[name] = _without_login(self._cached.pop(name).snapshot)
+        return self._snapshots.get(name)
+
+    def guard(self, snapshot: Snapshot) -> Guard | None:
+        """Return the guard of a connection that does not publish to the catalog, for its listing."""
+        return self.pins.guard_for(self.snapshot(snapshot.server), snapshot)
+
+    # --- catalog --------------------------------------------------------------------------------
 
     @property
     def catalog(self) -> Catalog:
-        """Everything that can be called now."""
+        """The merged catalog."""
         self._merge()
         return self._catalog
 
     @property
     def index(self) -> Index:
-        """The search index of the catalog: made when first needed, then kept up with its changes."""
+        """The search index of the catalog, built on first use and updated when the catalog changed."""
         catalog = self.catalog
         if self._index is None:
-            self._index = (catalog, Index.of(catalog, self._lock()))
+            self._index = (catalog, Index.of(catalog, self.pins.lock))
         elif self._index[0] is not catalog:
             self._index = (catalog, self._index[1].updated(catalog))
         return self._index[1]
 
     @property
-    def has_resources(self) -> bool:
-        """Whether any server has something to read."""
-        return any(one.resources or one.templates for one in self._snapshots.values()) or any(
-            known.templates for known in self._known.values()
-        )
+    def style(self) -> Style:
+        return self._current.style
 
-    def put(self, snapshot: Snapshot) -> None:
-        """A provider offers this now."""
-        self._known.pop(snapshot.server, None)
-        self._snapshots[snapshot.server] = _genuine(snapshot)
-        self.changed()
-
-    def expect(self, name: str, known: CachedSnapshot) -> None:
-        """A provider that has not spoken offered this the last time."""
-        self._snapshots.pop(name, None)
-        self._known[name] = known
-        self.changed()
-
-    def offered(self, name: str) -> Snapshot | None:
-        """What a provider offers now, as far as it may be shown."""
-        if name in self._known:
-            self._snapshots[name] = _genuine(self._known.pop(name).snapshot)
-        return self._snapshots.get(name)
-
-    def drop(self, name: str) -> None:
-        """A provider is gone."""
-        self._known.pop(name, None)
-        self._snapshots.pop(name, None)
-        self.changed()
+    def admits(self, server: str) -> bool:
+        """Every server is visible."""
+        return True
 
     def changed(self) -> None:
-        """Snapshots that arrive together cost one merge: whoever looks, or the next moment, merges."""
+        """Have the catalog merged again on the next access, or soon if there are listeners."""
         if self._stale:
             return
         self._stale = True
-        if self._awaited():
-            with suppress(RuntimeError):  # no loop yet
-                asyncio.get_running_loop().call_later(MERGE_WITHIN, self._merge)
+        if self._announced:
+            with suppress(RuntimeError):  # no event loop yet
+                asyncio.get_running_loop().call_later(MERGE_DELAY, self._merge)
+
+    @property
+    def _announced(self) -> bool:
+        """Whether a stream or a callback wants to know about changes."""
+        return bool(self._events.streams) or self._on_change is not None
 
     def _merge(self) -> None:
         if not self._stale:
             return
         self._stale = False
-        for name in list(self._known):
-            self.offered(name)
-        old, config = self._catalog, self._config()
-        filters = {name: Filter(allow=one.allow, deny=one.deny) for name, one in self._servers.items()}
-        offers = {name: snapshot for name, snapshot in self._snapshots.items() if name not in self._own}
-        for name, tool in self._logins().items():
-            offer, allowed = offers.get(name, Snapshot(server=name)), filters[name]
-            offers[name] = replace(offer, tools=(*offer.tools, tool))
-            filters[name] = replace(allowed, allow=(*allowed.allow, tool.remote_name))
+        for name in list(self._cached):
+            self.snapshot(name)
+        old = self._catalog
+        configs = self._table.configs
+        filters = {name: Filter(allow=one.allow, deny=one.deny) for name, one in configs.items()}
+        snapshots = {name: snapshot for name, snapshot in self._snapshots.items() if name not in self.own}
+        for name, tool in self._table.logins().items():
+            snapshot, passing = snapshots.get(name, Snapshot(server=name)), filters[name]
+            snapshots[name] = replace(snapshot, tools=(*snapshot.tools, tool))
+            filters[name] = replace(passing, allow=(*passing.allow, tool.remote_name))
+        # The built-in tools that read resources are shown only if a server has resources.
+        readable = any(one.resources or one.templates for one in self._snapshots.values())
+        shown = self.own if readable else self.own - {OWNER}
         self._catalog = merge(
-            map(self._listed, offers.values()),
-            style=self._style(),
+            map(self._policy.listed, snapshots.values()),
+            style=self._current.style,
             filters=filters,
-            static=[snapshot for name, snapshot in self._snapshots.items() if name in self._own],
-            description_prefix=config.description_prefix,
-            configured=self._configured(),
+            static=[snapshot for name, snapshot in self._snapshots.items() if name in shown],
+            description_prefix=self._current.config.description_prefix,
+            configured=self._table.names - self.own,
             previous=old,
         )
         self._warn(self._catalog.warnings)
-        if self._awaited() and (change := diff(old, self._catalog)):
+        if self._announced and (change := diff(old, self._catalog)):
             self._announce(change)
 
+    def _announce(self, change: Diff) -> None:
+        if self._events.streams:  # the revision is a hash of the whole catalog
+            self._events.emit(CatalogChanged(revision=self._catalog.revision, **vars(change)))
+        if self._on_change is not None and self._tasks is not None:
+            self._tasks.start_from_anywhere(self._on_change)
+
     def _warn(self, warnings: Sequence[str]) -> None:
-        """Log each warning of a merge once. A server that keeps making new ones is not logged for ever."""
+        """Log each warning once, and at most `MAX_WARNINGS` of them."""
         for warning in warnings:
-            if warning not in self._warned and len(self._warned) < MOST_WARNINGS:
+            if warning not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(warning)
                 log.warning("%s", warning)
 
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, LoginNeeded) or (isinstance(event, StateChanged) and event.new == "failed"):
+            self.changed()  # the tool that starts a login appears or disappears
 
-def _genuine(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without a tool that passes for the one that begins a login: that one is ours to add."""
-    if all(tool.remote_name != LOGIN for tool in snapshot.tools):
-        return snapshot
-    return replace(snapshot, tools=tuple(tool for tool in snapshot.tools if tool.remote_name != LOGIN))
+    def _emit_set_aside(self, tool: str) -> None:
+        self._events.emit(ToolSetAside(tool=tool))
 
-
-ARRIVAL = 60.0
-"""How long a call waits, unless told otherwise, for a server that has not yet said what it offers."""
-
-
-class CatalogBuilder:
-    """The way of a snapshot into the catalog of one host, and why a tool did not get there."""
-
-    def __init__(
-        self,
-        fleet: ServerManager,
-        builtin: OptionalProvider,
-        *,
-        local: frozenset[str],
-        memory: PinSource,
-        declared: str,
-        style: Callable[[], Style],
-        config: Callable[[], HostConfig],
-        ask: Approver | None,
-        emit: Callable[[Event], None],
-        awaited: Callable[[], bool],
-        announce: Callable[[Diff], None],
-    ) -> None:
-        self.own = local | {builtin.name}
-        """The providers of the application's own functions and of mooring's."""
-        self._fleet, self._builtin = fleet, builtin
-        self._style, self._config, self._emit = style, config, emit
-        self._switched = False
-        """Whether the log says that discovery was switched on."""
-        self._declared = declared
-        self.remember(memory)
-        self.gatekeeper = PolicyEnforcer(
-            own=self.own, config=config, servers=fleet.configs, ask=ask, emit=emit
-        )
-        self.shelf = SnapshotStore(
-            own=self.own,
-            style=style,
-            config=config,
-            servers=fleet.configs,
-            configured=lambda: fleet.names - self.own,
-            listed=self.gatekeeper.listed,
-            logins=fleet.logins,
-            lock=lambda: self.pins.lock,
-            awaited=awaited,
-            announce=announce,
-        )
-
-    def remember(self, memory: PinSource) -> None:
-        """From now on this is what was approved."""
-        self.pins = LockEnforcer(memory, lambda tool: self._emit(ToolSetAside(tool=tool)), self._declared)
-
-    # --- in and out -----------------------------------------------------------------------------
-
-    def known(self, server: ServerConfig) -> CachedSnapshot | None:
-        """What a server offered the last time: the catalog has it before the server runs."""
-        known = self.pins.known(server)
-        if known is not None:
-            self.shelf.expect(server.name, known)
-            self._offer_reading()
-        return known
-
-    def publish(self, snapshot: Snapshot) -> Guard | None:
-        """Show what a provider offers now, except for what was not approved.
-
-        Return what compares requests with this listing; None where the lock enforces nothing.
-        """
-        visible, guard = self.pins.judge(snapshot)
-        self.shelf.put(visible)
-        self._offer_reading()
-        return guard
-
-    def withdraw(self, name: str) -> None:
-        """A provider is gone."""
-        self.shelf.drop(name)
-        self._offer_reading()
-
-    def _offer_reading(self) -> None:
-        """Show the tools that read resources while there are any."""
-        if self._builtin.shown != self.shelf.has_resources:
-            self._builtin.shown = self.shelf.has_resources
-            self.shelf.put(self._builtin.snapshot)
-
-    # --- for sessions ---------------------------------------------------------------------------
+    # --- what models see ------------------------------------------------------------------------
 
     def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
-        """Why a tool is not shown, if it was set aside, is denied, or its server was not approved."""
-        whys = (self.pins.explain, self.gatekeeper.explain, self._fleet.withheld)
-        return next((why for ask in whys if (why := ask(tool, self._style())) is not None), None)
+        """Return the error for a tool name that the lock, the policy or a missing approval hides."""
+        style = self._current.style
+        return (
+            self.pins.explain(tool, style)
+            or self._policy.explain(tool, style)
+            or self._table.withheld(tool, style)
+        )
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """What servers offer, or would offer, and the catalog does not show; sorted."""
-        _ = self.shelf.catalog  # the policy is applied when the catalog is merged
+        """Return the tools and servers that the catalog leaves out, sorted by server."""
+        _ = self.catalog  # the policy is applied when the catalog is merged
         found = [
             Hidden(server=name, tool=None, by="trust", reason="the file that names it was not approved")
-            for name in self._fleet.held
+            for name in self._table.held
         ]
         for name, aside in self.pins.set_aside.items():
             for tool, change in aside.items():
@@ -281,24 +244,23 @@ class CatalogBuilder:
                     "not in the lock" if change.kind == "added" else f"changed since approval: {change.kind}"
                 )
                 found.append(Hidden(server=name, tool=tool, by="lock", reason=why))
-        for name, denied in self.gatekeeper.denied.items():
+        for name, denied in self._policy.denied.items():
             found += [Hidden(server=name, tool=tool, by="policy", reason=why) for tool, why in denied.items()]
-        for name, server in self._fleet.configs.items():
-            chosen, offer = Filter(allow=server.allow, deny=server.deny), self.shelf.offered(name)
-            for tool in offer.tools if offer is not None and chosen.choosy else ():
+        for name, server in self._table.configs.items():
+            chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
+            for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():
                 if not chosen.passes(tool.remote_name):
                     why = "`allow` or `deny` of the server"
                     found.append(Hidden(server=name, tool=tool.remote_name, by="filter", reason=why))
         return tuple(sorted(set(found), key=lambda one: (one.server, one.by, one.tool or "")))
 
     def exposure(self, mode: Mode) -> VisibleTools:
-        """What a new session shows its model: everything, or discovery and what is always loaded."""
-        catalog, config = self.shelf.catalog, self._config()
-        globs = {name: server.always for name, server in self._fleet.configs.items() if server.always}
-        always = always_shown(catalog, globs)
-        planned = plan_exposure(catalog, mode, config.discovery_budget, always)
-        if mode == "auto" and planned.discovery and not self._switched:
-            self._switched = True
+        """Return what a new session shows: the whole catalog, or discovery tools and those with `always`."""
+        catalog, budget = self.catalog, self._current.config.discovery_budget
+        globs = {name: server.always for name, server in self._table.configs.items() if server.always}
+        planned = plan_exposure(catalog, mode, budget, always_shown(catalog, globs))
+        if mode == "auto" and planned.discovery and not self._discovery_logged:
+            self._discovery_logged = True
             log.info(
                 "discovery switched on: tools=%d tokens=%d discovery_budget=%d; models see tools_groups, "
                 "tools_search and tools_select instead of every tool. To show every tool: "
@@ -306,29 +268,13 @@ class CatalogBuilder:
                 "configuration file",
                 len(catalog.tools),
                 sum(map(tool_cost, catalog.tools.values())),
-                config.discovery_budget,
+                budget,
             )
         return planned
 
-    @property
-    def catalog(self) -> Catalog:
-        return self.shelf.catalog
 
-    @property
-    def style(self) -> Style:
-        return self._style()
-
-    def admits(self, server: str) -> bool:
-        """Every server is shown."""
-        return True
-
-    async def arrival(self, tool: str, timeout: float | None, shown: ToolView | None = None) -> None:
-        """Wait until `tool` is in the catalog, or in what is `shown`, or no server could still bring it."""
-        with within(ARRIVAL if timeout is None else timeout):
-            await await_tool(
-                self._fleet, tool, shown or self, known=shown is None and self.withheld(tool) is not None
-            )
-
-    def absence(self, tool: str, shown: ToolView | None = None) -> Absence | None:
-        """Why `tool` may be missing: a server that could own the name and is not connected."""
-        return absence(self._fleet, tool, shown or self)
+def _without_login(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot without a tool that has the reserved name of mooring's login tool."""
+    if all(tool.remote_name != LOGIN for tool in snapshot.tools):
+        return snapshot
+    return replace(snapshot, tools=tuple(tool for tool in snapshot.tools if tool.remote_name != LOGIN))

@@ -357,7 +357,11 @@ class Connection:
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
         options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
-            raw = await self._called(carrier, tool, arguments, end, options)
+            params = _call_params(carrier, tool, arguments)
+            raw = await carrier.ask("tools/call", params, tool, end, **options)
+            self._used()
+            if not whole(raw):
+                raw = await InputRounds(carrier, tool, end).finish(raw, "tools/call", params, options)
         except ServerError as problem:
             other = None
             if options["again"]:
@@ -367,27 +371,13 @@ class Connection:
                     problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"
                 raise
             carrier = other
-            raw = await self._called(carrier, tool, arguments, end, options)
+            params = _call_params(carrier, tool, arguments)
+            raw = await self._asked(carrier, "tools/call", params, tool, end, options)
         result = wire.result(self.name, tool, raw, concurrency.monotonic() - started)
         if result.is_error and (note := self._lanes.learn(tool, carrier, result.text)) is not None:
             blocks = (*result.blocks, Block({"type": "text", "text": note}))
             result = replace(result, blocks=blocks)
         return result
-
-    async def _called(
-        self,
-        carrier: RequestSender,
-        tool: str,
-        arguments: Mapping[str, Any],
-        end: float,
-        options: dict[str, Any],
-    ) -> dict[str, Any]:
-        """The raw result of one call on this connection."""
-        live = carrier.owner.live
-        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
-        if live is not None and tool in live.deferred:
-            params["task"] = {}
-        return await self._asked(carrier, "tools/call", params, tool, end, options)
 
     async def era_for(self, tool: str, wanted: Era, timeout: float | None = None) -> Era | None:
         """The era in which a call of `tool` is made for a caller who wants `wanted`; connects if need be.
@@ -503,3 +493,12 @@ class Connection:
 
 async def _unheard(progress: float, total: float | None, message: str | None) -> None:
     pass
+
+
+def _call_params(carrier: RequestSender, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `tools/call` on this connection."""
+    live = carrier.owner.live
+    params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+    if live is not None and tool in live.deferred:
+        params["task"] = {}
+    return params

@@ -1,4 +1,4 @@
-"""All providers of a host: started side by side, added, removed and changed while the rest goes on."""
+"""The servers and providers of a host: start, stop, add, remove and replace them while the host runs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from mooring.concurrency import Tasks, shielded, side_by_side
+from mooring.concurrency import EventHub, Tasks, shielded, side_by_side
 from mooring.config.logs import logger
-from mooring.config.models import HostConfig, ServerConfig, Style
+from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.plan import Plan, plan
 from mooring.config.units import kind
 from mooring.core.events import Event, ServerRemoved
-from mooring.core.names import may_belong
 from mooring.core.text import nearest
-from mooring.core.types import CachedSnapshot, ServerStatus, Snapshot, Tool
+from mooring.core.types import CachedSnapshot, ServerStatus, Snapshot
 from mooring.core.value import replace
-from mooring.errors import ConfigError, NotTrusted, UnknownServer
+from mooring.errors import NotTrusted, UnknownServer
 from mooring.local import Provider
 from mooring.policy import Trust
+from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import Launcher, OwnHeaders
+from mooring.servers.state import ServerTable
 
 if TYPE_CHECKING:
-    from mooring.servers.active import Guard
     from mooring.servers.connection import Connection
 
 log = logger("mooring.host")
@@ -34,57 +34,36 @@ class ServerManager:
 
     def __init__(
         self,
-        providers: Iterable[Provider],
-        *,
+        table: ServerTable,
+        catalog: CatalogBuilder,
         launcher: Launcher,
         trust: Trust,
-        known: Callable[[ServerConfig], CachedSnapshot | None],
-        publish: Callable[[Snapshot], Guard | None],
-        withdraw: Callable[[str], None],
-        emit: Callable[[Event], None],
-        stale: Callable[[str, str | None], None],
+        events: EventHub,
+        *,
+        forget: Callable[[str, str | None], None],
     ) -> None:
-        self.connections: dict[str, Connection] = {}
-        self.configs: dict[str, ServerConfig] = {}
-        """Every server, connected or asleep."""
-        self._leaving: dict[str, Connection] = {}
-        """Connections that are about to end, each with another one in its place."""
+        """
+        Args:
+            forget: Called with a server and a URI (None: all) when cached resources are out of date.
+        """
+        self.table = table
+        self.connections, self.configs, self.providers = table.connections, table.configs, table.providers
+        self._replaced: dict[str, Connection] = {}
+        """Connections that are being closed while another one already takes their place."""
         self._private: set[Connection] = set()
-        """Connections that belong to one conversation each, or to a server that is being added."""
-        self._adding: set[str] = set()
-        """Names of servers that are being added."""
-        self._asleep: dict[str, CachedSnapshot | None] = {}
-        """Lazy servers that nobody has wanted yet, and what they offered the last time: no task, no object,
-        and the network code not even imported."""
-        self.providers: dict[str, Provider] = {}
-        for provider in providers:
-            self.join(provider)
-        self.held: dict[str, NotTrusted] = {}
-        """Servers that must not be started, and why."""
-        self._launcher = launcher
-        self._trust = trust
-        self._known = known
-        self.publish = publish
-        self._withdraw = withdraw
-        self._emit = emit
-        self._stale = stale
+        """Connections of one session each, and of servers that are being added."""
+        self._lazy: dict[str, CachedSnapshot | None] = {}
+        """Servers without a connection: lazy ones before their first use, with their cached snapshot. They
+        cost no task, and the network code is not imported for them."""
+        self._catalog, self._launcher, self._trust = catalog, launcher, trust
+        self._emit, self._forget = events.emit, forget
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
+        self.providers_started = asyncio.Event()
+        """Set when `start` of every provider has returned or failed."""
+        launcher.guard = catalog.guard
 
-    def guard_with(self, guard: Callable[[Snapshot], Guard | None]) -> None:
-        """Have connections that are not the catalog's guarded; see `Launcher.guard`."""
-        self._launcher.guard = guard
-
-    def join(self, provider: Provider) -> None:
-        """Take in one more provider before the start.
-
-        Raises:
-            ConfigError: its name is taken.
-        """
-        self._reserve(provider.name)
-        self.providers[provider.name] = provider
-
-    # --- life -----------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     def check_started(self) -> None:
         """Raise RuntimeError before the start."""
@@ -92,23 +71,23 @@ class ServerManager:
             raise RuntimeError("The Host is not running. Use it inside `async with Host(...) as host:`.")
 
     async def start(self, config: HostConfig, tasks: Tasks) -> None:
-        """Start everything; returns when the eager servers have settled."""
+        """Start all servers and providers; return when the eager servers have connected or failed."""
         self._tasks, self._launcher.config = tasks, config
         for provider in self.providers.values():
-            self.publish(provider.snapshot)
-            tasks.start_soon(self._start_provider, provider)
-        self.held = await self._trust.held(config.active)
+            self._catalog.publish(provider.snapshot)
+        tasks.start_soon(self._start_providers)
+        self.table.held = await self._trust.held(config.active)
         self._warn_held({})
-        active = {server.name for server in config.active} - self.held.keys()
+        active = {server.name for server in config.active} - self.table.held.keys()
         for server in config.servers:
-            self._berth(server, enabled=server.name in active)
+            self._place(server, enabled=server.name in active)
         for connection in list(self.connections.values()):
             if connection.config.start == "eager":
                 await connection.settled.wait()
 
     async def stop(self) -> None:
-        """End everything, side by side. Idempotent; never raises."""
-        connections = (*self.connections.values(), *self._leaving.values(), *self._private)
+        """Stop all servers and providers concurrently. Idempotent; never raises."""
+        connections = (*self.connections.values(), *self._replaced.values(), *self._private)
         await side_by_side(
             [
                 *(connection.stop() for connection in connections),
@@ -120,29 +99,29 @@ class ServerManager:
     # --- change ---------------------------------------------------------------------------------
 
     async def add(self, server: ServerConfig, *, enabled: bool) -> None:
-        """Take in one more server, connected and listed unless it is not `enabled`.
+        """Add a server; connect and list it if it is `enabled`.
 
-        Nothing of it can be seen before that has succeeded: no state, no tool, no event.
+        Its state, tools and events become visible only after that has succeeded.
 
         Raises:
-            ConfigError: the name is taken.
-            NotTrusted: the file that names it was not approved.
-            MooringError: it could not be connected.
+            ConfigError: The name is taken.
+            NotTrusted: The file that names it is not approved.
+            MooringError: It cannot be connected.
         """
         name = server.name
-        self._reserve(name)
-        self._adding.add(name)
+        self.table.check_free(name)
+        self.table.adding.add(name)
         try:
             for problem in (await self._trust.held([server])).values():
                 raise problem
             if not enabled:
-                self._reserve(name, adding=True)
-                self._berth(server, enabled=False)
-                self._withdraw(name)
+                self.table.check_free(name, adding=True)
+                self._place(server, enabled=False)
+                self._catalog.withdraw(name)
                 return
             await self._add_connected(server)
         finally:
-            self._adding.discard(name)
+            self.table.adding.discard(name)
 
     async def _add_connected(self, server: ServerConfig) -> None:
         gate = _StartGate(self._emit)
@@ -151,40 +130,43 @@ class ServerManager:
         self._launch(connection, shown=False)
         try:
             await connection.refresh()
-            self._reserve(server.name, adding=True)  # a reload may have brought one of that name
+            self.table.check_free(server.name, adding=True)  # a reload may have added one of that name
         except BaseException:
             with shielded():
                 await self.end(connection)
             raise
         self._private.discard(connection)
         self.configs[server.name], self.connections[server.name] = server, connection
-        self._known(server)
-        connection.owner.publish = self.publish
+        self._catalog.load_cached(server)
+        connection.owner.publish = self._catalog.publish
         gate.open()
         for snapshot in gate.snapshots[-1:]:
-            connection.owner.guard = self.publish(snapshot)
+            connection.owner.guard = self._catalog.publish(snapshot)
 
     async def remove(self, name: str) -> None:
-        """Hide a server at once, then end it.
+        """Remove the tools of a server from the catalog, then stop it.
 
         Raises:
-            UnknownServer: it is not there.
+            UnknownServer: There is no such server.
         """
         if name not in self.configs:
             raise UnknownServer(name, nearest(name, self.configs))
         del self.configs[name]
-        self._asleep.pop(name, None)
-        self._withdraw(name)
-        self._stale(name, None)
+        self._lazy.pop(name, None)
+        self._catalog.withdraw(name)
+        self._forget(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
             with shielded():
                 await connection.stop()
         self._emit(ServerRemoved(server=name))
 
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
-        """Go from `old` to `new`: only what differs is touched. If that fails, go back."""
+        """Change the running servers from `old` to `new`; on failure, change them back.
+
+        Only servers that differ are restarted.
+        """
         async with self._applying:
-            held, before = await self._trust.held(new.active), self.held
+            held, before = await self._trust.held(new.active), self.table.held
             try:
                 return await self._change(old, new, held)
             except BaseException:
@@ -192,9 +174,9 @@ class ServerManager:
                     await self._change(new, old, before)
                 raise
 
-    async def _change(self, old: HostConfig, new: HostConfig, held: dict[str, NotTrusted]) -> Plan:
+    async def _change(self, old: HostConfig, new: HostConfig, held: Mapping[str, NotTrusted]) -> Plan:
         steps, self._launcher.config = plan(old, new), new
-        before, self.held = self.held, held
+        before, self.table.held = self.table.held, held
         self._warn_held(before)
         wanted = {server.name: server for server in new.servers}
         kept = {
@@ -213,8 +195,8 @@ class ServerManager:
         for server in new.servers:
             if server.name not in kept and server.name not in gone:
                 if server.name not in active:
-                    self._withdraw(server.name)
-                self._berth(server, enabled=server.name in active)
+                    self._catalog.withdraw(server.name)
+                self._place(server, enabled=server.name in active)
         return replace(
             steps,
             start=tuple(server for server in steps.start if server.name in active),
@@ -223,59 +205,62 @@ class ServerManager:
         )
 
     async def _replace(self, server: ServerConfig, active: bool) -> None:
-        """Give a server another connection. It is there at once, so that calls wait for it, and connects when
-        the old one has ended: few programs can run twice."""
+        """Replace the connection of a server. Calls wait for the new one, which connects when the old one has
+        closed, because few programs can run twice at the same time."""
         name = server.name
-        self._asleep.pop(name, None)
+        self._lazy.pop(name, None)
         if (old := self.connections.pop(name, None)) is not None:
-            self._leaving[name] = old
+            self._replaced[name] = old
         if not active:
-            self._withdraw(name)
-        self._berth(server, enabled=active)
+            self._catalog.withdraw(name)
+        self._place(server, enabled=active)
         if old is not None:
             if name in self.connections:
                 self.connections[name].owner.notices.watched |= old.owner.notices.watched
             with shielded():
                 await old.retire()
-            del self._leaving[name]
+            del self._replaced[name]
 
-    # --- connections of one conversation --------------------------------------------------------
+    # --- connections of one session -------------------------------------------------------------
 
     def private(
         self, server: ServerConfig, known: CachedSnapshot | None, headers: OwnHeaders | None
     ) -> Connection:
-        """One more connection to a server, with headers of its own; nobody else is led to it."""
-        enabled = server.name not in self.held  # no conversation starts what nobody approved
+        """Start another connection to a server, for one session, optionally with its own headers."""
+        enabled = server.name not in self.table.held
         made = self._launcher.connection(server, enabled=enabled, known=known, headers=headers)
         self._private.add(made)
         return self._launch(made, shown=False)
 
     def hand_over(self, name: str) -> Connection | None:
-        """The connection that everybody would share, for one conversation alone; the server then sleeps
-        until somebody wants it. None when there is none that is of use."""
+        """Turn the shared connection of a server into the private one of a session, if it can be used.
+
+        The server then has no shared connection until one is needed again.
+        """
         connection = self.connections.get(name)
         if connection is None or connection.state not in ("connected", "pending"):
             return None
-        self._asleep[name] = CachedSnapshot.of(connection.snapshot)
+        self._lazy[name] = CachedSnapshot.of(connection.snapshot)
         self._private.add(self.connections.pop(name))
         return connection
 
     async def end(self, connection: Connection) -> None:
-        """End a connection of one conversation."""
+        """Close a private connection."""
         await connection.stop()
         self._private.discard(connection)
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------
 
     def connection(self, name: str) -> Connection:
-        """The connection to a server, which is woken if it was asleep.
+        """Return the shared connection to a server; start it if the server is lazy and has none.
 
         Raises:
-            UnknownServer: it is not there.
+            UnknownServer: There is no such server.
+            RuntimeError: The host has not been entered.
         """
         self.check_started()
-        if name in self._asleep:
-            known = self._asleep.pop(name)
+        if name in self._lazy:
+            known = self._lazy.pop(name)
             return self._launch(self._launcher.connection(self.configs[name], enabled=True, known=known))
         try:
             return self.connections[name]
@@ -283,35 +268,40 @@ class ServerManager:
             raise UnknownServer(name, nearest(name, self.configs)) from None
 
     def may_offer(self, name: str, capability: str) -> bool:
-        """Whether a server has this capability, by itself, the lock or the cache; True: nothing is known."""
-        known = self._asleep.get(name)
+        """Return whether a server declares this capability, live or cached; True if it is not known."""
+        known = self._lazy.get(name)
         connection = self.connections.get(name)
         snapshot = connection.snapshot if connection is not None else known.snapshot if known else None
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Every provider, and every server that may come to run; one that is not approved may not."""
-        return frozenset(self.configs.keys() - self.held.keys()).union(self.providers)
-
     def wake(self, wanted: Callable[[str], bool]) -> None:
-        """Wake the servers that are asleep and wanted, by name."""
+        """Start the lazy servers whose name is `wanted`."""
         self.check_started()
-        for name in [name for name in self._asleep if wanted(name)]:
+        for name in [name for name in self._lazy if wanted(name)]:
             self.connection(name)
 
     def provider(self, name: str) -> Provider:
+        """Return a provider, or the shared connection to a server.
+
+        Raises:
+            UnknownServer: There is neither.
+        """
         return self.providers.get(name) or self.connection(name)
 
+    def publish(self, provider: Provider) -> None:
+        """Take over the current snapshot of a provider."""
+        self._catalog.publish(provider.snapshot)
+
     def status(self) -> tuple[ServerStatus, ...]:
+        """Return the status of every configured server, sorted by name."""
         return tuple(
-            self.connections[name].status() if name in self.connections else self._sleeping(name)
+            self.connections[name].status() if name in self.connections else self._lazy_status(name)
             for name in sorted(self.configs)
         )
 
-    def _sleeping(self, name: str) -> ServerStatus:
-        known = self._asleep[name]
+    def _lazy_status(self, name: str) -> ServerStatus:
+        known = self._lazy[name]
         return ServerStatus(
             name=name,
             state="pending",
@@ -320,53 +310,42 @@ class ServerManager:
             prompts=known.prompts if known else 0,
         )
 
-    def withheld(self, tool: str, style: Style) -> NotTrusted | None:
-        """Why a tool is not there, if it could be one of a server that must not be started."""
-        named = (name for name in self.held if style != "raw" and may_belong(tool, name, style))
-        return next((self.held[name] for name in named), None)
-
-    def logins(self) -> Mapping[str, Tool]:
-        """The tool `authenticate` of each server that a login would help."""
-        found = {name: connection.login_tool for name, connection in self.connections.items()}
-        return {name: tool for name, tool in found.items() if tool is not None}
-
     # --- inside ---------------------------------------------------------------------------------
 
-    def _berth(self, server: ServerConfig, *, enabled: bool) -> None:
-        """Give a server its place: a connection, or a bed."""
-        known = self._known(server) if enabled else None
+    def _place(self, server: ServerConfig, *, enabled: bool) -> None:
+        """Start the connection to a server, or register it as lazy."""
+        known = self._catalog.load_cached(server) if enabled else None
         if enabled and server.start == "lazy":
             self.configs[server.name] = server
-            self._asleep[server.name] = known
+            self._lazy[server.name] = known
         else:
             self._launch(self._launcher.connection(server, enabled=enabled, known=known))
 
     def _launch(self, connection: Connection, *, shown: bool = True) -> Connection:
-        """Have a connection run, after the one that it takes the place of."""
+        """Run a connection, after the one that it replaces has ended."""
         assert self._tasks is not None
         name = connection.name
-        connection.owner.problem = self.held.get(name)
+        connection.owner.problem = self.table.held.get(name)
         if shown:
             self.configs[name] = connection.config
             self.connections[name] = connection
-        self._tasks.start_soon(_run_after, self._leaving.get(name), connection)
+        self._tasks.start_soon(_run_after, self._replaced.get(name), connection)
         return connection
 
     def _warn_held(self, before: Mapping[str, NotTrusted]) -> None:
         """Log which servers are skipped because their file is not approved, unless that was logged before."""
-        for name, problem in self.held.items():
+        for name, problem in self.table.held.items():
             if str(problem) != str(before.get(name)):
                 log.warning("server skipped: %s", problem)
 
-    def _reserve(self, name: str, *, adding: bool = False) -> None:
-        taken = name in self.configs or name in self.providers
-        if taken or (name in self._adding and not adding):
-            raise ConfigError(f"there is already a server or provider named {name!r}")
+    async def _start_providers(self) -> None:
+        await side_by_side([self._start_provider(provider) for provider in self.providers.values()])
+        self.providers_started.set()
 
     async def _start_provider(self, provider: Provider) -> None:
         try:
             await provider.start()
-            self.publish(provider.snapshot)
+            self._catalog.publish(provider.snapshot)
         except Exception:
             log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
 
@@ -378,11 +357,11 @@ class ServerManager:
 
 
 class _StartGate:
-    """Holds back what a connection says until its server is part of the host."""
+    """Buffers the snapshots and events of a connection until its server has been added."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self.snapshots: list[Snapshot] = []
-        self._emit, self._held, self._open = emit, list[Event](), False
+        self._emit, self._buffered, self._open = emit, list[Event](), False
 
     def publish(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
@@ -391,14 +370,14 @@ class _StartGate:
         if self._open:
             self._emit(event)
         else:
-            self._held.append(event)
+            self._buffered.append(event)
 
     def open(self) -> None:
-        """Emit what was held back, and from now on everything at once."""
+        """Emit the buffered events, and pass later ones on directly."""
         self._open = True
-        for event in self._held:
+        for event in self._buffered:
             self._emit(event)
-        self._held.clear()
+        self._buffered.clear()
 
 
 async def _run_after(old: Connection | None, connection: Connection) -> None:
@@ -408,7 +387,7 @@ async def _run_after(old: Connection | None, connection: Connection) -> None:
 
 
 def check_servers(servers: object) -> None:
-    """Raise TypeError for what is often passed in place of a list of servers, saying what to do."""
+    """Raise a TypeError that names the right call for values often passed instead of a list of servers."""
     if isinstance(servers, str | bytes | os.PathLike):
         raise TypeError(f"Host takes servers, not the path of a file. Use Host.from_config({servers!r}).")
     if isinstance(servers, Mapping):

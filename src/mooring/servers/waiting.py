@@ -1,4 +1,4 @@
-"""What is asked of many servers at once: each is waited for on its own, and one that fails stops nobody."""
+"""Operations on many servers at once, and waiting for a tool. A failing server does not affect the others."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 RELISTED_WITHIN = 20.0
-"""Seconds that a call of an unknown name waits at most for servers to connect or list again."""
+"""Seconds that a call of an unknown tool waits at most for servers to connect or list again."""
 
 
 class ToolView(Protocol):
-    """What one kind of caller is shown: a host's catalog, or that of a gateway profile."""
+    """The tools that a caller can see: the catalog of a host, or of a gateway profile."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -47,35 +47,36 @@ class ToolView(Protocol):
     def style(self) -> Style: ...
 
     def admits(self, server: str) -> bool:
-        """Whether anything of this server is shown."""
+        """Return whether the caller can see this server."""
         ...
 
 
 class RefreshReport(Value):
-    """How the refresh of one server went."""
+    """Outcome of the refresh of one server."""
 
     ok: bool
     tools: int = 0
+    """Number of tools that it lists now."""
     error: str | None = None
 
 
-async def settled(fleet: ServerManager) -> None:
-    """Until every server that is not lazy has ended its first try to connect."""
-    fleet.check_started()
-    for connection in list(fleet.connections.values()):
+async def settled(manager: ServerManager) -> None:
+    """Wait until every server that is not lazy has connected or failed for the first time."""
+    manager.check_started()
+    for connection in list(manager.connections.values()):
         if connection.config.start != "lazy":
             await connection.settled.wait()
 
 
-def usable(fleet: ServerManager) -> bool:
-    """Whether one of the servers that `settled` waits for is connected, or there is none of them."""
-    awaited = [c for c in fleet.connections.values() if c.config.start != "lazy" and c.state != "disabled"]
+def usable(manager: ServerManager) -> bool:
+    """Return whether one of the servers that `settled` waits for is connected, or there are none."""
+    awaited = [c for c in manager.connections.values() if c.config.start != "lazy" and c.state != "disabled"]
     return not awaited or any(connection.state == "connected" for connection in awaited)
 
 
-async def healthy(fleet: ServerManager, timeout: float) -> bool:
-    """False if any server that is neither disabled nor asleep does not answer a ping within `timeout`."""
-    fleet.check_started()
+async def healthy(manager: ServerManager, timeout: float) -> bool:
+    """Return False if a server with a connection does not answer a ping within `timeout` seconds."""
+    manager.check_started()
     failed: list[str] = []
 
     async def check(connection: Connection) -> None:
@@ -84,122 +85,124 @@ async def healthy(fleet: ServerManager, timeout: float) -> bool:
         except MooringError:
             failed.append(connection.name)
 
-    await side_by_side([check(one) for one in fleet.connections.values() if one.state != "disabled"])
+    await side_by_side([check(one) for one in manager.connections.values() if one.state != "disabled"])
     return not failed
 
 
-async def refresh(fleet: ServerManager, names: Sequence[str]) -> Mapping[str, RefreshReport]:
-    """List the named providers (or all) anew, side by side; how each went.
+async def refresh(manager: ServerManager, names: Sequence[str]) -> Mapping[str, RefreshReport]:
+    """List the named providers (default: all) again, concurrently; return a report for each.
 
     Raises:
-        UnknownServer: one of `names` is not there.
+        UnknownServer: There is no server of one of the `names`.
     """
-    fleet.check_started()
+    manager.check_started()
     if not names:
-        fleet.wake(lambda name: True)
-    running = [c for c in fleet.connections.values() if c.state != "disabled"]
-    chosen = [fleet.provider(name) for name in names] or [*running, *fleet.providers.values()]
+        manager.wake(lambda name: True)
+    running = [c for c in manager.connections.values() if c.state != "disabled"]
+    chosen = [manager.provider(name) for name in names] or [*running, *manager.providers.values()]
     reports: dict[str, RefreshReport] = {}
 
-    async def one(provider: Provider) -> None:
+    async def refresh_one(provider: Provider) -> None:
         error = None
         try:
             await provider.refresh()
-            if provider.name in fleet.providers:  # connections publish what they list themselves
-                fleet.publish(provider.snapshot)
+            if provider.name in manager.providers:  # connections publish their own listing
+                manager.publish(provider)
         except Exception as problem:
             error = str(problem)
         tools = len(provider.snapshot.tools)
         reports[provider.name] = RefreshReport(ok=error is None, tools=tools, error=error)
 
-    await side_by_side([one(provider) for provider in chosen])
+    await side_by_side([refresh_one(provider) for provider in chosen])
     return {name: reports[name] for name in sorted(reports)}
 
 
-async def gather(fleet: ServerManager, names: Sequence[str] | None, timeout: float | None) -> dict[str, str]:
-    """Have the named servers, or all, connected and listed, side by side; why some are not.
+async def gather(
+    manager: ServerManager, names: Sequence[str] | None, timeout: float | None
+) -> dict[str, str]:
+    """Connect and list the named servers (None: all), concurrently; return the error of each that failed.
 
     Raises:
-        UnknownServer: one of `names` is not there.
+        UnknownServer: There is no server of one of the `names`.
     """
-    fleet.check_started()
-    wanted = [name for name in (fleet.configs if names is None else names) if name not in fleet.providers]
-    connections = [fleet.connection(name) for name in wanted]
+    manager.check_started()
+    wanted = [name for name in (manager.configs if names is None else names) if name not in manager.providers]
+    connections = [manager.connection(name) for name in wanted]
     errors: dict[str, str] = {}
 
-    async def one(connection: Connection) -> None:
+    async def connect(connection: Connection) -> None:
         try:
             await connection.owner.connected(timeout, 1)
         except MooringError as problem:
             errors[connection.name] = str(problem)
 
-    await side_by_side([one(c) for c in connections if c.state != "disabled" or names is not None])
+    await side_by_side([connect(c) for c in connections if c.state != "disabled" or names is not None])
     return {name: errors[name] for name in sorted(errors)}
 
 
-async def await_tool(fleet: ServerManager, tool: str, shown: ToolView, *, known: bool) -> None:
-    """Wait until `tool` is there, or no server could still bring it.
+async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withheld: bool) -> None:
+    """Wait until `view` has `tool`, or until no server can still provide it.
 
-    Servers that could own the name and are still starting are waited for; lazy ones are started. Then
-    those are listed once more that announced a change, are not connected, or, unless the name is
-    `known` to be withheld, could have it by now: all at once, and within each connection's allowance.
+    Servers that may own the name are started if they are lazy, and waited for if they are starting. Then
+    each of them is listed once more, within the allowance of its connection: those with an outdated listing,
+    and all of them unless `withheld` says that the name is known and hidden.
     """
 
     def owners() -> list[Connection]:
-        fleet.wake(lambda name: shown.admits(name) and may_belong(tool, name, shown.style))
+        manager.wake(lambda name: view.admits(name) and may_belong(tool, name, view.style))
         return [
             connection
-            for name, connection in list(fleet.connections.items())
-            if shown.admits(name) and may_belong(tool, name, shown.style) and connection.state != "disabled"
+            for name, connection in list(manager.connections.items())
+            if view.admits(name) and may_belong(tool, name, view.style) and connection.state != "disabled"
         ]
 
-    while tool not in shown.catalog.tools:
+    while tool not in view.catalog.tools:
         starting = [connection for connection in owners() if not connection.settled.is_set()]
         if not starting:
             break
         for connection in starting:
             await connection.start()
         await _first([connection.settled for connection in starting])
-    if tool in shown.catalog.tools:
+    if tool in view.catalog.tools:
         return
-    stale = [connection for connection in owners() if connection.owner.lists.outdated or not known]
+    stale = [connection for connection in owners() if connection.owner.lists.outdated or not withheld]
     waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
     try:
         async with asyncio.timeout(RELISTED_WITHIN):
-            while waiting and tool not in shown.catalog.tools:
+            while waiting and tool not in view.catalog.tools:
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         pass
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()
 
 
-def absence(fleet: ServerManager, tool: str, shown: ToolView) -> Absence | None:
-    """Why `tool` may be missing: a server that could own the name and is not connected."""
+def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None:
+    """Return the server that may own `tool` and is not connected, with a hint; None if there is none."""
     absent = [
-        _lasting(status, fleet)
-        for status in fleet.status()
+        _lasting(status, manager)
+        for status in manager.status()
         if status.state != "connected"
-        and shown.admits(status.name)
-        and may_belong(tool, status.name, shown.style)
+        and view.admits(status.name)
+        and may_belong(tool, status.name, view.style)
     ]
     if not absent:
         return None
-    # With nested names (`a`, `a_b`) the longest one is meant; with raw names any of them may be.
-    absent.sort(key=lambda status: (-len(prefix(status.name, shown.style)), status.name))
-    nearest_one = absent[0]
-    told = absent[:1] if shown.style != "raw" else absent[:3]
+    # With nested names (`a`, `a_b`) the longest prefix owns the tool; with raw names any server may.
+    absent.sort(key=lambda status: (-len(prefix(status.name, view.style)), status.name))
+    first = absent[0]
+    named = absent[:1] if view.style != "raw" else absent[:3]
     return Absence(
-        server=nearest_one.name,
-        state=nearest_one.state,
-        hint=" ".join(_absent(status) for status in told),
+        server=first.name,
+        state=first.state,
+        hint=" ".join(_absent(status) for status in named),
     )
 
 
-def _lasting(status: ServerStatus, fleet: ServerManager) -> ServerStatus:
-    """The status, and of a server that is tried again because of this very call, the one before that."""
-    connection = fleet.connections.get(status.name)
+def _lasting(status: ServerStatus, manager: ServerManager) -> ServerStatus:
+    """Return the status; for a server that is being retried because of this call, the status before that."""
+    connection = manager.connections.get(status.name)
     problem = None if connection is None else connection.owner.problem
     if status.state != "pending" or problem is None:
         return status
@@ -221,10 +224,10 @@ def _absent(status: ServerStatus) -> str:
 
 
 async def _first(events: Sequence[asyncio.Event]) -> None:
-    """Until one of them is set."""
+    """Wait until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()

@@ -1,0 +1,169 @@
+"""Changes of the configuration of a running host: add and remove servers, apply and reload configurations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mooring.concurrency import EventHub, shielded
+from mooring.config.logs import logger
+from mooring.config.models import ConfigWarning, HostConfig, ServerConfig
+from mooring.config.plan import Changes, Plan
+from mooring.config.watch import follow
+from mooring.core.events import ConfigApplied
+from mooring.core.value import replace
+from mooring.policy import Trust
+from mooring.servers.catalog import CatalogBuilder
+from mooring.servers.manager import ServerManager
+from mooring.servers.sessions import SessionRegistry
+from mooring.servers.state import CurrentConfig
+from mooring.telemetry import AuditManager
+
+log = logger("mooring.host")
+
+
+class Reconfigurer:
+    """Changes what `CurrentConfig` holds, and everything that depends on it. Failed changes are undone."""
+
+    def __init__(
+        self,
+        current: CurrentConfig,
+        manager: ServerManager,
+        sessions: SessionRegistry[Any],
+        catalog: CatalogBuilder,
+        audits: AuditManager,
+        trust: Trust,
+        events: EventHub,
+    ) -> None:
+        self._current, self._manager, self._sessions, self._catalog = current, manager, sessions, catalog
+        self._audits, self._trust, self._events = audits, trust, events
+        self.vet: Callable[[HostConfig], Callable[[], Awaitable[None]]] | None = None
+        """Checks a new configuration: raises a ConfigError to reject it, or returns a function that is
+        awaited when it is in force. Set by the gateway."""
+        self._files: Sequence[Path] = ()
+        self._load: Callable[..., HostConfig] | None = None
+        current.config = self._usable(current.config)
+        self._changes = Changes(current.config.servers)
+        """The servers that `add` and `remove` changed."""
+
+    def use_files(self, files: Sequence[Path], load: Callable[..., HostConfig]) -> None:
+        """Read the configuration again with `load`, and watch these files."""
+        self._files, self._load = files, load
+
+    async def start(self) -> None:
+        """Ask for the approvals that the files need, and log the warnings of the configuration."""
+        self._current.config = await self._approved(self._current.config, strict=False)
+        self._changes = Changes(self._current.config.servers)
+        for warning in self._current.config.warnings:
+            log.warning("%s", warning)
+
+    async def watch(self) -> None:
+        """Reload whenever a file changes, if `watch` is enabled."""
+        settings = self._current.config.watch
+        if settings.enabled and self._load is not None:
+            await follow(
+                self._files,
+                settings.debounce,
+                reload=self._read_again,
+                apply=self._take_over,
+                emit=self._events.emit,
+            )
+
+    async def add(self, server: ServerConfig) -> None:
+        """Add a server; see `Host.add`."""
+        active = replace(self._current.config, servers=(server,)).active
+        await self._manager.add(server, enabled=bool(active))
+        self._set_servers((*self._current.config.servers, server))
+        self._changes.note(server.name, server)
+
+    async def remove(self, server: str) -> None:
+        """Remove a server; see `Host.remove`."""
+        if server in self._manager.configs:
+            self._set_servers(tuple(s for s in self._current.config.servers if s.name != server))
+            self._changes.note(server, None)
+        await self._manager.remove(server)
+        await self._sessions.close_removed()
+
+    async def apply(self, config: HostConfig) -> Plan:
+        """Replace the configuration; see `Host.apply`."""
+        steps = await self._apply(config)
+        self._changes = Changes(config.servers)
+        return steps
+
+    async def reload(self) -> None:
+        """Read the files again; see `Host.reload`."""
+        if self._load is not None:
+            await self._take_over(await asyncio.to_thread(self._read_again))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _apply(self, config: HostConfig) -> Plan:
+        config = self._usable(config)
+        vetted = None if self.vet is None else self.vet(config)
+        old, self._current.config = self._current.config, config
+        try:
+            if vetted is not None:
+                await vetted()
+            await self._audits.apply(old.audit, config.audit)
+            steps = await self._manager.apply(old, config)
+        except BaseException:
+            with shielded():
+                await self._restore(old)
+            raise
+        await self._sessions.close_removed()
+        self._catalog.changed()
+        self._events.emit(
+            ConfigApplied(
+                started=tuple(server.name for server in steps.start),
+                stopped=steps.stop,
+                restarted=tuple(server.name for server in steps.restart),
+            )
+        )
+        return steps
+
+    async def _restore(self, old: HostConfig) -> None:
+        """Return to the old configuration; `ServerManager.apply` has restored the servers itself."""
+        failed, self._current.config = self._current.config, old
+        try:
+            await self._audits.apply(failed.audit, old.audit)
+            if self.vet is not None:
+                await self.vet(old)()
+        except Exception:
+            log.exception("the previous configuration could not be restored completely")
+        self._catalog.changed()
+
+    def _usable(self, config: HostConfig) -> HostConfig:
+        """Return the configuration without servers that have the name of a provider, each with a warning."""
+        clashing = [server for server in config.servers if server.name in self._manager.providers]
+        if not clashing:
+            return config
+        message = "is ignored: the application or mooring itself has tools under this name; rename the server"
+        warnings = (ConfigWarning(file=one.file, server=one.name, message=message) for one in clashing)
+        servers = tuple(server for server in config.servers if server not in clashing)
+        return replace(config, servers=servers, warnings=(*config.warnings, *warnings))
+
+    def _read_again(self) -> HostConfig:
+        """Return the configuration of the files; a problem that they did not have before is a ConfigError."""
+        assert self._load is not None
+        return self._load(strict=True, known=self._current.config.warnings)
+
+    async def _approved(self, config: HostConfig, *, strict: bool) -> HostConfig:
+        """Ask the application to approve parts of project files; return the configuration with them."""
+        if self._load is None or not await self._trust.approved_more(config):
+            return config
+        return await asyncio.to_thread(self._read_again if strict else self._load)
+
+    async def _take_over(self, config: HostConfig) -> None:
+        read = await self._approved(config, strict=True)
+        changes = self._changes.over(read.servers)
+        config = self._usable(replace(read, servers=changes.applied))
+        if config != self._current.config:
+            await self._apply(config)
+            self._changes = changes
+        elif self.vet is not None:
+            await self.vet(config)()  # files that it refers to may have changed
+
+    def _set_servers(self, servers: tuple[ServerConfig, ...]) -> None:
+        self._current.config = replace(self._current.config, servers=servers)
