@@ -111,7 +111,7 @@ def test_a_wrong_program_entry_is_refused_in_words(fields: dict[str, Any], words
         ({"url": f"https://[{SECRET}/mcp"}, "'url' is not a valid URL"),
         ({"url": "https:///mcp"}, "'url' names no host"),
         ({"url": "https://host/a b"}, "'url' must not hold spaces"),
-        ({"headers": {f"Bearer {SECRET}": "x"}}, "'headers' has a header name that is none"),
+        ({"headers": {f"Bearer {SECRET}": "x"}}, "'headers' has an invalid header name"),
         (
             {"headers": {"X-Key": f"{SECRET}\r\nHost: x"}},
             "'headers' has a value for 'X-Key' that a header cannot",
