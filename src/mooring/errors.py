@@ -1,15 +1,15 @@
-"""Every error that mooring raises on purpose.
+"""The errors that mooring raises.
 
     MooringError
     ├── ConfigError            .file .place: where it is written, what was expected, what to do
-    ├── UnknownTool            .suggestions: the nearest names there are; .server .state: who would own it
+    ├── UnknownTool            .suggestions: similar names; .server .state: the server that may have it
     ├── UnknownServer          .suggestions
     ├── UnknownResource        .suggestions
-    │   └── AmbiguousResource  .suggestions: the servers that offer it
+    │   └── AmbiguousResource  .suggestions: the servers that have it
     ├── UnknownPrompt          .suggestions
-    ├── ConnectError           .server .attempts: the server could not be reached
+    ├── ConnectError           .server: the server could not be reached
     ├── AuthNeeded             .server .url
-    ├── NotTrusted             .server .file: the file that names it was merely found, and never approved
+    ├── NotTrusted             .server .file: the project file that configures it is not approved
     ├── PolicyDenied           .server .tool .reason
     │   └── ToolChanged
     └── CallError              .server .tool .elapsed .outcome
@@ -19,10 +19,9 @@
         ├── Overloaded         the server's queue is full
         └── ServerError        .code .data: the server answered with a protocol error
 
-`outcome` tells whether the tool may have run: "not sent" (it surely did not), "failed" (the server
-says so), "unknown" (the connection or the time ran out after sending).
-Messages are written for a model or a person to read: they name the thing and the next step, and
-never hold a secret.
+`outcome` says whether the tool may have run: "not sent" (it did not), "failed" (the server reported an
+error), "unknown" (the connection ended or the time ran out after sending).
+Messages are written for models and people: they name the thing and the next step, and never contain a secret.
 """
 
 from __future__ import annotations
@@ -56,19 +55,26 @@ Outcome = Literal["not sent", "failed", "unknown"]
 
 
 class MooringError(Exception):
-    """Root of the tree: catch this to catch everything that mooring raises on purpose."""
+    """Base class of the errors that mooring raises."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
 
 
 class ConfigError(MooringError):
-    """A configuration cannot be used as written."""
+    """The configuration cannot be used as written.
+
+    Attributes:
+        problem: What is wrong and what to do, without the place.
+        file: The file, as in the configuration or on the command line; None for configuration made in Python.
+        place: Where in the file: `servers.github.args`, or `line 3`.
+    """
 
     def __init__(self, problem: str, *, file: str | None = None, place: str | None = None) -> None:
         super().__init__(": ".join(part for part in (file, place, problem) if part))
         self.problem = problem
         self.file = file
-        """The file as the user would name it; None for configuration made in Python."""
         self.place = place
-        """Where in the file: `servers.github.args`, or `line 3`."""
 
 
 class _Unknown(MooringError):
@@ -82,6 +88,15 @@ class _Unknown(MooringError):
 
 
 class UnknownTool(_Unknown):
+    """No tool has this name.
+
+    Attributes:
+        name: The name that was asked for.
+        suggestions: Similar names that exist, the best first.
+        server: The server that may have the tool and is not connected, if there is one.
+        state: The state of that server: `needs-auth`, `failed`, `pending` or `disabled`.
+    """
+
     kind = "tool"
 
     def __init__(
@@ -95,38 +110,72 @@ class UnknownTool(_Unknown):
     ) -> None:
         super().__init__(name, suggestions, hint=hint)
         self.server = server
-        """The server that would own the name and is not connected, if there is one."""
         self.state = state
-        """Its state: `needs-auth`, `failed`, `pending` or `disabled`."""
 
 
 class UnknownServer(_Unknown):
+    """No server has this name.
+
+    Attributes:
+        name: The name that was asked for.
+        suggestions: Similar names that exist, the best first.
+    """
+
     kind = "server"
 
 
 class UnknownResource(_Unknown):
+    """No server lists this resource.
+
+    Attributes:
+        name: The URI that was asked for.
+        suggestions: Similar URIs that exist, the best first.
+    """
+
     kind = "resource"
 
 
 class AmbiguousResource(UnknownResource):
+    """Several servers have this resource.
+
+    Attributes:
+        name: The URI that was asked for.
+        suggestions: The servers that have it.
+    """
+
     kind = "single server for"
 
 
 class UnknownPrompt(_Unknown):
+    """No prompt has this name.
+
+    Attributes:
+        name: The name that was asked for.
+        suggestions: Similar names that exist, the best first.
+    """
+
     kind = "prompt"
 
 
 class ConnectError(MooringError):
-    """A server could not be started or reached."""
+    """A server could not be started or reached.
 
-    def __init__(self, message: str, *, server: str, attempts: int = 1) -> None:
+    Attributes:
+        server: Its name in the configuration.
+    """
+
+    def __init__(self, message: str, *, server: str) -> None:
         super().__init__(message)
         self.server = server
-        self.attempts = attempts
 
 
 class AuthNeeded(MooringError):
-    """The server wants a login before it answers."""
+    """The server requires a login.
+
+    Attributes:
+        server: Its name in the configuration.
+        url: The address to open for the login, when it is known.
+    """
 
     def __init__(self, message: str, *, server: str, url: str | None = None) -> None:
         super().__init__(message)
@@ -135,7 +184,12 @@ class AuthNeeded(MooringError):
 
 
 class NotTrusted(MooringError):
-    """A server is not started, because nobody on this machine has approved the file that names it."""
+    """A server is not started because the project file that configures it is not approved on this machine.
+
+    Attributes:
+        server: Its name in the configuration.
+        file: The file that configures it.
+    """
 
     def __init__(self, message: str, *, server: str, file: str | None = None) -> None:
         super().__init__(message)
@@ -144,7 +198,13 @@ class NotTrusted(MooringError):
 
 
 class PolicyDenied(MooringError):
-    """Configuration or the user forbids this call."""
+    """The configuration or the user denied this call.
+
+    Attributes:
+        server: The server of the tool.
+        tool: The server's own name of the tool.
+        reason: The rule that denied the call.
+    """
 
     def __init__(self, message: str, *, server: str, tool: str, reason: str) -> None:
         super().__init__(message)
@@ -154,8 +214,16 @@ class PolicyDenied(MooringError):
 
 
 class ToolChanged(PolicyDenied):
-    """The tool is not what was approved. The message quotes nothing of the new definition, since a model
-    may read it; `details` shows the whole difference to a person."""
+    """The definition of the tool changed since it was approved.
+
+    The message quotes nothing of the new definition, because a model may read it.
+
+    Attributes:
+        server: The server of the tool.
+        tool: The server's own name of the tool.
+        reason: The rule that denied the call.
+        details: The whole difference, for a person to read.
+    """
 
     def __init__(self, message: str, *, server: str, tool: str, reason: str, details: str = "") -> None:
         super().__init__(message, server=server, tool=tool, reason=reason)
@@ -163,7 +231,14 @@ class ToolChanged(PolicyDenied):
 
 
 class CallError(MooringError):
-    """A call did not bring a result of the tool."""
+    """A call did not bring a result of the tool.
+
+    Attributes:
+        server: The server of the tool.
+        tool: The server's own name of the tool.
+        elapsed: Seconds from the start of the call to the error.
+        outcome: Whether the tool may have run: `not sent`, `failed` or `unknown`.
+    """
 
     def __init__(
         self, message: str, *, server: str, tool: str, elapsed: float = 0.0, outcome: Outcome = "failed"
@@ -176,15 +251,19 @@ class CallError(MooringError):
 
 
 class CallTimeout(CallError):
-    """The answer did not come in time; the call was cancelled on the wire."""
+    """The call timed out. A cancellation was sent to the server."""
 
 
 class ConnectionLost(CallError):
-    """The connection ended before the answer came, or could not be had at all."""
+    """The connection ended before the response arrived, or could not be opened."""
 
 
 class CircuitOpen(CallError):
-    """The server failed too often and is left alone for a while."""
+    """The server failed too often and is not called for a while.
+
+    Attributes:
+        retry_after: Seconds until the next call is tried.
+    """
 
     def __init__(
         self, message: str, *, server: str, tool: str, elapsed: float = 0.0, retry_after: float
@@ -198,7 +277,13 @@ class Overloaded(CallError):
 
 
 class ServerError(CallError):
-    """The server answered the request with an error of the protocol, or of HTTP."""
+    """The server answered with a JSON-RPC error or an HTTP error.
+
+    Attributes:
+        code: The JSON-RPC error code.
+        data: The `data` of the JSON-RPC error.
+        said: The server's own message.
+    """
 
     def __init__(
         self,
@@ -216,4 +301,3 @@ class ServerError(CallError):
         self.code = code
         self.data = data
         self.said = said
-        """The server's own words."""

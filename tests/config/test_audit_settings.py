@@ -110,4 +110,4 @@ def test_a_tool_that_answers_with_an_error_is_told_from_one_that_did_not_answer(
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidEntryError):
-        AuditSettings(**wrong)
+        AuditSettings.from_fields(wrong)

@@ -101,7 +101,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a value where a header name belongs": (
         "mcp.json",
         entry(f'"url": "https://x/mcp", "headers": {{"Bearer {S}": "Authorization"}}'),
-        ("server 'db', field 'headers'", "a header name", "such as 'Authorization'"),
+        ("server 'db', field 'headers'", "an invalid header name", "such as 'Authorization'"),
     ),
     "a header with a line break": (
         "mcp.json",
@@ -164,7 +164,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "an empty name": (
         "mcp.json",
         '{"mcpServers": {"": {"command": "x"}}}',
-        ("server '', field 'name'", "neither is empty"),
+        ("server '', field 'name'", "must not be empty"),
     ),
     "a cwd that is a number": (
         "mcp.json",

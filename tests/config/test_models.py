@@ -19,7 +19,7 @@ SECRET = "hunter2-secret"
 
 
 def server(**fields: Any) -> ServerConfig:
-    return ServerConfig(**{"name": "db", "command": "db-mcp", **fields})
+    return ServerConfig.from_fields({"name": "db", "command": "db-mcp", **fields})
 
 
 def remote(**fields: Any) -> ServerConfig:
@@ -87,7 +87,7 @@ def test_durations_and_sizes_may_be_written_with_units() -> None:
         ({"max_concurrency": 0}, "'max_concurrency' must be at least 1"),
         ({"max_concurrency": SECRET}, "'max_concurrency' must be a whole number"),
         ({"auth": 5}, "'auth' must be a mapping of settings or a text"),
-        ({"name": ""}, "'name' must be a name that neither is empty"),
+        ({"name": ""}, "'name' must not be empty"),
         ({"name": "a/b"}, "'name' must be a name without slashes"),
         ({"name": "a\nb"}, "'name' must be a name without slashes and control characters"),
         ({"name": "x" * 200}, "'name' must be a name of at most 128 characters"),
@@ -111,7 +111,7 @@ def test_a_wrong_program_entry_is_refused_in_words(fields: dict[str, Any], words
         ({"url": f"https://[{SECRET}/mcp"}, "'url' is not a valid URL"),
         ({"url": "https:///mcp"}, "'url' names no host"),
         ({"url": "https://host/a b"}, "'url' must not hold spaces"),
-        ({"headers": {f"Bearer {SECRET}": "x"}}, "'headers' has a header name that is none"),
+        ({"headers": {f"Bearer {SECRET}": "x"}}, "'headers' has an invalid header name"),
         (
             {"headers": {"X-Key": f"{SECRET}\r\nHost: x"}},
             "'headers' has a value for 'X-Key' that a header cannot",

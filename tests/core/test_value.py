@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import pydoc
+import re
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +15,8 @@ from typing import Any, cast
 
 import pytest
 
+import mooring
+from mooring import errors
 from mooring.config.validate import Settings, flag, optional, section, setting, whole, within
 from mooring.core.value import Value, field, replace
 from mooring.errors import ConfigError
@@ -62,10 +67,61 @@ def test_a_value_cannot_be_changed() -> None:
     assert point == Point(x=1)
 
 
-@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
-def test_a_value_lacks_no_field_and_has_no_other(given: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"Point is given, or lacks, '[xz]'"):
-        Point(**given)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, r"Point\(\) missing 1 required keyword-only argument: 'x'"),
+        ({"x": 1, "z": 2}, r"Point\(\) got an unexpected keyword argument 'z'"),
+    ],
+)
+def test_missing_and_unexpected_fields_raise_type_errors_like_pythons(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        Point(**fields)
+
+
+@pytest.mark.parametrize("name", mooring.__all__)
+def test_every_export_has_a_signature_with_its_parameters(name: str) -> None:
+    export = getattr(mooring, name)
+    if callable(export):
+        parameters = inspect.signature(export).parameters.values()
+        assert not [
+            one for one in parameters if one.kind is one.VAR_KEYWORD and one.name in ("given", "fields")
+        ]
+
+
+def test_the_signature_holds_types_and_defaults() -> None:
+    parameters = inspect.signature(mooring.ServerConfig).parameters
+    assert parameters["name"].default is inspect.Parameter.empty
+    assert (parameters["call_timeout"].annotation, parameters["call_timeout"].default) == ("float", 600.0)
+    assert parameters["call_timeout"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("kind", [mooring.ServerConfig, mooring.HostConfig, mooring.Result, mooring.Tool])
+def test_help_lists_each_field_with_type_default_and_meaning(kind: type[Value]) -> None:
+    text = pydoc.plain(pydoc.render_doc(kind))
+    for name, parameter in inspect.signature(kind).parameters.items():
+        found = re.search(rf"^ \|      {name}: (.+)\n \|          \w*[`A-Z]", text, re.MULTILINE)
+        assert found, name
+        assert found[1].startswith(parameter.annotation)
+        assert (" = " in found[1]) == (parameter.default is not parameter.empty)
+
+
+@pytest.mark.parametrize("kind", [mooring.ServerConfig, mooring.HostConfig])
+def test_unexpected_settings_raise_type_errors_with_a_suggestion(kind: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\(\) got an unexpected keyword argument 'x'$"):
+        kind(x=1)
+    with pytest.raises(TypeError, match=r"'result_buget'. Did you mean 'result_budget'\?"):
+        kind(result_buget=1)
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "Outcome"])
+def test_the_parameters_of_errors_are_documented(name: str) -> None:
+    kind = getattr(errors, name)
+    parameters = set(inspect.signature(kind).parameters) - {"message", "hint"}
+    documented = "".join(base.__doc__ or "" for base in kind.__mro__ if base.__module__ == errors.__name__)
+    assert [one for one in parameters if f"    {one}: " not in documented] == []
 
 
 @pytest.mark.parametrize("written", [True, 1, "1", "true", "True", "t", "yes", "Y", "on"])
@@ -146,7 +202,7 @@ def test_another_value_like_one_is_of_its_class_and_checked_like_it() -> None:
     assert replace(Outer(count=1), count="2") == Outer(count=2)
     with pytest.raises(ConfigError, match="'count' must be at most 9"):
         replace(Outer(), count=10)
-    with pytest.raises(TypeError, match="Point is given, or lacks, 'z'"):
+    with pytest.raises(TypeError, match=r"Point\(\) got an unexpected keyword argument 'z'"):
         replace(Point(x=1), z=1)
 
 

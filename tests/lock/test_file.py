@@ -105,7 +105,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_pipe_or_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(LockError, match="no regular file"):
+        with pytest.raises(LockError, match="not a regular file"):
             load_lock(path)
 
 

@@ -1,4 +1,4 @@
-"""Project files approved on this machine, and what an unapproved one may say."""
+"""Approvals of project files on this machine, and the effects of unapproved ones."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _SIZE_LIMIT = 2**20
 
 
 class Approval(Value):
-    """What was approved of one project file."""
+    """The approved parts of one project file."""
 
     servers: Mapping[str, str] = EMPTY
-    """The mark of each approved server, by name."""
+    """Hash of each approved server, by name."""
     settings: str | None = None
-    """The mark of its host-wide settings."""
+    """Hash of its host-wide settings."""
     everything: bool = False
-    """Whether all of it is approved for this run, whatever it says."""
+    """Whether all of it is approved for this run."""
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.servers) or self.settings is not None
 
 
 def approved(file: str) -> Mapping[str, str]:
-    """Return the marks of the approved servers in `file`, by name; empty when there is none."""
+    """Return the hashes of the approved servers in `file`, by name."""
     return approval_of(file).servers
 
 
 def approval_of(file: str) -> Approval:
-    """Return what was approved of `file` on this machine."""
+    """Return the approved parts of `file` on this machine."""
     return _read(_place(file)).get(_key(file), Approval())
 
 
 def approve(file: str, marks: Mapping[str, str], *, settings: str | None = None) -> None:
-    """Approve the servers and host-wide settings of `file` in exactly the form that these marks identify.
+    """Approve the servers and host-wide settings of `file` with exactly these hashes.
 
     Raises:
-        ConfigError: it cannot be written down.
+        ConfigError: the approval cannot be saved.
     """
     path = _place(file)
     try:
@@ -70,7 +70,7 @@ def approve(file: str, marks: Mapping[str, str], *, settings: str | None = None)
 
 
 def revoke(file: str) -> bool:
-    """Forget the approval of `file`; whether there was one."""
+    """Remove the approval of `file`. Return whether there was one."""
     path = _place(file)
     there = path.is_symlink() or path.exists()
     path.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def revoke(file: str) -> bool:
 
 
 def approved_files() -> tuple[str, ...]:
-    """Every file that is approved, in order."""
+    """Return every approved file, in order."""
     folder = _folder()
     found = [_read(path) for path in folder.glob("*.json")] if folder.is_dir() else []
     return tuple(sorted(file for one in found for file in one))
@@ -135,11 +135,10 @@ WAYS = frozenset(("tls", "proxy"))
 
 
 class ProjectFile:
-    """The content of a project file that was found.
+    """The content of a project file found automatically.
 
-    It may define servers, which do not start before they are approved. Its other settings are in force
-    only while they are what was approved, except those that fill in its own entries: these are a part of
-    each entry.
+    Its servers do not start before they are approved. Its host-wide settings apply only while they are
+    approved, except defaults for its own servers, which are part of each entry.
     """
 
     def __init__(self, source: ConfigSource, approval: Approval) -> None:
@@ -148,24 +147,24 @@ class ProjectFile:
         self.settings: dict[str, Any] = {}
         """Host-wide settings, as they are written."""
         self.fill: dict[str, Any] = {}
-        """Settings for its own servers, where an entry leaves them out."""
+        """Defaults for its own servers."""
         self.doubtful: frozenset[str] = frozenset()
         self.replacing: list[ServerConfig] = []
-        """Servers that are not approved and have the name of a server of the user's own."""
+        """Unapproved servers with the name of a server of the user."""
 
     def set(self, name: str, value: object) -> None:
-        """Take in one setting."""
+        """Add one setting."""
         (self.fill if name in WAYS | DEFAULTS else self.settings)[name] = value
 
     def complete(self, entry: Entry) -> None:
-        """Fill in how the servers of this file are reached."""
+        """Apply the defaults to the servers of this file."""
         if "url" in entry.fields:
             entry.fields.update(
                 {name: self.fill[name] for name in WAYS & self.fill.keys() - entry.fields.keys()}
             )
 
     def approves(self, server: ServerConfig) -> bool:
-        """Return whether the entry may start, so that it may replace the user's own."""
+        """Whether the entry is approved and may replace one of the user."""
         from mooring.config.trust import forbidden, mark
 
         if forbidden(server):
@@ -182,7 +181,7 @@ class ProjectFile:
         return self.approval.settings == settings_mark(self.settings)
 
     def warnings(self) -> list[ConfigWarning]:
-        """Return what is not in force, one warning for the settings and one for each server."""
+        """Return warnings for settings and servers that do not apply."""
         file, found = self.source.file, list[ConfigWarning]()
         if not self.in_force:
             names = sorted([*self.settings, *(() if self.approval else self.fill)])
@@ -201,7 +200,7 @@ class ProjectFile:
         return found
 
     def withheld(self) -> Withheld | None:
-        """Return what an approval would add; None when everything is in force."""
+        """Return what needs approval, or None."""
         settings = {} if self.in_force else dict(self.settings)
         if not settings and not self.replacing:
             return None

@@ -1,5 +1,4 @@
-"""The audit log: what may be set, and what one line of it says. Who called what and how it ended, never
-what came of it."""
+"""Settings and lines of the audit log: who called what and how it ended, without results."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ __all__ = [
 
 ShownArguments = Literal["hash", "redact", "none"]
 AuditOutcome = Literal["ok", "error", "refused", "not sent", "failed", "unknown", "cancelled"]
-"""`error`: the tool answered that it failed. `refused`: the policy, a person, the lock or a missing approval
-was against it. `not sent`, `failed`, `unknown`: as in `CallError.outcome`."""
+"""`error`: the tool returned an error. `refused`: denied by the policy, a person, the lock or a missing
+approval. `not sent`, `failed`, `unknown`: as in `CallError.outcome`."""
 
 LONGEST_LINE = 8_192
 _LONGEST_TEXT = 200
@@ -40,57 +39,57 @@ _DEEPEST = 6
 _DEEPEST_HASHED = 64
 _LARGEST_NUMBER = 2**1024
 _OURS = frozenset(("time", "verb", "outcome", "error", "approval", "arguments"))
-"""Fields whose words are our own."""
+"""Fields with mooring's own text."""
 _WINDOW = 65_536
-"""Characters of a text that are searched for secrets, of which the first few are shown."""
+"""Characters of a text that are searched for secrets."""
 
 
 class AuditSettings(Settings):
-    """Where every call is noted, and how much of it."""
+    """Settings of the audit log."""
 
     path: str = setting(some_text)
     arguments: ShownArguments = setting(one_of("hash", "redact", "none"), default="hash")
-    """What a line tells of the arguments: a keyed hash, the values without secrets and cut, or nothing."""
+    """How arguments are logged: a keyed hash, redacted and cut values, or nothing."""
     max_bytes: int = setting(within(size, least=65_536), default=16 * 2**20)
-    """Size at which a file is put aside and a new one begun."""
+    """Size in bytes at which the file is rotated."""
     keep: int = setting(within(whole, least=1, most=1_000), default=8)
-    """How many files that were put aside stay: `path.1` is the newest."""
+    """Number of rotated files; `path.1` is the newest."""
 
 
 def read_audit(value: object) -> AuditSettings:
-    """The settings; a mere text is the path."""
+    """Return the settings; a text is the path."""
     return AuditSettings(path=value) if isinstance(value, str) else section(AuditSettings)(value)
 
 
 def outcome_of(error: BaseException | None, *, failed: bool = False) -> AuditOutcome:
-    """How a call ended that brought this error, or none; `failed`: the tool answered that it did."""
+    """Return the outcome of a call with this error or None; `failed`: the tool returned an error."""
     if error is None:
         return "error" if failed else "ok"
     if isinstance(error, CallError):
         return error.outcome
     if isinstance(error, PolicyDenied | NotTrusted):
         return "refused"
-    if isinstance(error.__cause__, CallError):  # such as a resource that its server does not know
+    if isinstance(error.__cause__, CallError):  # such as an unknown resource
         return error.__cause__.outcome
     return "not sent" if isinstance(error, MooringError) else "unknown"
 
 
 def fingerprint(arguments: object) -> bytes:
-    """A hash of the arguments, the same for equal ones; guesses can be tried on it: see `digest`."""
+    """Return a hash of the arguments. Not safe to log: see `digest`."""
     text = json.dumps(_plain(arguments, _DEEPEST_HASHED), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).digest()
 
 
 def digest(key: bytes, found: bytes) -> str:
-    """What a line shows of a fingerprint: with the key of the log in it, so that nobody without the key finds
-    a short argument again by hashing guesses."""
-    import hmac  # not needed before there is a log
+    """Return the fingerprint keyed with the key of the log, so that short arguments cannot be guessed without
+    the key."""
+    import hmac  # lazy: only with a log
 
     return hmac.new(key, found, sha256).hexdigest()
 
 
 def _plain(value: object, depth: int) -> object:
-    """The value as JSON can hold it, whatever it is."""
+    """Return the value as JSON-serialisable data."""
     if value is None or isinstance(value, bool | float | str):
         return value
     if isinstance(value, int):
@@ -104,7 +103,7 @@ def _plain(value: object, depth: int) -> object:
 
 
 def sketch(value: object, redact: Callable[[str], str], depth: int = _DEEPEST) -> object:
-    """The value without secrets and within bounds: long texts cut, much and deep things counted."""
+    """Return the value without secrets, with long texts cut and large or deep values counted."""
     if isinstance(value, str):
         return _cut(value, redact, _LONGEST_TEXT)
     if isinstance(value, Mapping):
@@ -128,9 +127,9 @@ def sketch(value: object, redact: Callable[[str], str], depth: int = _DEEPEST) -
 
 
 def _cut(text: str, redact: Callable[[str], str], most: int) -> str:
-    seen = redact(text[:_WINDOW])  # before it is cut: half a secret would not be known as one
+    seen = redact(text[:_WINDOW])  # before cutting: half a secret would not be found
     if len(text) > _WINDOW and len(seen) < _WINDOW // 2:
-        return MASK  # so many secrets that the end of the window could be shown, with half of one in it
+        return MASK  # so many secrets that the end of the window could contain half of one
     shown = seen[: 4 * most]
     if not (shown.isascii() and shown.isprintable()):
         shown = clean_line(shown)
@@ -138,8 +137,8 @@ def _cut(text: str, redact: Callable[[str], str], most: int) -> str:
 
 
 def line(said: Mapping[str, Any], redact: Callable[[str], str]) -> bytes:
-    """One line of JSON, at most `LONGEST_LINE` bytes: others' words without secrets, and without what a
-    terminal would act on; `arguments` as they are, or left out if they are too long."""
+    """Return one line of JSON of at most `LONGEST_LINE` bytes. Texts are redacted and escaped for terminals;
+    `arguments` are left out if they are too long."""
     plain = {
         name: _cut(value, redact, _LONGEST_TEXT) if isinstance(value, str) and name not in _OURS else value
         for name, value in said.items()
@@ -147,7 +146,7 @@ def line(said: Mapping[str, Any], redact: Callable[[str], str]) -> bytes:
     }
     try:
         encoded = json.dumps(plain, allow_nan=False).encode()
-    except ValueError:  # a number that JSON has no word for
+    except ValueError:  # NaN or infinity
         encoded = b""
     if not encoded or len(encoded) >= LONGEST_LINE:
         encoded = json.dumps({**plain, "arguments": "<too long to show>"}).encode()

@@ -15,7 +15,7 @@ DEPTH_LIMIT = 64
 
 
 class BadSyntaxError(ValueError):
-    """A text cannot be parsed; becomes a `ConfigError` once the file is known."""
+    """A text cannot be parsed. The caller turns it into a `ConfigError` with the file."""
 
     def __init__(self, problem: str, *, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)
@@ -26,12 +26,12 @@ class BadSyntaxError(ValueError):
 
     @classmethod
     def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
-        """The same key stands twice in one mapping."""
+        """A mapping has a key twice."""
         return cls(f"{shown(key)} stands twice, on line {first} and on line {again}; keep one", line=again)
 
 
 def too_deep(data: object) -> bool:
-    """Whether it nests deeper than a configuration may."""
+    """Whether the value is nested too deeply."""
     level = [data]
     for _ in range(DEPTH_LIMIT):
         deeper: list[object] = []
@@ -50,20 +50,20 @@ SIZE_LIMIT = 4 * 2**20
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The mapping that stands in the file.
+    """Return the mapping in a file.
 
     Raises:
-        ConfigError: the file cannot be read, cannot be parsed, or holds no mapping.
+        ConfigError: the file cannot be read, cannot be parsed, or is not a mapping.
     """
-    parse = _parser(path)  # before the file is read: it may be anything
+    parse = _parser(path)  # before reading the file
     return _mapping(read_text(path), parse, str(path))
 
 
 def parse_document(text: str, path: Path) -> dict[str, Any]:
-    """The mapping that stands in `text`, which is the content of the file `path` or will be.
+    """Return the mapping in `text`, the content of `path`.
 
     Raises:
-        ConfigError: it cannot be parsed, or holds no mapping.
+        ConfigError: it cannot be parsed, or is not a mapping.
     """
     return _mapping(text, _parser(path), str(path))
 
@@ -90,7 +90,7 @@ def _mapping(text: str, parse: Callable[[str], object], file: str) -> dict[str, 
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, without the mark that some editors put before it.
+    """Return the text of a file, without a byte order mark.
 
     Raises:
         ConfigError: it cannot be read, is too large, or is not UTF-8.
@@ -119,7 +119,7 @@ def _json(text: str) -> object:
         data = None
     if data is not None and not too_deep(data):
         return data
-    from mooring.config import jsonc  # it reads comments, and says where something is wrong
+    from mooring.config import jsonc  # it supports comments and reports places
 
     return jsonc.parse(text)
 
@@ -168,7 +168,7 @@ def _toml_problem(text: str, message: str) -> BadSyntaxError:
 
 
 def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
-    """The key or table header on line `again`, and the line before it that says the same."""
+    """Return the key or table header on line `again`, and the earlier line with the same one."""
 
     def said(line: str) -> str:
         head = line.strip() if line.strip().startswith("[") else line.partition("=")[0]

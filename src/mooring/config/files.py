@@ -1,4 +1,4 @@
-"""Where mooring keeps its files, and how they are written: whole or not at all."""
+"""Directories of mooring's files, and atomic writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def config_homes() -> tuple[Path, ...]:
 
 
 def _usual(variable: str, *, unix: str, mac: str) -> Path:
-    """The directory that programs of this system use."""
+    """Return the directory that is usual on this system."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser(_WINDOWS), "mooring")
     given = os.environ.get(variable, "").strip()
@@ -56,16 +56,16 @@ _KEPT = 20
 
 
 def save(path: Path, text: str, *, before: str | None, private: bool = False) -> Path | None:
-    """Put `text` in place of what the file holds and return where that is kept now.
+    """Replace the content of a file and return the path of a backup, None for a new file.
 
     Args:
-        path: The file. A link stays a link: what it points at is written.
+        path: The file. For a symbolic link, its target is written.
         text: Its new content.
-        before: What it held when `text` was made of it; None when it did not exist.
-        private: Whether a new file is for its owner's eyes alone.
+        before: The content that `text` was made from; None when the file did not exist.
+        private: Whether only the owner may read a new file.
 
     Raises:
-        ConfigError: somebody else has changed the file meanwhile, or it cannot be written.
+        ConfigError: the file changed since it was read, or it cannot be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -84,13 +84,13 @@ def save(path: Path, text: str, *, before: str | None, private: bool = False) ->
 
 
 def backup_folder(path: Path) -> Path:
-    """Where earlier contents of a file are kept: in the user's state directory, away from repositories."""
+    """Return the directory of backups of a file, in the user's state directory."""
     unique = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return state_home() / "backups" / f"{path.name}-{unique}"
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Put `data` in place of a file, all of it or nothing, whoever else reads or writes."""
+    """Replace a file atomically."""
     import tempfile  # slow to import, and most starts write nothing
 
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -108,14 +108,14 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a regular file of bearable size holds.
+    """Return the content of a regular file of at most 64 MiB.
 
     Raises:
-        OSError: it is none, or cannot be read.
+        OSError: it is not such a file, or cannot be read.
     """
-    # Not to wait for whoever would write into a pipe of that name.
+    # Opening a named pipe would block.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file")
+        raise OSError("it is not a regular file")
     with path.open("rb") as stream:
         raw = stream.read(SIZE_LIMIT + 1)
     if len(raw) > SIZE_LIMIT:
@@ -140,7 +140,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def keep(path: Path, body: bytes, *, most: int) -> None:
-    """Write a file for the next time. Of its folder the `most` stay that were used last.
+    """Write a file to a cache directory and delete all but the `most` files that were used last.
 
     Raises:
         OSError: it cannot be written.
@@ -156,10 +156,10 @@ def keep(path: Path, body: bytes, *, most: int) -> None:
 
 
 def kept(path: Path) -> bytes | None:
-    """Return what was kept, and count it as used; None when it is not there, or not whole.
+    """Return the content of a cached file and mark it as used; None when it does not exist or is damaged.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: it exists and cannot be read.
     """
     try:
         seal, _, body = read_bytes(path).partition(b"\n")

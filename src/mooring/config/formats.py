@@ -1,4 +1,4 @@
-"""Accepted shapes of configuration files, reduced to server entries and host-wide settings."""
+"""Accepted formats of configuration files, reduced to server entries and host-wide settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, cast, get_args
 
 from mooring.config.models import HostConfig, ServerConfig, Transport
 from mooring.config.units import kind, number, seconds
-from mooring.config.validate import Problem, did_you_mean, flag, misspelled, shown
+from mooring.config.validate import Problem, flag, misspelled, shown
+from mooring.core.text import did_you_mean
 
 _KNOWN = ServerConfig.field_names() - {"name", "source"}
 _ALIASES = {
@@ -40,14 +41,14 @@ _DURATION_ALIASES = {
     "request_timeout": "call_timeout",
 }
 _TRANSPORTS = {"local": "stdio", "remote": "http", "auto": "http", "streamablehttp": "streamable-http"}
-# Other programs' own business: nothing is lost by not reading it.
+# Fields of other programs that have no effect on the server.
 IGNORED = frozenset(
     (
         *("always_allow", "auto_approve", "bundled", "dev", "display_name", "gallery", "icon", "id"),
         *("environment_id", "log_level", "required", "source", "startup", "trust", "version"),
     )
 )
-# Not ours either, but the server may behave otherwise than its author thinks.
+# Fields of other programs whose absence may change the behaviour of the server.
 _UNSUPPORTED = {
     "env_file": "write the variables under 'env', as ${VAR} where they are secret",
     "headers_helper": "write the headers under 'headers', as ${cmd:…} in the user's own file",
@@ -69,10 +70,10 @@ class Entry:
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
         self.written: dict[str, str] = {}
-        """How the file spells each field."""
+        """Spelling of each field in the file."""
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
-        """What was ignored."""
+        """Notes about ignored fields."""
 
     def put(self, key: str, name: str, value: object) -> None:
         if name == "headers" and isinstance(value, Mapping) and isinstance(self.fields.get(name), Mapping):
@@ -84,10 +85,10 @@ class Entry:
 
 
 def server_fields(raw: Mapping[str, Any], *, own: bool) -> Entry:
-    """The entry `raw` in our words.
+    """Return the entry `raw` with our field names.
 
-    An unknown field is an error in mooring's own files and wherever it looks like a misspelling,
-    which may have been meant to forbid something; else it is another program's and is ignored.
+    An unknown field is an error in mooring's own files and if it looks like a misspelling, because it may
+    have been a restriction; otherwise it belongs to another program and is ignored.
     """
     entry = Entry()
     for key, value in _flattened(raw).items():
@@ -112,7 +113,7 @@ def server_fields(raw: Mapping[str, Any], *, own: bool) -> Entry:
 def canonical(
     name: str, value: object, *, known: frozenset[str], aliases: Mapping[str, str]
 ) -> tuple[str, object] | None:
-    """The field that `name` spells, and its value (in seconds if the name has a unit); None if unknown."""
+    """Return the field for `name` and its value (in seconds if the name has a unit); None if unknown."""
     name = snake(name)
     name = aliases.get(name, name)
     if name in known:
@@ -134,12 +135,12 @@ def _unknown_field(entry: Entry, key: str, name: str, *, own: bool) -> None:
 
 
 def snake(key: str) -> str:
-    """A key as we spell it, however it is written."""
+    """Return a key in our spelling."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
 
 
 def _flattened(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """`raw` with what stands inside `transport: {…}` or `command: {…}` brought up one level."""
+    """Return `raw` with the content of `transport: {…}` and `command: {…}` moved up one level."""
     flat: dict[str, Any] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping) and snake(key) in ("transport", "command", "type"):
@@ -292,10 +293,10 @@ DEFAULTS = frozenset(
         *("probe_timeout", "shutdown_grace", "max_concurrency", "max_queue", "max_message"),
     )
 )
-"""Fields of a server that may also stand among the host-wide settings, for all that leave them out."""
+"""Fields of a server that may also be host-wide settings, as defaults."""
 _SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
 GUARDED = frozenset(("gateway", "policy", "audit"))
-"""Settings that protect something: a misspelled one is never taken for another program's."""
+"""Security settings: a misspelling of one is always reported."""
 SHAPES = (
     ("mcpServers",),
     ("servers",),
@@ -306,22 +307,22 @@ SHAPES = (
 )
 _TOP = frozenset(path[0] for path in SHAPES)
 _FOREIGN = frozenset(("inputs",))
-"""Keys of other programs that may stand beside servers and settings: VS Code asks for these values."""
+"""Keys of other programs beside servers and settings (VS Code's inputs)."""
 
 
 class FileShape:
-    """What one file says, before any of it is validated."""
+    """Content of one file before validation."""
 
     def __init__(self) -> None:
         self.servers: dict[str, Mapping[str, Any]] = {}
         self.aliased: set[str] = set()
-        """Servers whose name stands under `alias`."""
+        """Servers with an `alias`."""
         self.settings: dict[str, Any] = {}
         """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
         self.doubtful: set[str] = set()
-        """Settings from the top of another program's file: the name may mean something else there."""
+        """Settings at the top level of another program's file, where the name may mean something else."""
         self.problems: list[tuple[str | None, Problem]] = []
-        """Each with the server it concerns."""
+        """Each with its server."""
         self.notes: list[Problem] = []
 
     def wrong(
@@ -331,13 +332,13 @@ class FileShape:
 
 
 def read_shape(data: Mapping[str, Any], *, own: bool) -> FileShape:
-    """Return the servers and settings of a file. In our own files every unknown key is reported; in others
-    those that look like a misspelling of ours."""
+    """Return the servers and settings of a file. Unknown keys are reported in our own files; in others only
+    if they look like a misspelling."""
     shape = FileShape()
     found = [path for path in SHAPES if at(data, path) is not None]
     for path in found:
         _servers(shape, ".".join(path), at(data, path))
-    # A file that names no servers, and has no section of ours, may be one with settings alone.
+    # A file without servers and without our section may have settings only.
     alone = not found and "mcp" not in data
     at_top = own or alone or ("mcpServers",) in found or ("servers",) in found
     if at_top:
@@ -364,7 +365,7 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> FileShape:
 
 
 def at(data: Mapping[str, Any], path: tuple[str, ...]) -> object:
-    """What stands at `path`; None when nothing does."""
+    """Return the value at `path`, or None."""
     value: object = data
     for key in path:
         value = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else None
@@ -412,7 +413,7 @@ def _named(shape: FileShape, place: str, items: list[Mapping[str, Any]]) -> list
 
 
 def _misplaced(shape: FileShape, data: Mapping[str, Any]) -> None:
-    """Report settings that protect something where no settings are read."""
+    """Report security settings in places where settings are not read."""
     for key in data:
         name = snake(key)
         if name in GUARDED or misspelled(name, GUARDED):
@@ -422,7 +423,7 @@ def _misplaced(shape: FileShape, data: Mapping[str, Any]) -> None:
 
 
 def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful: bool) -> None:
-    # Next to a setting that protects something, an unknown key may be another one.
+    # Beside a security setting, an unknown key may be one too.
     strict = own or any(snake(key) in GUARDED for key in given)
     foreign = frozenset[str]() if own else _FOREIGN
     for key, value in given.items():
@@ -449,7 +450,7 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
 
 
 def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
-    """Report a key that is not known, unless it is another program's."""
+    """Report an unknown key, unless it belongs to another program."""
     name = snake(key)
     if own:
         near = did_you_mean(name, _SETTINGS | _TOP)
@@ -462,7 +463,7 @@ def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
 
 
 def _inner(section: Mapping[str, Any]) -> dict[str, Any]:
-    """A section of settings with its durations in seconds; unknown keys stay, to be reported."""
+    """Return a section with durations in seconds. Unknown keys stay and are reported later."""
     known = frozenset({"debounce", "ttl"})
     pairs = (
         canonical(key, value, known=known, aliases={}) or (key, value)

@@ -1,7 +1,7 @@
 """Finding, reading and merging configuration files into one `HostConfig`.
 
-A file that cannot be parsed is a `ConfigError`: there is nothing to go on with. A wrong entry in a
-readable file is set aside with a warning and the rest loads, unless `strict`.
+A file that cannot be parsed is a `ConfigError`. A wrong entry is ignored with a warning and the rest loads,
+unless `strict`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _USER_NAMES = ("config.yaml", "config.toml", "config.json")
 
 
 class FoundFile(Value):
-    """A configuration file, and on whose behalf it speaks."""
+    """A configuration file and its scope."""
 
     path: Path
     scope: Scope
 
     @property
     def own(self) -> bool:
-        """Whether it is a file of mooring's alone, where an unknown key can only be a mistake."""
+        """Whether only mooring reads the file, so that an unknown key is a mistake."""
         return self.scope == "user" or self.path.stem == "mooring"
 
 
@@ -61,13 +61,13 @@ def load(
     """Return the configuration from the given files, or else from those that `found_files` finds.
 
     Args:
-        paths: Files that are read, and trusted, because they are named.
-        cwd: Where project files are looked for; the working directory by default.
-        env: Where `MOORING_CONFIG` is looked up; the environment by default.
-        user_dir: The folder of the user's own file.
-        strict: Raise for a wrong entry or setting instead of setting it aside.
+        paths: Files to read. They are trusted.
+        cwd: Where to search for project files; the working directory by default.
+        env: Variables to look up `MOORING_CONFIG`; the environment by default.
+        user_dir: The directory of the user's file.
+        strict: Raise for a wrong entry or setting instead of ignoring it.
         known: Problems that `strict` tolerates, because they were reported before.
-        approval: What is approved of a project file that was found.
+        approval: The approved parts of the project file.
 
     Raises:
         ConfigError: a file cannot be read or parsed; with `strict`, also for any wrong entry.
@@ -95,7 +95,7 @@ def read_files(
             merge.add(found)
             read += 1
         except ConfigError as problem:
-            # A project's file of which nothing is approved cannot keep the user's own from being used.
+            # An unapproved project file must not prevent the use of the user's file.
             if found.scope != "project" or not read or approval(str(found.path)):
                 raise
             reason = ": ".join(filter(None, (problem.place, problem.problem)))
@@ -106,7 +106,7 @@ def read_files(
 def from_document(
     data: Mapping[str, Any], *, file: str | None = None, scope: Scope = "python", strict: bool = False
 ) -> HostConfig:
-    """The configuration in a document that is read already, in any of the shapes of a file.
+    """Return the configuration in a parsed document, in any accepted format.
 
     Raises:
         ConfigError: with `strict`, for any wrong entry.
@@ -123,7 +123,7 @@ def found_files(
     env: Mapping[str, str] | None = None,
     user_dir: Path | None = None,
 ) -> tuple[FoundFile, ...]:
-    """The files that `load` reads, in its order: a later one wins.
+    """Return the files that `load` reads, in order: a later one wins.
 
     Files given in `paths`, else in `MOORING_CONFIG`, are explicit: then nothing else is read.
     """
@@ -146,9 +146,9 @@ def file_for(
     cwd: Path | None = None,
     user_dir: Path | None = None,
 ) -> FoundFile:
-    """Return the file of the project or the user to write to, also where there is none yet.
+    """Return the file of the project or the user to write to. It may not exist yet.
 
-    With `own`, the project's file is one of mooring alone, and not one that other programs read.
+    With `own`, the project's file is one that only mooring reads.
     """
     if scope == "user":
         home = user_dir or config_homes()[-1]
@@ -163,14 +163,14 @@ def _project_file(here: Path, names: Sequence[str]) -> Path | None:
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
-    # Not Path.is_file, which raises for a folder that may not be entered.
+    # Path.is_file raises for a directory without permission.
     return next((folder / name for name in names if os.path.isfile(folder / name)), None)
 
 
 def folders_up(here: Path) -> Iterator[Path]:
-    """`here` and its parents up to the repository root; outside a repository, `here` alone.
+    """Return `here` and its parents up to the repository root; outside a repository only `here`.
 
-    A parent that belongs to no repository may be anybody's, such as /tmp.
+    Other parents, such as /tmp, are not trusted.
     """
     folders = [here, *here.parents]
     root = next((index for index, folder in enumerate(folders) if os.path.exists(folder / ".git")), 0)
@@ -192,12 +192,12 @@ class _Merge:
         self.notes: list[ConfigWarning] = []
 
     def add(self, found: FoundFile) -> None:
-        """Reads one file over what came before it."""
+        """Merge one file over the earlier ones."""
         source = ConfigSource(file=str(found.path), scope=found.scope)
         self.take(read_document(found.path), source, own=found.own)
 
     def take(self, data: Mapping[str, Any], source: ConfigSource, *, own: bool) -> None:
-        """Reads one document over what came before it."""
+        """Merge one document over the earlier ones."""
         file = source.file
         shape = read_shape(data, own=own)
         project = None
@@ -225,7 +225,7 @@ class _Merge:
                 self.entries[name] = (entry, source)
 
     def wrong(self, source: ConfigSource, warning: ConfigWarning) -> None:
-        """Note a problem; one in a project file of which nothing is approved never makes `strict` refuse."""
+        """Record a problem. In an unapproved project file it is no error under `strict`."""
         unapproved = source.scope == "project" and not (self.project and self.project.approval)
         if unapproved:
             self.notes.append(replace(warning, serious=False))
@@ -249,14 +249,14 @@ class _Merge:
         new = [problem for problem in self.problems if problem not in known]
         if strict and new:
             raise _all_of(new)
-        # Every part of it was checked.
+        # All parts are already validated.
         warnings = (*self.problems, *self.notes)
         withheld = None if self.project is None else self.project.withheld()
         values = {**vars(host), "servers": tuple(servers.values()), "warnings": warnings}
         return HostConfig.holding({**values, "withheld": withheld})
 
     def servers(self, defaults: Mapping[str, Any]) -> dict[str, ServerConfig]:
-        """The servers by name. A project's server replaces the user's own only if it is approved."""
+        """Return the servers by name. A project's server replaces the user's only if approved."""
         found: dict[str, ServerConfig] = {}
         for name, (entry, source) in self.entries.items():
             if (server := self.server(name, entry, source, defaults)) is not None:
@@ -277,7 +277,7 @@ class _Merge:
         return found
 
     def with_project(self, mine: HostConfig) -> HostConfig:
-        """The user's settings with those of the project's file, as far as they are approved and stricter."""
+        """Return the user's settings merged with the approved and stricter ones of the project file."""
         project = self.project
         if project is None or not project.settings or not project.in_force:
             return mine
@@ -303,7 +303,7 @@ class _Merge:
         return host
 
     def refuse_other_ways(self, host: HostConfig) -> None:
-        """Where the host's own way is wrong, those who would take it are not reached by another one."""
+        """Disable servers that would use the host's `tls` or `proxy` if that setting is wrong."""
         for way in WAYS & self.settings.keys():
             if getattr(host, way) is None and self.settings[way][0] is not None:
                 theirs = self.project.entries.values() if self.project else ()
@@ -317,7 +317,7 @@ class _Merge:
     def server(
         self, name: str, entry: Entry, source: ConfigSource, defaults: Mapping[str, Any]
     ) -> ServerConfig | None:
-        """The validated entry; None, with the reasons noted, when it is wrong."""
+        """Return the validated entry, or None with recorded problems."""
         self.notes += (_warning(source.file, name, note) for note in entry.notes)
         problems, server = tuple(entry.problems), None
         if name == OWNER:
@@ -325,7 +325,8 @@ class _Merge:
             problems = (*problems, Problem(field=None, message=taken))
         if not problems:
             try:
-                server = ServerConfig(**{**defaults, **entry.fields}, name=name, source=source)
+                fields = {**defaults, **entry.fields, "name": name, "source": source}
+                server = ServerConfig.from_fields(fields)
             except InvalidEntryError as error:
                 problems = error.problems
         for problem in problems:
@@ -339,13 +340,13 @@ class _Merge:
         return server
 
     def defaults(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> dict[str, Any]:
-        """What the settings say for servers that leave it out, each value checked on its own."""
+        """Return the valid defaults for servers, each checked alone."""
         good: dict[str, Any] = {}
         for name in sorted(DEFAULTS & settings.keys()):
             value = settings.pop(name)
             example: dict[str, Any] = {"name": "any", "command": "any", name: value[0]}
             try:
-                ServerConfig(**example)
+                ServerConfig.from_fields(example)
             except InvalidEntryError as error:
                 self.refuse(error.problems, {name: value}, source)
             else:
@@ -353,14 +354,15 @@ class _Merge:
         return good
 
     def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
-        """The host-wide settings, and the names of those that are wrong and left at their default."""
+        """Return the host-wide settings, and the names of wrong ones, which have their default."""
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
-            return HostConfig(**values), set()
+            return HostConfig.from_fields(values), set()
         except InvalidEntryError as error:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
-            return HostConfig(**{name: value for name, value in values.items() if name not in wrong}), wrong
+            good = {name: value for name, value in values.items() if name not in wrong}
+            return HostConfig.from_fields(good), wrong
 
     def refuse(
         self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: ConfigSource
@@ -380,7 +382,7 @@ def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWa
 
 
 def _placed(name: str, value: object, source: ConfigSource) -> object:
-    """A setting with the files that it names relative to the file that it stands in."""
+    """Return a setting with its paths resolved relative to its file."""
     if name == "audit" and isinstance(value, str):
         value = {"path": value}
     if name not in ("tls", "audit", "gateway") or source.file is None or not isinstance(value, Mapping):
@@ -398,7 +400,7 @@ def _placed(name: str, value: object, source: ConfigSource) -> object:
 
 
 def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
-    """What only a server with an address has a use for, in the entry of a program."""
+    """Yield warnings for HTTP fields in the entry of a program."""
     for name in _REMOTE if server.url is None else ():
         if name in entry.written:
             message = "is ignored: the server is a program, and this is for servers with a 'url'"

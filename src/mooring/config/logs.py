@@ -1,4 +1,4 @@
-"""Logs without secrets: what mooring's own loggers say passes every host's redactor."""
+"""Loggers that redact the secrets of every host."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ _plain = logging.Formatter()
 
 
 class _Redacted(logging.Filter):
-    """Rewrites a record in which a secret stands; lets every record pass."""
+    """Rewrites records that contain a secret. Drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        if (told := _redacted(said)) != said:
-            record.msg, record.args = told, ()
+        message = record.getMessage()
+        if (redacted := _redacted(message)) != message:
+            record.msg, record.args = redacted, ()
         if record.exc_info and record.exc_info[0] is not None:
             trace = _plain.formatException(record.exc_info)
-            if (told := _redacted(trace)) != trace or _redacted(said := _chain(record.exc_info[1])) != said:
+            chain = _chain(record.exc_info[1])
+            if (redacted := _redacted(trace)) != trace or _redacted(chain) != chain:
                 # Handlers may format or send the exception themselves: the object must not reach them.
-                record.exc_text, record.exc_info = told, None
+                record.exc_text, record.exc_info = redacted, None
         return True
 
 
 def _chain(problem: BaseException | None) -> str:
-    """The texts of an exception and of all that it leads to, also those that its traceback does not show."""
+    """Return the texts of an exception, its causes and contexts, also those that the traceback hides."""
     texts: list[str] = []
     left, seen = [problem], set[int]()
     while left:
@@ -45,14 +46,14 @@ _FILTER = _Redacted()
 
 
 def logger(name: str) -> logging.Logger:
-    """A logger of ours. A filter does not hold for the children of its logger, so that each has its own."""
+    """Return a logger with the filter. Filters do not apply to child loggers, so each has its own."""
     made = logging.getLogger(name)
-    made.addFilter(_FILTER)  # added twice, it is there once
+    made.addFilter(_FILTER)  # a repeated addition has no effect
     return made
 
 
 def guard(redactor: Redactor) -> None:
-    """From now on nothing that this redactor knows appears in the log."""
+    """Redact the secrets of this redactor in all logs from now on."""
     _redactors.add(redactor)
 
 

@@ -1,4 +1,4 @@
-"""Configuration as values: what may be reached and how, validated, with secrets still references."""
+"""Validated configuration of servers and of the host. Secrets are still references."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ Transport = Literal["stdio", "http", "streamable-http", "sse"]
 Scope = Literal["explicit", "project", "user", "python"]
 Style = Literal["mcp", "double", "server", "raw"]
 Conformance = Literal["warn", "strict", "off"]
-"""What happens to a result that breaks its output schema: a line in the log, an error, or nothing."""
+"""What happens to a result that breaks its output schema: a log line, an error, or nothing."""
 T = TypeVar("T")
 
 SILENCE = 60.0
-"""Seconds of silence after which a call is given up, unless the configuration says otherwise."""
+"""Default of `idle_timeout` when `call_timeout` is the default too, in seconds."""
 SMALLEST_BUDGET = 100
-"""Estimated tokens: what is shown of a result has to say where the rest is."""
+"""Least `result_budget` in tokens: the shortened result must say where the rest is."""
 CALL = 600.0
-"""Seconds that a call may take, unless the configuration says otherwise."""
+"""Default of `call_timeout` in seconds."""
 
 _duration = within(seconds, above=0)
 
@@ -122,7 +122,7 @@ def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
 
 
 class ConfigWarning(Value):
-    """Something in the configuration was set aside or ignored, and where it is written."""
+    """A problem in the configuration that did not stop loading, and its place."""
 
     file: str | None = None
     server: str | None = None
@@ -141,14 +141,14 @@ class ConfigWarning(Value):
 
 
 class ConfigSource(Value):
-    """Where an entry was written. All sources are equal, so that moving an entry changes nothing else."""
+    """Where an entry is written. Excluded from equality, so that moving an entry is no change."""
 
     file: str | None = field(default=None, compare=False)
     scope: Scope = field(default="python", compare=False)
 
 
 class Target(Value):
-    """What to run or reach, with the secrets filled in: made for one connection attempt, then dropped."""
+    """A server configuration with its secrets resolved, for one connection attempt."""
 
     command: str | None = None
     args: tuple[str, ...] = ()
@@ -163,88 +163,108 @@ class Target(Value):
     """Values that came from references, longest first, for redaction."""
 
     def __repr__(self) -> str:
-        """Names only: any value may hold a secret by now."""
-        way = "url" if self.command is None else "command"
-        return f"Target({way}, env={sorted(self.env)}, headers={sorted(self.headers)})"
+        """Names only, because any value may contain a secret."""
+        kind = "url" if self.command is None else "command"
+        return f"Target({kind}, env={sorted(self.env)}, headers={sorted(self.headers)})"
 
 
-class Context(Settings):
-    """What servers are told of who calls."""
+class CallerContext(Settings):
+    """Information about the caller that servers receive."""
 
     passthrough: bool = setting(flag, default=False)
     """Calls carry `agent_id` and `session_id` in their `_meta`."""
 
 
 class ServerConfig(Settings):
-    """How to reach one server. Strings may hold references (`${VAR}`), resolved when connecting."""
+    """Configuration of one server. Strings may contain references (`${VAR}`), resolved when connecting."""
 
     name: str = setting(lambda value: validate.check_name(some_text(value)))
+    """Name of the server: up to 128 printable characters without slashes."""
     transport: Transport = setting(one_of("stdio", "http", "streamable-http", "sse"), default="stdio")
-    """Follows from `command` or `url` when left out."""
+    """Derived from `command` or `url` when left out."""
     command: str | None = setting(optional(some_text), default=None)
+    """Program to run (stdio)."""
     args: tuple[str, ...] = setting(list_of_text, default=())
+    """Arguments of the program, one item each."""
     env: Mapping[str, str] = setting(_texts_by_name, default=EMPTY)
+    """Environment variables of the program, beside a small safe set."""
     cwd: str | None = setting(optional(some_text), default=None)
+    """Working directory of the program."""
     url: str | None = setting(optional(lambda value: validate.check_url_text(some_text(value))), default=None)
+    """Address of an HTTP server."""
     headers: Mapping[str, str] = setting(_headers, default=EMPTY)
+    """HTTP headers of every request."""
     disabled: bool = setting(flag, default=False)
+    """Whether the server is not started."""
     start: Literal["background", "lazy", "eager"] = setting(
         one_of("background", "lazy", "eager"), default="background"
     )
+    """`background`: connect when the host starts, without waiting. `eager`: the host waits until connected.
+    `lazy`: connect on first use."""
     isolation: Literal["shared", "session"] = setting(one_of("shared", "session"), default="shared")
+    """`shared`: one connection for all sessions. `session`: one for each session."""
     allow: tuple[str, ...] = setting(list_of_text, default=("*",))
     """Globs of the server's own tool names."""
     deny: tuple[str, ...] = setting(list_of_text, default=())
+    """Globs of tools that are not listed, by the server's own names."""
     connect_timeout: float = setting(within(seconds, above=0, most=600), default=30.0)
+    """Seconds for starting and the handshake, at most 600."""
     call_timeout: float = setting(_duration, default=CALL)
+    """Seconds for a whole call."""
     idle_timeout: float | None = setting(optional(_duration), default=None)
-    """Longest silence within a call; progress resets it. 60 s where neither this nor `call_timeout` is
-    given, so that a silent call ends after a minute and one that reports progress after ten."""
+    """Longest silence within a call, in seconds; progress resets it. None is 60 s if `call_timeout` has its
+    default, otherwise no limit."""
     list_timeout: float = setting(_duration, default=30.0)
+    """Seconds for reading each list."""
     probe_timeout: float = setting(_duration, default=5.0)
+    """Seconds of silence after which the other protocol era is tried as well."""
     sweep_interval: float = setting(_duration, default=300.0)
-    """Longest time between two listings of a connected server; a tenth of it, but at least 30 s, while the
-    server is in use."""
+    """Seconds between two listings of a connected server; a tenth of it, but at least 30 s, while the server
+    is in use."""
     shutdown_grace: float = setting(seconds, default=2.0)
+    """Seconds between closing the program's stdin and ending it."""
     max_concurrency: int | None = setting(optional(within(whole, least=1)), default=None)
-    """Calls that the server gets at once; no limit by default. More calls wait in a queue."""
+    """Calls that run on the server at once; None for no limit. More calls wait in a queue."""
     max_queue: int = setting(within(whole, least=0), default=64)
-    """Calls that may wait in that queue. A call that finds it full fails at once (`Overloaded`)."""
+    """Size of that queue. When it is full, a call fails at once (`Overloaded`)."""
     max_message: int = setting(within(size, least=1024), default=16 * 2**20)
-    """Bytes of one message."""
+    """Largest message in bytes."""
     idempotent: tuple[str, ...] = setting(list_of_text, default=())
-    """Globs of tools that may be sent again when the outcome is unknown."""
+    """Globs of tools whose calls may be sent again when the outcome is unknown."""
     approve: tuple[str, ...] = setting(list_of_text, default=())
-    """Globs of tools that need a yes."""
+    """Globs of tools that need approval."""
     policy: Policy = setting(section(Policy), default=Policy())
-    """Which tools are called, asked for or denied: only ever stricter than the host's own policy."""
+    """Rules for the tools of this server. They can only make the host's policy stricter."""
     trust_hints: bool = setting(flag, default=False)
-    """Whether the server's word that a tool is read-only counts."""
+    """Whether policies trust the server's `readOnlyHint`."""
     min_protocol: str | None = setting(optional(validate.check_protocol), default=None)
-    """An older protocol than this one is refused."""
+    """The oldest protocol version that is accepted."""
     protocol: str = setting(validate.check_spoken, default="auto")
-    """The one protocol version to speak; `auto` picks one that suits the server and its callers."""
+    """The only protocol version to use; `auto` negotiates one."""
     auth: Mapping[str, Any] | None = setting(_auth, default=None)
-    """How to log in: the given fields of `AuthConfig`."""
+    """Login settings: fields of `AuthConfig`."""
     tls: Mapping[str, str] | None = setting(_tls, default=None)
-    """Whom to trust and as whom to speak, over HTTP and in logins: the given fields of `TlsSettings`."""
+    """Certificates for HTTP and logins: fields of `TlsSettings`."""
     proxy: str | None = setting(_proxy, default=None)
-    """The proxy for all that concerns this server; `none` goes without; left out, as the environment says."""
+    """Proxy for this server and its login; `none` for no proxy; None uses the environment."""
     description: str | None = setting(optional(some_text), default=None)
+    """Text for people and for tool search."""
     inherit_env: tuple[str, ...] = setting(list_of_text, default=())
-    """Names of variables that the child process gets from ours."""
+    """Names of environment variables that the program inherits."""
     pins: Literal["block", "warn", "off"] | None = setting(
         optional(one_of("block", "warn", "off")), default=None
     )
-    """What happens to tools that are not what was pinned; by default `block` with a lock, else `warn`."""
+    """What happens to tools that differ from the lock; None is `block` with a lock, else `warn`."""
     always: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of tools that the model always sees."""
     result_budget: int | None = setting(optional(_budget), default=None)
     """As the host's, for the results of this server."""
     output_schema: Conformance | None = setting(optional(one_of("warn", "strict", "off")), default=None)
-    context: Context | None = setting(optional(section(Context)), default=None)
+    """As the host's, for the results of this server."""
+    context: CallerContext | None = setting(optional(section(CallerContext)), default=None)
+    """Caller information for this server; as the host's when left out."""
     source: ConfigSource = setting(instance(ConfigSource), default=ConfigSource())
-    """Set by the loader, never by a file."""
+    """Where the entry is written. Set by the loader."""
 
     @classmethod
     def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
@@ -276,21 +296,21 @@ class ServerConfig(Settings):
         return f"server {shown(name)}" if isinstance(name, str) else None
 
     def __repr__(self) -> str:
-        """Enough to know it by; of env, headers and url, nothing that could be a secret."""
-        way = (
+        """The name and the target, without values of env, headers and query."""
+        target = (
             f"command={self.command!r}"
             if self.url is None
             else f"url={self.url.split('?')[0].split('#')[0]!r}"
         )
         return (
-            f"ServerConfig(name={self.name!r}, transport={self.transport!r}, {way}, "
+            f"ServerConfig(name={self.name!r}, transport={self.transport!r}, {target}, "
             f"env={sorted(self.env)}, headers={sorted(self.headers)})"
         )
 
     def call_limits(self, timeout: float | None) -> tuple[float, float | None]:
-        """How long a call may take in all, and how long it may be silent; `timeout` is the caller's own.
+        """Return the limits in seconds of a whole call and of silence within it; `timeout` is the caller's.
 
-        A `call_timeout` that is the default counts as not given.
+        A `call_timeout` with the default value counts as not given.
         """
         if timeout is not None:
             return timeout, self.idle_timeout
@@ -307,7 +327,7 @@ class ServerConfig(Settings):
         return self.source.scope
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Every text that may hold references, with the field it stands in."""
+        """Yield every text that may contain references, with its field."""
         for place, text in (("command", self.command), ("cwd", self.cwd), ("url", self.url)):
             if text is not None:
                 yield place, text
@@ -323,24 +343,24 @@ class ServerConfig(Settings):
 
 
 class ResourceCache(Settings):
-    """What was read of resources is kept for a while."""
+    """Settings of the cache of resource contents."""
 
     enabled: bool = setting(flag, default=True)
     ttl: float = setting(_duration, default=30.0)
     max_entries: int = setting(within(whole, least=1), default=256)
 
 
-class HostContext(Context):
-    """The same for all servers, and what of theirs a model is given before a turn."""
+class HostContext(CallerContext):
+    """Caller information for all servers, and resources for the model."""
 
     resources: tuple[str, ...] = setting(list_of_text, default=())
-    """URIs, or globs of them, that `ContextProvider` hands to the model."""
+    """URIs or globs of resources that `ContextProvider` gives to the model."""
     budget: int = setting(within(whole, least=1), default=4000)
-    """Tokens that these may take in one turn."""
+    """Tokens of these resources in one turn."""
 
 
 class WatchSettings(Settings):
-    """Whether changed files are taken over."""
+    """Settings for applying changed configuration files."""
 
     enabled: bool = setting(flag, default=False)
     debounce: float = setting(_duration, default=0.2)
@@ -356,60 +376,74 @@ def look_alike_warnings(servers: Mapping[str, ServerConfig]) -> Iterator[ConfigW
 
 
 class Withheld(Value):
-    """What a project file that was found sets, and that is not in force because it is not approved."""
+    """Settings of a project file that do not apply because the file is not approved."""
 
     file: str
     settings: Mapping[str, Any] = EMPTY
-    """Host-wide settings, as they are written."""
+    """Host-wide settings as written."""
     servers: tuple[ServerConfig, ...] = ()
-    """Servers that would replace the user's own of the same name."""
+    """Servers that would replace servers of the user with the same name."""
 
 
 class HostConfig(Settings):
-    """All servers plus the host-wide settings, and the warnings met while loading."""
+    """Configuration of all servers and of the host."""
 
     servers: tuple[ServerConfig, ...] = setting(_all_of(ServerConfig), default=())
+    """The servers, with unique names."""
     enabled: bool = setting(flag, default=True)
+    """Whether any server is active."""
     enabled_servers: tuple[str, ...] | None = setting(optional(list_of_text), default=None)
-    """When given, only these are active."""
+    """Names of the only servers that are active; None for all."""
     max_starting: int | None = setting(optional(within(whole, least=1)), default=None)
-    """Child processes that start at once; twice the number of CPUs by default. A start that a call waits for
-    goes first. The time in the queue does not count toward `connect_timeout`."""
+    """Programs that start at once; None for twice the CPUs. A start that a call waits for goes first. The
+    time in the queue does not count toward `connect_timeout`."""
     style: Style = setting(one_of("mcp", "double", "server", "raw"), default="mcp")
+    """How tools are named: `mcp_<server>_<tool>`, `mcp__<server>__<tool>` (`double`), `<server>_<tool>` or
+    `<tool>` (`raw`)."""
     description_prefix: bool = setting(flag, default=False)
+    """Whether tool descriptions begin with the name of the server."""
     discovery: Literal["auto", "always", "never"] = setting(one_of("auto", "always", "never"), default="auto")
+    """Whether models search for tools instead of seeing all of them. `auto` decides by `discovery_budget`."""
     discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
     policy: Policy = setting(section(Policy), default=Policy())
-    """Which tools are called, asked for or denied."""
+    """Rules that allow, deny or ask for approval of calls."""
     result_budget: int = setting(_budget, default=25000)
-    """Estimated tokens of a result that a model is shown; the rest is kept for `result_read`. 0: no limit."""
+    """Tokens of a result that a model sees (estimated); `result_read` returns the rest. 0 for no limit."""
     output_schema: Conformance = setting(one_of("warn", "strict", "off"), default="warn")
+    """For a result that breaks its output schema: `warn` logs it, `strict` makes it an error."""
     artifacts: str | None = setting(optional(some_text), default=None)
-    """Directory that gets a record of every call."""
+    """Directory for a record of every call."""
     audit: AuditSettings | None = setting(_audit, default=None)
-    """A file that gets a line for every call: who, what, and how it ended."""
+    """Audit log with a line for every call."""
     session_ttl: float = setting(_duration, default=1800.0)
+    """Seconds after which an idle session ends."""
     idle_reap_interval: float = setting(_duration, default=60.0)
+    """Seconds between two searches for idle sessions."""
     resource_cache: ResourceCache = setting(section(ResourceCache), default=ResourceCache())
+    """Cache of resource contents."""
     resource_uri_allowlist: tuple[str, ...] = setting(list_of_text, default=())
-    """Schemes of resources that may be read; empty allows all."""
+    """URI schemes of resources that may be read; empty for all."""
     roots: tuple[str, ...] = setting(list_of_text, default=())
-    """Folders, for `strict_root_paths`."""
+    """Directories for `strict_root_paths`."""
     strict_root_paths: bool = setting(flag, default=False)
     """Whether `file:` resources must lie inside `roots`."""
     tls: Mapping[str, str] | None = setting(_tls, default=None)
-    """As a server's, for those that have none of their own."""
+    """As a server's, for servers without their own."""
     proxy: str | None = setting(_proxy, default=None)
-    """As a server's, for those that have none of their own and are not on this machine."""
+    """As a server's, for servers without their own that are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
+    """Caller information for servers, and resources for the model."""
     watch: WatchSettings = setting(section(WatchSettings), default=WatchSettings())
+    """Whether changed configuration files are applied."""
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())
+    """Settings of `mooring serve`."""
     warnings: tuple[ConfigWarning, ...] = setting(_all_of(ConfigWarning), default=())
+    """Problems found while loading. Set by the loader."""
     project_policy: Policy = setting(instance(Policy), default=Policy())
-    """The policy of an approved project file, which applies beside `policy`. Set by the loader alone."""
+    """Policy of an approved project file, which applies beside `policy`. Set by the loader."""
     withheld: Withheld | None = setting(optional(instance(Withheld)), default=None)
-    """Set by the loader alone."""
+    """Settings of an unapproved project file. Set by the loader."""
 
     def _check(self) -> None:
         counts = Counter(server.name for server in self.servers)
@@ -418,9 +452,9 @@ class HostConfig(Settings):
 
     @classmethod
     def of(cls, servers: Iterable[ServerConfig]) -> Self:
-        """Return a configuration of these servers with a warning for each that cannot be used as given.
+        """Return a configuration of these servers with a warning for each that cannot be used.
 
-        Of several with the same name, the first counts.
+        If several have the same name, the first is used.
         """
         found: dict[str, ServerConfig] = {}
         warnings: list[ConfigWarning] = []
@@ -432,13 +466,13 @@ class HostConfig(Settings):
         return cls(servers=tuple(found.values()), warnings=tuple(warnings))
 
     def __repr__(self) -> str:
-        """Without the values of `tls` and `proxy`: they may hold a password."""
+        """Without the values of `tls` and `proxy`, which may contain a password."""
         shown = {**self.__dict__, "tls": sorted(self.tls or ()), "proxy": self.proxy and "…"}
         return f"HostConfig({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def active(self) -> tuple[ServerConfig, ...]:
-        """The servers that shall run: not disabled, and among `enabled_servers` when that is given."""
+        """The servers to start: not disabled, and in `enabled_servers` if that is set."""
         wanted = self.enabled_servers
         return tuple(
             server

@@ -34,7 +34,7 @@ _ALIASES = {
     "redirectport": "callback_port",
     "authorizationserver": "issuer",
 }
-"""What other programs call our fields, without their underscores and capitals."""
+"""Names of fields in other programs, lower case without underscores."""
 _TYPES = {"authorization_code": "oauth", "oauth2": "oauth", "bearer": "none", "off": "none", "false": "none"}
 
 
@@ -66,20 +66,20 @@ def _address(what: str, *, path: bool = False) -> Callable[[object], str]:
 
 
 class AuthConfig(Settings):
-    """`auth` of one server. Texts may hold references until the moment of connecting."""
+    """`auth` of one server. Texts may contain references, resolved when connecting."""
 
     type: Literal["oauth", "client_credentials", "none"] = setting(_type, default="oauth")
-    """`oauth` asks a person, once; `client_credentials` asks nobody; `none` never logs in."""
+    """`oauth`: a person logs in once. `client_credentials`: no person is needed. `none`: no login."""
     client_id: str | None = setting(optional(some_text), default=None)
-    """A client that was registered beforehand; else mooring registers itself."""
+    """Id of a registered client; without it mooring registers itself."""
     client_secret: str | None = setting(optional(some_text), default=None)
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
-    """The authorization server to which the client belongs: no other one is told its secret."""
+    """The authorization server of the client. No other server receives its secret."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
     client_metadata_url: str | None = setting(optional(_address("an https address", path=True)), default=None)
     """Where the application publishes its client metadata document."""
     callback_port: int | None = setting(optional(within(whole, least=1, most=65535)), default=None)
-    """For a client whose registration allows one redirect address only."""
+    """Port of the redirect address, for clients with a fixed one."""
 
     def _check(self) -> None:
         if self.client_secret is not None and self.client_id is None:
@@ -88,12 +88,12 @@ class AuthConfig(Settings):
             raise ValueError("has type 'client_credentials', which needs 'client_id' and 'client_secret'")
 
     def __repr__(self) -> str:
-        """Nothing that could be a secret."""
+        """Without secrets."""
         return f"AuthConfig(type={self.type!r}, issuer={self.issuer!r}, scopes={self.scopes!r})"
 
 
 def read_auth(value: object) -> Mapping[str, Any] | None:
-    """The fields that are given, under our own names; a mere word stands for the type.
+    """Return the given fields under our names; a text is the type.
 
     Raises:
         ValueError: it is neither, or a field is wrong or unknown.
@@ -107,7 +107,7 @@ def read_auth(value: object) -> Mapping[str, Any] | None:
         given = {_own_name(str(name)): item for name, item in items}
     else:
         raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
-    read = AuthConfig(**given)
+    read = AuthConfig.from_fields(given)
     return MappingProxyType({name: getattr(read, name) for name in given})
 
 
@@ -116,22 +116,22 @@ def _own_name(name: str) -> str:
 
 
 DIRECT = "none"
-"""In the place of a proxy: none, whatever the environment or the host's own settings say."""
+"""Value of `proxy` for no proxy, also if the environment or the host sets one."""
 PATHS = ("ca", "cert", "key")
 """Fields of `tls` that name files."""
 _VERIFY = r"(?i)(?:ssl|tls)?_?(?:no_?|skip_?)?(?:verify|insecure|reject_?unauthorized).*"
-_WAY_TO_PRIVATE = "certificates are always verified; name the authority that signed it in 'ca'"
+_VERIFY_HINT = "certificates are always verified; name the authority that signed it in 'ca'"
 
 
 class TlsSettings(Settings):
-    """`tls` of a server, or of all. Texts may hold references until the moment of connecting."""
+    """`tls` of a server, or of all. Texts may contain references, resolved when connecting."""
 
     ca: str | None = setting(optional(some_text), default=None)
-    """Authorities that are trusted beside those of the system: a PEM file, or a directory of them."""
+    """Certificate authorities beside those of the system: a PEM file or a directory."""
     cert: str | None = setting(optional(some_text), default=None)
-    """Our own certificate (PEM), for servers that want to see one."""
+    """Client certificate (PEM)."""
     key: str | None = setting(optional(some_text), default=None)
-    """Its private key, where that does not stand in the same file."""
+    """Private key (PEM), if it is not in the file of the certificate."""
     key_password: str | None = setting(optional(some_text), default=None)
 
     def _check(self) -> None:
@@ -141,7 +141,7 @@ class TlsSettings(Settings):
 
 
 def read_tls(value: object) -> Mapping[str, str]:
-    """The fields that are given.
+    """Return the given fields.
 
     Raises:
         ValueError: one is wrong or unknown.
@@ -151,13 +151,13 @@ def read_tls(value: object) -> Mapping[str, str]:
     given = {str(name): item for name, item in cast("Mapping[object, Any]", value).items()}
     for name in given:
         if re.fullmatch(_VERIFY, name):
-            raise ValueError(f"{name[:40]!r} is not offered: {_WAY_TO_PRIVATE}")
-    read = TlsSettings(**given)
+            raise ValueError(f"{name[:40]!r} is not offered: {_VERIFY_HINT}")
+    read = TlsSettings.from_fields(given)
     return MappingProxyType({name: text for name in given if (text := getattr(read, name)) is not None})
 
 
 def read_proxy(value: object) -> str:
-    """The address of a proxy, or `DIRECT`.
+    """Return the address of a proxy, or `DIRECT`.
 
     Raises:
         ValueError: it is neither.
@@ -171,7 +171,7 @@ def read_proxy(value: object) -> str:
 
 
 def check_proxy(text: str) -> None:
-    """Raises ValueError, without the value, unless it is the address of a proxy that can be used."""
+    """Raise a ValueError without the value unless it is the address of a usable proxy."""
     if not re.match(r"https?://", text, re.IGNORECASE):
         raise ValueError("must start with http:// or https://: other proxies, such as SOCKS, cannot be used")
     try:

@@ -1,5 +1,4 @@
-"""What distinguishes one way of running or reaching a server from another: fingerprints, and the steps
-from one configuration to the next."""
+"""Fingerprints of server configurations, and the steps from one configuration to the next."""
 
 from __future__ import annotations
 
@@ -20,13 +19,11 @@ _SHAPE = ("env", "headers", "auth")
 
 
 def fingerprint(server: ServerConfig) -> str:
-    """A hash of what decides what is run or reached: it may be stored and shown.
+    """Return a hash of what is run or reached. It is safe to store and show.
 
-    Literal values of `env`, `headers`, `auth` and of the URL's query are left out, since a short
-    secret could be found again by hashing guesses; their names and the references in them are in.
-    `command`, `args` and the rest of the URL are in as written: they *are* what is run or reached,
-    and any process may see them anyway. So two servers that differ only in a literal value share a
-    fingerprint: to notice such an edit, compare the values themselves, as `plan` does.
+    Literal values of `env`, `headers`, `auth` and of the URL's query are excluded, because short secrets
+    could be guessed; their names and references are included, as are `command`, `args` and the rest of the
+    URL. Servers that differ only in an excluded value have the same fingerprint; `plan` compares the values.
     """
     launch: dict[str, Any] = {name: getattr(server, name) for name in _SAFE}
     launch |= {name: validate.reference_names(getattr(server, name)) for name in _SHAPE}
@@ -41,30 +38,30 @@ def fingerprint(server: ServerConfig) -> str:
 
 
 class Plan(Value):
-    """What turns the running servers into the wanted ones. Entries are the new ones; `stop` holds names."""
+    """Steps from the running servers to the new ones. `stop` contains names."""
 
     start: tuple[ServerConfig, ...] = ()
     stop: tuple[str, ...] = ()
     restart: tuple[ServerConfig, ...] = ()
-    """The connection itself is another one."""
+    """Servers that must reconnect."""
     keep: tuple[ServerConfig, ...] = ()
-    """The connection stays; what governs its use (filters, time-outs) may have changed."""
+    """Servers whose connection stays; filters or timeouts may have changed."""
 
 
 class Changes:
-    """The servers of a configuration, and what was added to and removed from them while a host runs."""
+    """The servers of a configuration, with those added and removed at run time."""
 
     def __init__(self, servers: Iterable[ServerConfig]) -> None:
         self._written = {server.name: server for server in servers}
         self._changed: dict[str, ServerConfig | None] = {}
-        """By name: the server that is there instead of the written one; None: it was removed."""
+        """Changes by name: the server that replaces the configured one; None if removed."""
 
     def note(self, name: str, server: ServerConfig | None) -> None:
-        """Remember that a server was added, or removed (None)."""
+        """Record an added server, or a removed one (None)."""
         self._changed[name] = server
 
     def over(self, servers: Iterable[ServerConfig]) -> Changes:
-        """Return the same changes over what is written now, without those whose entry was rewritten."""
+        """Return the changes applied to a new configuration, without servers whose entry changed."""
         new = Changes(servers)
         for name, server in self._changed.items():
             if self._written.get(name) == new._written.get(name):
@@ -73,19 +70,19 @@ class Changes:
 
     @property
     def applied(self) -> tuple[ServerConfig, ...]:
-        """The servers with the changes made."""
+        """The servers with the changes applied."""
         result = {**self._written, **self._changed}
         return tuple(server for server in result.values() if server is not None)
 
 
 def reached(server: ServerConfig, host: HostConfig) -> ServerConfig:
-    """The server with the host's own `tls` and `proxy` where it has none."""
+    """Return the server with the host's `tls` and `proxy` where it has none."""
     if server.url is None or (host.tls is None and host.proxy is None):
         return server
     from mooring.core.addresses import host_realm
 
     here = host_realm(urlsplit(server.url).hostname or "") == "loopback"
-    default = None if here else host.proxy  # a proxy's loopback is not ours
+    default = None if here else host.proxy  # the loopback of a proxy is another machine
     tls = host.tls if server.tls is None else server.tls
     return replace(server, tls=tls, proxy=server.proxy or default)
 
@@ -94,7 +91,7 @@ _CONNECTION = (*_SAFE, *_SHAPE, "url", "tls", "proxy", "isolation", "max_message
 
 
 def plan(old: HostConfig, new: HostConfig) -> Plan:
-    """The steps from the active servers of `old` to those of `new`; only what changed reconnects."""
+    """Return the steps from the active servers of `old` to those of `new`."""
     before = {server.name: server for server in old.active}
     after = {server.name: server for server in new.active}
     both = [(before[name], server) for name, server in after.items() if name in before]

@@ -1,4 +1,4 @@
-"""What looks like a secret. Guesses err on the safe side: a false alarm costs a variable, a miss a token."""
+"""Detection of values that look like secrets. False positives are preferred."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCHEME = re.compile(r"(Bearer|Basic|Token|ApiKey)\s+(?=\S)", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether the literal `value` of something called `name` had better not be copied or shown."""
+    """Whether the literal `value` of `name` looks like a secret."""
     literal = _literal(value).strip()
     literal = _SCHEME.sub("", literal).strip()
     if not literal or literal.lower() in _PLAIN_VALUES:
@@ -47,7 +47,7 @@ def is_secret(name: str, value: str) -> bool:
     if is_place:
         return False
     words = _words(name)
-    if words[-2:] == ["env", "var"]:  # the name of a variable, which is no secret
+    if words[-2:] == ["env", "var"]:  # the name of a variable
         return False
     if any(word in _WORDS for word in words):
         return True
@@ -55,13 +55,13 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def flag_of(word: str) -> str | None:
-    """The name in an argument such as `--api-key`; None for any other word."""
+    """Return the name in an option such as `--api-key`, or None."""
     found = re.fullmatch(r"--?([A-Za-z][\w-]*)", word)
     return found[1] if found else None
 
 
 def secret_parts(text: str) -> Iterator[tuple[str, str]]:
-    """The secret values in the query of an address, each with its name."""
+    """Return the secret values in the query of a URL, with their names."""
     try:
         query = urlsplit(text).query
     except ValueError:
@@ -72,7 +72,7 @@ def secret_parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def masked(value: Any, name: str = "") -> Any:
-    """JSON-like data with everything in it that looks like a secret replaced by `***`."""
+    """Return JSON-like data with values that look like secrets replaced by `***`."""
     match value:
         case Mapping():
             return {key: masked(item, str(key)) for key, item in cast("Mapping[str, Any]", value).items()}
@@ -88,7 +88,7 @@ def masked(value: Any, name: str = "") -> Any:
 
 
 def masked_text(text: str, values: list[Any]) -> str:
-    """`text` without any secret that stands in `values` (JSON-like data), or that shows by its own form."""
+    """Return `text` without the secrets in `values` (JSON-like data) and without tokens of known forms."""
     secrets = {found for value in values for found in _found(value, "")}
     forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1]) if form}
     for form in sorted(forms, key=len, reverse=True):
@@ -136,7 +136,7 @@ def _masked_list(items: list[Any], name: str) -> list[Any]:
 
 
 def _literal(value: str) -> str:
-    """What stands in a text beside its references; a default counts as literal."""
+    """Return the literal parts of a text, including defaults of references."""
     return expand(value, lambda reference: reference.default or "")
 
 

@@ -21,21 +21,21 @@ from mooring.core.redact import Secret, secrets_in
 from mooring.errors import ConfigError, ConnectError
 
 GetSecret = Callable[[str], str | None]
-"""The application's own store of secrets; None when it has none of that name."""
+"""The application's lookup of secrets; returns None for an unknown name."""
 
 _FILE_LIMIT = 2**20
 _COMMAND_TIMEOUT = 10.0
 _PUBLIC = frozenset(
     ("HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER")
 )
-"""Variables that everybody may know. The value of any other one counts as a secret."""
+"""Variables that are not secret. The values of all others are redacted."""
 
 
 def resolve(server: ServerConfig, lookup: Lookup) -> Target:
-    """What to run or reach, with every reference filled in.
+    """Return the target with all references resolved.
 
     Raises:
-        ConfigError: a reference has no value, or a value does not fit where it stands; all are named.
+        ConfigError: references have no value or an unsuitable one. It names all of them.
     """
     secrets: set[str] = set()
     values: dict[str, str] = {}
@@ -85,9 +85,8 @@ def default_lookup(
 ) -> Lookup:
     """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
 
-    `source` tells where the entry was written: files are relative to it, and programs are run only
-    for files that the user wrote or named. One that was merely found comes with a repository, and an
-    entry made in Python may come from anywhere: its author can run programs himself.
+    Files are relative to `source`. Programs are run only for entries in files that the user wrote or named,
+    not for project files found automatically or entries made in Python.
     """
     written = source or ConfigSource()
 
@@ -120,7 +119,7 @@ def _tls(server: ServerConfig, values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _check(place: str, value: str) -> None:
-    """A value may hold what no configuration could: a line break, another host."""
+    """Check resolved values, which may contain a line break or another host."""
     if "\0" in value:
         raise ValueError("must not hold a NUL character")
     if place == "url":
@@ -134,7 +133,7 @@ def _check(place: str, value: str) -> None:
 
 
 def _from_file(source: ConfigSource, cwd: str | None) -> str | None:
-    """A relative working directory is relative to the file that names it."""
+    """Return the working directory, resolved relative to the file of the entry."""
     if cwd is None or source.file is None:
         return cwd
     return str(Path(source.file).parent / os.path.expanduser(cwd))
@@ -195,7 +194,7 @@ def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str])
 
 
 def _line(raw: bytes, name: str) -> str:
-    """The text of a secret, without the line end that editors and programs put after it."""
+    """Return a secret without the trailing newline."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -204,7 +203,7 @@ def _line(raw: bytes, name: str) -> str:
 
 
 async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, slow: bool) -> Target:
-    """What `resolve` gives. `slow`: the lookup itself may block, not only its files, keyring and programs.
+    """Run `resolve` without blocking the loop. `slow`: `get_secret` may block too.
 
     Raises:
         ConfigError: see `resolve`.
@@ -229,8 +228,8 @@ def _references(server: ServerConfig) -> list[Reference]:
 
 
 async def _in_thread(work: Callable[[], Target]) -> Target:
-    """The outcome of `work`, done in a thread of its own. Not one of a pool: a keyring that never answers
-    would keep the interpreter from ending."""
+    """Run `work` in a daemon thread. A pool thread that hangs on a keyring would prevent the interpreter from
+    exiting."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Target] = loop.create_future()
 
@@ -243,7 +242,7 @@ async def _in_thread(work: Callable[[], Target]) -> Target:
             outcome: tuple[Callable[[Any], None], object] = (done.set_result, work())
         except Exception as problem:
             outcome = (done.set_exception, problem)
-        with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
             loop.call_soon_threadsafe(tell, *outcome)
 
     threading.Thread(target=run, name="mooring-secrets", daemon=True).start()

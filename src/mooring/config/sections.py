@@ -47,42 +47,44 @@ def _patterns(value: object) -> tuple[str, ...]:
 
 
 class Policy(Settings):
-    """Globs of tools, the strictest list that fits counts. In the host's own policy a glob with a slash is
-    `server/tool`; all others are the server's own names of tools. `@destructive` fits a tool that says so
-    of itself, `@read-only` one that says so and whose server's hints are trusted."""
+    """Rules for calls: globs of tools. The strictest list that matches applies. In the host's policy a glob
+    with a slash is `server/tool`; others match the server's own tool names. `@destructive` matches tools with
+    `destructiveHint`, `@read-only` those with `readOnlyHint` of servers with `trust_hints`."""
 
     deny: tuple[str, ...] = setting(_patterns, default=())
     """Neither listed nor called."""
     ask: tuple[str, ...] = setting(_patterns, default=())
+    """Called only after approval."""
     allow: tuple[str, ...] = setting(_patterns, default=())
+    """Called without approval."""
     otherwise: Verdict = setting(one_of("allow", "ask", "deny"), default="allow")
-    """For tools that no list names."""
+    """For tools that match no list."""
 
 
 class Decision(Value):
     verdict: Verdict
     reason: str = ""
-    """Which rule says so: words of the configuration, none of the server."""
+    """The rule, in words of the configuration, without text of the server."""
 
 
 class OwnPolicy(Value):
-    """What the entry of one server says."""
+    """Policy settings of one server."""
 
     policy: Policy = Policy()
     approve: tuple[str, ...] = ()
-    """Globs of tools that need a yes."""
+    """Globs of tools that need approval."""
     trust_hints: bool = False
 
 
 class JointPolicy(Value):
-    """What the host says; what the project's file and a server's entry say can only make it stricter."""
+    """The host's policy, made stricter by the project file and by each server."""
 
     host: Policy
     own: OwnPolicy
     project: Policy = Policy()
 
     def decide(self, tool: Tool) -> Decision:
-        """Whether the tool is called, and which rule says so."""
+        """Return the decision for a tool, with the rule."""
         own, server = self.own, tool.server
         decisions = [
             _decided(tool, self.host, own.trust_hints, server=server, whose="the host's policy"),
@@ -95,7 +97,7 @@ class JointPolicy(Value):
 
     @property
     def may_deny(self) -> bool:
-        """Whether any tool could be denied: where not, none needs to be looked at."""
+        """Whether any tool could be denied."""
         policies = (self.host, self.project, self.own.policy)
         return any(policy.deny or policy.otherwise == "deny" for policy in policies)
 
@@ -118,13 +120,13 @@ def _fits(tool: Tool, pattern: str, trusted: bool, server: str | None) -> bool:
         return tool.annotations.get("destructiveHint") is True
     if pattern == "@read-only":
         return trusted and tool.annotations.get("readOnlyHint") is True
-    # A tool may be named `github/read`: that must not make it one of the server `github`.
+    # A tool named `github/read` must not match rules for the server `github`.
     whole = server is not None and "/" in pattern
     return fnmatchcase(f"{server}/{tool.remote_name}" if whole else tool.remote_name, pattern)
 
 
 SAFE_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures whose key may be public. A shared secret must not be taken for one, nor `none` for any."""
+"""Asymmetric signature algorithms. Shared secrets and `none` are not allowed."""
 
 _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -139,19 +141,19 @@ class ProfileSettings(Settings):
     """Globs of `server/tool`, by the servers' own names of their tools."""
     deny: tuple[str, ...] = setting(list_of_text, default=())
     style: Style | None = setting(optional(one_of(*STYLES)), default=None)
-    """How tools and prompts are named; as everywhere when left out."""
+    """How tools and prompts are named; as the host's when left out."""
     discovery: Literal["auto", "always", "never"] = setting(
         one_of("auto", "always", "never"), default="never"
     )
     resources: bool = setting(flag, default=True)
     prompts: bool = setting(flag, default=True)
     scopes: tuple[str, ...] = setting(list_of_text, default=())
-    """What a token must be good for."""
+    """Scopes that a token must have."""
     call_timeout: float | None = setting(optional(_duration), default=None)
 
 
 class TokenSettings(Settings):
-    """A fixed token and whose it is. The token itself is one reference, such as `${GATEWAY_TOKEN}`."""
+    """A fixed token and its owner's name. The token itself is one reference, such as `${GATEWAY_TOKEN}`."""
 
     name: str = setting(some_text)
     token: str = setting(some_text)
@@ -168,11 +170,11 @@ class TokenSettings(Settings):
 
 
 class OAuthSettings(Settings):
-    """Whose signed tokens are taken: the gateway is a protected resource and issues none itself."""
+    """Validation of signed tokens. The gateway is a protected resource and issues no tokens."""
 
     issuer: str = setting(some_text)
     audience: tuple[str, ...] = setting(list_of_text, default=())
-    """What a token must be made for; the gateway's own `url` when left out."""
+    """Audiences that a token may have; the gateway's `url` when left out."""
     jwks_url: str | None = setting(optional(some_text), default=None)
     key_file: str | None = setting(optional(some_text), default=None)
     """A public key (PEM) or a key set (JSON)."""
@@ -230,32 +232,32 @@ def _audit(value: object) -> AuditSettings | None:
 
 
 class GatewaySettings(Settings):
-    """How `mooring serve` meets its clients."""
+    """Settings of `mooring serve`."""
 
     profiles: Mapping[str, ProfileSettings] = setting(_profiles, default=EMPTY)
     scopes: tuple[str, ...] = setting(list_of_text, default=())
-    """What a token must be good for at `/mcp` itself."""
+    """Scopes that a token must have at `/mcp`."""
     tokens: tuple[TokenSettings, ...] = setting(_tokens, default=())
     oauth: OAuthSettings | None = setting(optional(section(OAuthSettings)), default=None)
     url: str | None = setting(optional(some_text), default=None)
-    """The address under which clients reach the gateway, when that is not the one it listens on."""
+    """Public address of the gateway, if it differs from the one it listens on."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
-    """Names in the `Host` header beside addresses and `localhost`."""
+    """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())
     max_body: int = setting(within(size, least=1024), default=4 * 2**20)
     body_timeout: float = setting(_duration, default=10.0)
-    """Seconds within which a request must have arrived whole."""
+    """Seconds to receive a whole request."""
     rate: float | None = setting(optional(_rate), default=None)
-    """Requests per second of one client; no limit when left out."""
+    """Requests per second of one client; None for no limit."""
     burst: int = setting(within(whole, least=1), default=64)
     concurrency: int = setting(within(whole, least=1), default=256)
-    """Requests of one client that may be under way."""
+    """Concurrent requests of one client."""
     max_sessions: int = setting(within(whole, least=1), default=10_000)
     client_sessions: int = setting(within(whole, least=1), default=2_000)
-    """Sessions of one client: of one principal, or of one address where no token is asked for. At the limit
-    a new session ends the client's own session that has been idle for longest."""
+    """Sessions of one client: one principal, or one address if no token is required. At the limit a new
+    session ends the session of the client that was idle for longest."""
     max_connections: int = setting(within(whole, least=1), default=20_000)
     audit: AuditSettings | None = setting(_audit, default=None)
-    """The audit log while it serves, in place of the host's."""
+    """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)
-    """Seconds that calls under way are given when the gateway is told to end."""
+    """Seconds that running calls may take when the gateway shuts down."""

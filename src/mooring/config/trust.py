@@ -1,4 +1,4 @@
-"""What a found project file would do, and how its settings combine with the user's own."""
+"""Effects of a project file, and the merge of its settings with the user's."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NEVER: Mapping[str, str] = {
     "audit": "project files found automatically may not set output paths",
     "artifacts": "project files found automatically may not set output paths",
 }
-"""Settings that no project file found automatically may have, approved or not, and why."""
+"""Settings that project files found automatically may not have, even if approved, and why."""
 
 _CONFORMANCE: Mapping[Conformance, int] = {"off": 0, "warn": 1, "strict": 2}
 _NOTHING = ("-",)
-"""An allowlist that no scheme is on."""
+"""An allowlist that matches no scheme."""
 
 
 def settings_mark(settings: Mapping[str, Any]) -> str:
-    """Return a hash of host-wide settings as they are written."""
+    """Return a hash of host-wide settings as written."""
     text = json.dumps(settings, sort_keys=True, default=str)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -40,12 +40,12 @@ def settings_mark(settings: Mapping[str, Any]) -> str:
 def combined(
     mine: HostConfig, theirs: HostConfig, given: Mapping[str, Any]
 ) -> tuple[HostConfig, tuple[str, ...]]:
-    """Return the user's settings with those of an approved project file, and the names that were refused.
+    """Return the user's settings with those of an approved project file, and the names of rejected ones.
 
     Args:
         mine: The user's settings; a setting that the user leaves out has its default.
         theirs: The project's settings.
-        given: Those that the project's file has, as they are written.
+        given: The settings in the project file, as written.
     """
     changes: dict[str, Any] = {name: getattr(theirs, name) for name in given}
     refused: list[str] = []
@@ -56,7 +56,7 @@ def combined(
             refused.append(name)
 
     if "policy" in given:
-        changes["project_policy"] = changes.pop("policy")  # both apply, the stricter answer counts
+        changes["project_policy"] = changes.pop("policy")  # both apply, the stricter one wins
     if "enabled" in given:
         keep("enabled", mine.enabled and theirs.enabled)
     if "enabled_servers" in given and (wanted := mine.enabled_servers) is not None:
@@ -111,7 +111,7 @@ _HARMLESS = frozenset(
         ),
     )
 )
-"""Fields that decide neither what is run or reached nor what it may do. Any other, a new one too, counts."""
+"""Fields without effect on what is run, reached or allowed. All others are part of the hash."""
 
 _FORBIDDEN = re.compile(
     # which libraries a program loads
@@ -127,27 +127,29 @@ _FORBIDDEN = re.compile(
     r"|GIT_PROXY_COMMAND|GIT_EDITOR|GIT_PAGER|GIT_CONFIG.*"
     # where npx, uvx and pip fetch the code that they run
     r"|NPM_CONFIG_.+|PIP_(?:EXTRA_)?INDEX_URL|PIP_CONFIG_FILE|UV_(?:.*INDEX.*|CONFIG_FILE|FIND_LINKS)"
-    # whom a program trusts on the network, and who reads along
+    # certificates that a program trusts, and proxies
     r"|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE"
     r"|(?:HTTPS?|ALL)_PROXY|MOORING_.+",
     re.IGNORECASE,
 )
-"""Variables that make a harmless-looking command run other code, or talk to somebody else."""
+"""Variables that make a harmless-looking command run other code, or use another network peer."""
 
 
 class TrustRequest(Value):
-    """A project file that was found, and what of it is not approved in this form."""
+    """A project file with servers or settings that are not approved."""
 
     file: str
+    """The project file."""
     servers: tuple[ServerConfig, ...]
+    """The servers that it configures."""
     changed: tuple[str, ...] = ()
-    """Names of servers that were approved in another form."""
+    """Names of servers that changed since they were approved."""
     settings: Mapping[str, Any] = EMPTY
-    """Host-wide settings, as they are written; empty when they are approved or there are none."""
+    """Host-wide settings as written; empty if they are approved or missing."""
 
     @property
     def text(self) -> str:
-        """Everything that would be run, reached or set: whole, and with nothing hidden in it."""
+        """Everything that would be run, reached or set, in full, with invisible characters escaped."""
         parts = ["\n".join(describe(server)) for server in self.servers]
         if self.settings:
             parts.append("\n".join(describe_settings(self.settings)))
@@ -155,9 +157,9 @@ class TrustRequest(Value):
 
 
 def mark(server: ServerConfig) -> str:
-    """A hash of all that an entry decides, values as they are written. One byte more is another mark.
+    """Return a hash of the effective fields of an entry, as written.
 
-    What equals its default is left out, so that a field which mooring learns later changes no mark.
+    Default values are left out, so that new fields of later versions do not change it.
     """
     plain = {
         one.name: value
@@ -168,16 +170,16 @@ def mark(server: ServerConfig) -> str:
 
 
 def forbidden(server: ServerConfig) -> tuple[str, ...]:
-    """The variables of an entry that a file which was merely found may not set."""
+    """Return the variables of an entry that project files found automatically may not set."""
     return tuple(name for name in server.env if _FORBIDDEN.fullmatch(name.strip()))
 
 
 def describe(server: ServerConfig) -> Iterator[str]:
-    """The entry for a person to judge, a line for each thing; secrets that are written out are not shown."""
+    """Yield lines that describe an entry to a person, without literal secrets."""
     redact = literal_secrets(server)
 
     def line(what: str, text: str) -> str:
-        # A line break in a value must not look like another line of ours.
+        # A line break in a value must not look like a new line of the description.
         whole = redact(text).replace("\n", r"\n").replace("\t", r"\t")
         return f"  {what.ljust(8)} {clean(whole)}"
 
@@ -199,7 +201,7 @@ def describe(server: ServerConfig) -> Iterator[str]:
 
 
 def describe_settings(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield host-wide settings for a person to judge, a line for each; secrets in them are not shown."""
+    """Yield lines that describe host-wide settings to a person, without secrets."""
     yield "settings for all servers"
     for name in sorted(settings):
         text = json.dumps(_json(masked(settings[name], name)), ensure_ascii=False, default=str)
@@ -213,14 +215,14 @@ _SHOWN = frozenset(
 
 
 def _special(server: ServerConfig) -> Iterator[str]:
-    """Fields beside the launch itself that are not at their default."""
+    """Return fields beside the launch that differ from their default."""
     for one in fields(cast("Any", server)):
         if one.name not in _HARMLESS | _SHOWN and getattr(server, one.name) != _default(one):
             yield one.name
 
 
 def literal_secrets(server: ServerConfig) -> Redactor:
-    """Return what hides the secrets written into an entry: literal values, and the defaults of references."""
+    """Return a redactor for the secrets in an entry: literal values and defaults of references."""
     hidden: list[str] = []
     for text in secrets_in(dict(server.texts())):
         found = references(text)

@@ -33,7 +33,7 @@ _SIZE_HELP = "write a number of bytes, or a text such as '512KiB' or '16MiB'"
 
 
 def kind(value: object) -> str:
-    """The sort of value in a person's words, for messages that must not show the value."""
+    """Return the type of a value in words, for messages without the value."""
     match value:
         case None:
             return "nothing"
@@ -52,7 +52,7 @@ def kind(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """The plain number in `value`, written as a number or as its text; None when it is not one."""
+    """Return the number in `value`, a number or its text; None if it is neither."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         # A bound that also keeps out infinity, NaN, and integers too large for a float.
         return float(value) if abs(value) < _LARGEST else None
@@ -64,10 +64,10 @@ def number(value: object) -> float | None:
 
 
 def seconds(value: object) -> float:
-    """Seconds meant by `value`.
+    """Return the seconds of a duration.
 
     Raises:
-        ValueError: it is no duration, or a negative one.
+        ValueError: it is not a duration, or negative.
     """
     plain = number(value)
     if plain is not None:
@@ -88,10 +88,10 @@ def seconds(value: object) -> float:
 
 
 def size(value: object) -> int:
-    """Bytes meant by `value`.
+    """Return the bytes of a size.
 
     Raises:
-        ValueError: it is no size, or a negative one.
+        ValueError: it is not a size, or negative.
     """
     plain = number(value)
     if plain is not None and plain >= 0 and plain.is_integer():

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 from urllib.parse import urlsplit
 
 from mooring.config.references import expand, references
 from mooring.config.units import kind, number
 from mooring.core.redact import reveal
-from mooring.core.value import UNSET, Field, Value
+from mooring.core.text import did_you_mean
+from mooring.core.value import UNSET, Field, Value, check_arguments
 from mooring.errors import ConfigError
 
 PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""Every version of the protocol that mooring speaks."""
+"""Protocol versions that mooring supports."""
 _RESERVED = frozenset(
     {
         "mcp-session-id",
@@ -37,13 +38,13 @@ _NAME_LIMIT = 128
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a message: quoted, control characters escaped, never long."""
+    """Return a name for a message: quoted, escaped and at most 40 characters."""
     return repr(name if len(name) <= 40 else name[:39] + "…")
 
 
 def check_name(name: str) -> str:
     if not name or name != name.strip():
-        raise ValueError("must be a name that neither is empty nor begins or ends with a space")
+        raise ValueError("must not be empty, nor begin or end with a space")
     if len(name) > _NAME_LIMIT:
         raise ValueError(f"must be a name of at most {_NAME_LIMIT} characters")
     if not name.isprintable() or "/" in name or "\\" in name:
@@ -62,15 +63,15 @@ def check_command(command: str, *, has_args: bool) -> None:
 
 
 def check_url_text(url: str) -> str:
-    """`url` itself, when it can be one we reach; references in it stand for any text."""
+    """Return `url` if it is valid. References in it may stand for any text."""
     check_url(sample_url(url))
     return url
 
 
 def sample_url(url: str) -> str:
-    """An address such as `url` may become, once its references are filled in."""
+    """Return an example of `url` with resolved references."""
     text = expand(url, lambda _: "1")
-    # The scheme comes with a reference at the start, and is checked when connecting.
+    # A reference at the start contains the scheme, which is checked when connecting.
     return "http://" + text if url.startswith("${") and references(url) else text
 
 
@@ -83,7 +84,7 @@ def check_url(text: str) -> None:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        # The library's own message repeats parts of the URL.
+        # The message of urlsplit contains parts of the URL.
         raise ValueError("is not a valid URL: check the host and the port") from None
     if "@" in parts.netloc:
         raise ValueError(
@@ -97,8 +98,7 @@ def check_url(text: str) -> None:
 def check_header(name: str, value: str) -> None:
     if not re.fullmatch(_HEADER_NAME, name):
         raise ValueError(
-            "has a header name that is none: letters, digits and hyphens, such as 'Authorization'; "
-            "the value stands after it"
+            "has an invalid header name; use letters, digits and hyphens, such as 'Authorization'"
         )
     if name.lower() in _RESERVED or name.lower().startswith("mcp-param-"):
         raise ValueError(f"sets {shown(name)}, which belongs to the protocol; remove it")
@@ -121,14 +121,14 @@ def check_protocol(value: object) -> str:
 
 
 def check_spoken(value: object) -> str:
-    """`auto`, or one of the protocol versions that mooring speaks."""
+    """Return `auto` or a supported protocol version."""
     if value == "auto" or value in PROTOCOLS:
         return str(value)
     raise ValueError(f"must be 'auto' or one of {', '.join(PROTOCOLS)}")
 
 
 def text_of(value: object) -> str:
-    """The text of a scalar: `8080` and `true` in JSON mean what they look like."""
+    """Return the text of a scalar, such as `8080` or `true`."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -168,7 +168,7 @@ def map_of_text(value: object) -> dict[str, str]:
 
 
 def reference_names(value: object) -> object:
-    """`value` with every text reduced to the references in it: its shape, without what may be secret."""
+    """Return `value` with every text reduced to its references, without possible secrets."""
     match value:
         case str():
             return [str(reference) for reference in references(value)]
@@ -184,16 +184,16 @@ def reference_names(value: object) -> object:
 
 
 class Problem(Value):
-    """One thing that is wrong with an entry, in words."""
+    """One problem of an entry."""
 
     field: str | None
     message: str
     serious: bool = False
-    """Whether a setting that protects something may be missing because of it."""
+    """Whether a security setting may be missing because of it."""
 
 
 class InvalidEntryError(ConfigError):
-    """An entry is wrong; `problems` holds everything that is, so that it can be mended in one go."""
+    """An entry is invalid. `problems` lists everything that is wrong."""
 
     def __init__(self, problems: tuple[Problem, ...], *, place: str | None = None) -> None:
         lines = [f"{p.field!r} {p.message}" if p.field else p.message for p in problems]
@@ -201,17 +201,10 @@ class InvalidEntryError(ConfigError):
         self.problems = problems
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of."""
-    import difflib  # only when something is wrong
-
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
-
-
 def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` is one slip away from (two, in a long name); None when there is none.
+    """Return the known name within one edit of `name` (two for a long name), or None.
 
-    Narrower than `did_you_mean`, for places where most unknown names belong to other programs.
+    Narrower than `nearest`, for places where most unknown names belong to other programs.
     """
     for other in sorted(known):
         slips = 0 if len(other) < 4 else 1 if len(other) < 6 else 2
@@ -221,7 +214,7 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def _distance(one: str, two: str) -> int:
-    """Return how many letters were left out, added, replaced or swapped with their neighbour."""
+    """Return the edit distance, with swapped neighbours as one edit."""
     before, row = list[int](), list(range(len(two) + 1))
     for i, letter in enumerate(one, 1):
         last, before, row = before, row, [i]
@@ -235,7 +228,7 @@ def _distance(one: str, two: str) -> int:
 
 T = TypeVar("T")
 Read = Callable[[object], T]
-"""Makes a field's value of what was given for it; ValueError says what is wrong, without the value."""
+"""Converts the given value of a field. Raises a ValueError without the value."""
 
 _FLAGS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
@@ -250,13 +243,13 @@ class _Setting(Field):
 
 
 def setting(read: Read[T], *, default: T = UNSET) -> T:
-    """A field of `Settings` and how it is read; without a default it must be given."""
+    """Declare a field of `Settings` with its converter. Without a default it is required."""
     return cast("Any", _Setting(read, default))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
 class Settings(Value):
-    """Base of values that read their fields with `setting`."""
+    """Base of validated values whose fields are declared with `setting`."""
 
     _reads: ClassVar[Mapping[str, Read[Any]]] = {}
 
@@ -265,8 +258,23 @@ class Settings(Value):
         own = {name: one.read for name, one in vars(cls).items() if isinstance(one, _Setting)}
         cls._reads = {**cls._reads, **own}
 
-    def __init__(self, **given: object) -> None:
-        values, problems = self._read(self._completed(given))
+    def __init__(self, **fields: object) -> None:
+        check_arguments(type(self), fields.keys())
+        self._fill(fields)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, object]) -> Self:
+        """Return settings from fields of a file.
+
+        Raises:
+            InvalidEntryError: fields are wrong, unknown or missing. It lists all of them.
+        """
+        new = cls.__new__(cls)
+        new._fill(fields)
+        return new
+
+    def _fill(self, fields: Mapping[str, object]) -> None:
+        values, problems = self._read(self._completed(fields))
         if not problems:
             self.__dict__.update(values)
             try:
@@ -274,7 +282,7 @@ class Settings(Value):
             except ValueError as problem:
                 problems.append(Problem(field=None, message=str(problem)))
         if problems:
-            raise InvalidEntryError(tuple(problems), place=self._place(given))
+            raise InvalidEntryError(tuple(problems), place=self._place(fields))
 
     @classmethod
     def _read(cls, given: Mapping[str, object]) -> tuple[dict[str, Any], list[Problem]]:
@@ -300,15 +308,15 @@ class Settings(Value):
 
     @classmethod
     def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
-        """`given` with what follows from it."""
+        """Return `given` with derived fields."""
         return given
 
     def _check(self) -> None:
-        """Raise ValueError if the fields, each good in itself, do not go together."""
+        """Raise a ValueError if the fields contradict each other."""
 
     @classmethod
     def _place(cls, given: Mapping[str, object]) -> str | None:
-        """How an error names what was being made."""
+        """Return the place for error messages."""
         return None
 
 
@@ -319,7 +327,7 @@ def some_text(value: object) -> str:
 
 
 def flag(value: object) -> bool:
-    """True or false, also as the words for it that people write in YAML, which arrive as text."""
+    """Convert a boolean, also from the words for it in YAML."""
     known = _FLAGS.get(str(value).lower()) if isinstance(value, bool | int | str) else None
     if known is None:
         raise ValueError("must be true or false")
@@ -327,7 +335,7 @@ def flag(value: object) -> bool:
 
 
 def whole(value: object) -> int:
-    """A whole number, also as text."""
+    """Convert an integer, also from text."""
     plain = number(value)
     if plain is None or not plain.is_integer():
         raise ValueError("must be a whole number")
@@ -348,7 +356,7 @@ def one_of(*choices: str) -> Read[Any]:
 def within(
     read: Read[T], *, above: float | None = None, least: float | None = None, most: float | None = None
 ) -> Read[T]:
-    """What `read` gives, if it is within the limits."""
+    """Return a converter that also checks limits."""
 
     def limited(value: object) -> T:
         result = read(value)
@@ -369,7 +377,7 @@ def optional(read: Read[T]) -> Read[T | None]:
 
 
 def instance(of: type[T]) -> Read[T]:
-    """The very object, which no file can make."""
+    """Return a converter that accepts only an instance of this class."""
 
     def read(value: object) -> T:
         if isinstance(value, of):
@@ -379,12 +387,17 @@ def instance(of: type[T]) -> Read[T]:
     return read
 
 
-def section(of: type[T]) -> Read[T]:
-    """Settings within settings: the object, or a mapping of its fields."""
+S = TypeVar("S", bound=Settings)
 
-    def read(value: object) -> T:
+
+def section(of: type[S]) -> Read[S]:
+    """Return a converter for nested settings: an object, or a mapping of its fields."""
+
+    def read(value: object) -> S:
         if isinstance(value, Mapping):
-            return of(**{str(name): item for name, item in cast("Mapping[object, object]", value).items()})
+            return of.from_fields(
+                {str(name): item for name, item in cast("Mapping[object, object]", value).items()}
+            )
         return instance(of)(value)
 
     return read

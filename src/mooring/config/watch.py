@@ -1,4 +1,4 @@
-"""Configuration files watched while the host runs, and changes applied."""
+"""Watching of configuration files while the host runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mooring.core.events import ConfigRejected, Event
 from mooring.errors import ConfigError
 
 LONGEST = 20
-"""Changes that keep coming are told after so many quiet times at the latest."""
+"""Continuous changes are reported after this many quiet periods at the latest."""
 
 
 async def changes(files: Sequence[Path], quiet: float) -> AsyncGenerator[None]:
-    """Yields when one of `files` has changed and then nothing for `quiet` seconds.
+    """Yield when one of `files` changed and then nothing for `quiet` seconds.
 
     Raises:
         ConfigError: the `watch` extra is not installed.
@@ -56,9 +56,7 @@ async def follow(
     apply: Callable[[HostConfig], Awaitable[object]],
     emit: Callable[[Event], None],
 ) -> None:
-    """Apply what `reload` reads whenever one of `files` has changed. Never raises for a file."""
-    from mooring.config.watch import changes  # few hosts follow their files
-
+    """Call `apply` with the result of `reload` whenever one of `files` changed. Never raises for a file."""
     try:
         async for _ in changes(files, quiet):
             try:

@@ -1,7 +1,6 @@
-"""Where a request may go that somebody else's document asks us to make.
+"""Checks of addresses that come from untrusted documents (SSRF protection).
 
-A server's OAuth metadata names hosts. Without a guard, a hostile server could name an address of the
-user's own network and have us knock there. Pure: spelled hosts and addresses in, verdicts out.
+The OAuth metadata of a server contains URLs. A hostile server could name an address in the user's network.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from urllib.parse import SplitResult, urlsplit
 __all__ = ["Realm", "RefusedAddressError", "check_url", "host_realm", "realm"]
 
 Realm = Literal["public", "loopback", "private", "link-local", "reserved"]
-"""`private` are the networks of homes, companies and carriers; `reserved` is what nobody should talk to."""
+"""`private` are the networks of homes, companies and carriers; `reserved` must not be used."""
 
-# The IANA special-purpose address registries, written out: what `ipaddress` knows of them depends on the
-# version of Python. A few of their entries are reachable globally (192.0.0.9/32); no login server is there.
+# The IANA special-purpose address registries, because those of `ipaddress` depend on the Python version.
+# A few of their entries are reachable globally (192.0.0.9/32); no login server is there.
 _SPECIAL: Mapping[Realm, str] = {
     "loopback": "127.0.0.0/8 ::1/128",
     "link-local": "169.254.0.0/16 fe80::/10",
@@ -35,21 +34,21 @@ _CARRYING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96",
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,253})")
-# No quotes, backticks, `$`, parentheses, backslashes or blanks: all that a shell or a page could trip over.
+# No quotes, backticks, `$`, parentheses, backslashes or blanks, which are unsafe in shells and pages.
 _PLAIN_URL = re.compile(r"[A-Za-z0-9\-._~:/?\[\]=&%+,@!*;]+")
 _HIDDEN_CONTROL = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])")
 _LONGEST = 8_192
 
 
 class RefusedAddressError(ValueError):
-    """A document or an address cannot be used; the text says which and why."""
+    """An address or document is not allowed. The message says which and why."""
 
 
 def realm(address: str | IPv4Address | IPv6Address) -> Realm:
-    """The network that an address belongs to; of an address that carries another one, the inner one counts.
+    """Return the realm of an address; for one that embeds another address, the realm of the inner one.
 
     Raises:
-        ValueError: it is no address.
+        ValueError: it is not an address.
     """
     plain = ip_address(address.partition("%")[0]) if isinstance(address, str) else address
     if isinstance(plain, IPv4Address):
@@ -73,7 +72,7 @@ def _listed(address: IPv4Address | IPv6Address) -> Realm | None:
 
 
 def _carried(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses inside an address of a translation or tunnel prefix, which has no other meaning."""
+    """Return the IPv4 addresses inside an address of a translation or tunnel prefix."""
     if any(address in network for network in _CARRYING):
         return [_low(address)]
     if address.sixtofour is not None:
@@ -86,8 +85,8 @@ def _low(address: IPv6Address) -> IPv4Address:
 
 
 def host_realm(host: str) -> Realm | None:
-    """The realm of a host that is an address in any spelling, or a name of this machine; None for a name
-    that has to be looked up."""
+    """Return the realm of an address in any notation or of a name of this machine; None for names that need
+    DNS."""
     bare = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
         return "loopback"
@@ -99,12 +98,12 @@ def host_realm(host: str) -> Realm | None:
     if not _NUMBER.fullmatch(parts[-1]):
         return None
     old = _old_spelling(parts)
-    # What ends in a number and is no address is a trick, or at best a mistake.
+    # A host that ends in a number and is not an address is invalid.
     return "reserved" if old is None else realm(old)
 
 
 def _old_spelling(parts: list[str]) -> IPv4Address | None:
-    """`2130706433`, `0x7f.1`, `0177.0.0.1`: what C libraries take for addresses."""
+    """Parse addresses like a C library: `2130706433`, `0x7f.1`, `0177.0.0.1`."""
     if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
         return None
     try:
@@ -127,15 +126,15 @@ def _number(part: str) -> int:
 
 
 def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResult:
-    """The parts of an address that may be asked or opened: https, or http on this very machine.
+    """Return the parts of a URL that may be requested or opened: https, or http on this machine.
 
     Args:
-        url: Somebody else's text.
-        what: How a refusal names it, as in "its token endpoint".
+        url: Untrusted text.
+        what: Subject of the error message, as in "its token endpoint".
         allowed: Realms besides the public one, because the configured server is in them itself.
 
     Raises:
-        RefusedError: it may not, and why.
+        RefusedAddressError: the address is not allowed.
     """
     if len(url) > _LONGEST or not _PLAIN_URL.fullmatch(url) or _HIDDEN_CONTROL.search(url):
         raise RefusedAddressError(f"{what} holds characters that do not belong into an address")
@@ -165,7 +164,7 @@ def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResu
 
 
 def describe(where: Realm | None) -> str:
-    """A realm in words."""
+    """Return a description of a realm."""
     article = "an address" if where != "loopback" else "a loopback address"
     return {
         "private": "an address of a private network",

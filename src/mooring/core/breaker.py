@@ -1,4 +1,4 @@
-"""When to leave a failing server alone, and for how long. Time and chance come in as values."""
+"""Backoff, circuit breaker and crash-loop detection. Time and randomness are arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FIRST, LONGEST, SPREAD = 1.0, 30.0, 0.2
 
 
 def backoff(failures: int, chance: float) -> float:
-    """Seconds before try number `failures + 1`: 1, 2, 4, 8, 16, 30, 30 …, each up to a fifth more or
-    less, so that servers that fell together do not rise together. `chance` lies in [0, 1]."""
+    """Return the seconds before attempt `failures + 1`: 1, 2, 4, 8, 16, 30, 30 …, with 20 % jitter.
+    `chance` is in [0, 1]."""
     if failures <= 0:
         return 0.0
     base = min(FIRST * 2 ** min(failures - 1, 16), LONGEST)
@@ -22,7 +22,7 @@ def backoff(failures: int, chance: float) -> float:
 
 class Breaker:
     """Opens after 5 transport failures in a row; lets one probe through after 10 s, doubling to 120 s;
-    closes after 2 successes. What a tool calls an error is no failure: the server answered."""
+    closes after 2 successes. An error result of a tool is not a failure."""
 
     THRESHOLD = 5
     SUCCESSES = 2
@@ -42,11 +42,11 @@ class Breaker:
         return "open" if self.retry_after(now) > 0 else "half-open"
 
     def retry_after(self, now: float) -> float:
-        """Seconds until the next probe is let through; 0 when one may go now."""
+        """Seconds until the next probe is allowed; 0 for now."""
         return 0.0 if self._opened_at is None else max(self._opened_at + self._rest - now, 0.0)
 
     def admit(self, now: float) -> bool:
-        """Whether a call may be tried now. In the half-open state one at a time may: tell its outcome."""
+        """Whether a call is allowed now. The half-open state allows one at a time; report its outcome."""
         if self._opened_at is None:
             return True
         if self._probing or self.retry_after(now) > 0:
@@ -67,7 +67,7 @@ class Breaker:
         self._failures += 1
         if self._opened_at is not None:
             if not self._probing:
-                return  # it was let through before the breaker opened, and tells nothing new
+                return  # admitted before the breaker opened: no new information
             self._opened_at = now
             self._rest = min(self._rest * 2, self.LONGEST_REST)
             self._probing, self._successes = False, 0
@@ -75,12 +75,12 @@ class Breaker:
             self._opened_at, self._probing, self._successes = now, False, 0
 
     def abandoned(self) -> None:
-        """The admitted call ended without saying anything about the server (its caller went away)."""
+        """Report that the admitted call was cancelled by its caller."""
         self._probing = False
 
 
 class Restarts:
-    """How often a server was started lately: a crash loop is given up politely."""
+    """Recent starts of a server, to detect a crash loop."""
 
     LIMIT = 5
     WINDOW = 60.0
@@ -92,10 +92,10 @@ class Restarts:
         self._starts = [start for start in self._starts if now - start < self.WINDOW] + [now]
 
     def forgive(self) -> None:
-        """It has been of use: whatever happens now is no crash loop."""
+        """Reset the history after a useful connection."""
         self._starts.clear()
 
     def rest(self, now: float) -> float:
-        """Seconds to wait before yet another start: 0 unless there were too many within the window."""
+        """Return the seconds to wait before another start: 0 unless there were too many in the window."""
         recent = [start for start in self._starts if now - start < self.WINDOW]
         return self.WINDOW - (now - recent[-self.LIMIT]) if len(recent) >= self.LIMIT else 0.0

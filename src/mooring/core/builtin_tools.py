@@ -16,7 +16,7 @@ from mooring.core.value import Value
 
 
 def login_tool(server: str, *, possible: bool = True) -> Tool:
-    """The tool that begins a login to a server; no word of it is the server's own.
+    """Return the tool that starts a login to a server. It contains no text of the server.
 
     Args:
         server: Its name.
@@ -40,12 +40,12 @@ def login_tool(server: str, *, possible: bool = True) -> Tool:
 
 
 def is_login(tool: Tool) -> bool:
-    """Whether a tool of the catalog is that one, under whatever name."""
+    """Whether a tool of the catalog starts a login."""
     return tool.remote_name == LOGIN
 
 
 MOST_ARGUMENTS = 64
-"""Arguments of one prompt that are looked at."""
+"""Most arguments of one prompt."""
 
 
 def prompt_tools(prompts: Iterable[Prompt]) -> dict[str, Tool]:
@@ -87,7 +87,7 @@ def fitting(prompt: Prompt, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the arguments as the texts that a prompt takes.
 
     Raises:
-        ValueError: one is missing, unknown, or no plain value.
+        ValueError: one is missing, unknown or not a plain value.
     """
     given = prompt.arguments[:MOST_ARGUMENTS]
     known = [argument["name"] for argument in given]
@@ -109,7 +109,7 @@ def _text(name: str, value: object) -> str:
 
 
 def prompt_result(prompt: Prompt, messages: Iterable[Message], duration: float) -> Result:
-    """Return the messages of a prompt as a model reads them: each text marked as the server's own."""
+    """Return the messages of a prompt for a model, each text marked as untrusted."""
     blocks = tuple(_shown(prompt, message) for message in messages)
     return Result(server=prompt.server, tool=prompt.name, blocks=blocks, duration=duration)
 
@@ -123,9 +123,9 @@ def _shown(prompt: Prompt, message: Message) -> Block:
 _LONGEST_PATH, _MOST_STEPS = 500, 64
 _LONGEST_NEEDLE = 500
 _AROUND = 200
-"""Characters that are shown on either side of what a search has found."""
+"""Characters before and after a match."""
 UNLIMITED = 100_000
-"""Characters of a piece where there is no budget."""
+"""Characters of a piece without a budget."""
 
 READ = Tool(
     name="result_read",
@@ -149,15 +149,15 @@ READ = Tool(
         "additionalProperties": False,
     },
 )
-"""Offered to the models of those sessions that have something to read."""
+"""Listed in sessions that have a stored result."""
 
 
 class Unreadable(ValueError):
-    """The request cannot be answered; the text says why, and what can be asked."""
+    """The request is invalid. The text says why, and what is possible."""
 
 
 class ReadRequest(Value):
-    """What is to be read."""
+    """A request for a part of a stored result."""
 
     handle: str
     offset: int = 0
@@ -172,7 +172,7 @@ class ResultPart(Value):
 
     text: str
     next_offset: int | None
-    """Where to go on; None at the end."""
+    """Offset of the next piece; None at the end."""
 
 
 _KINDS: Mapping[str, tuple[type, str]] = {
@@ -186,10 +186,10 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 
 
 def request(arguments: Mapping[str, Any]) -> ReadRequest:
-    """Return what a call of `result_read` asks for.
+    """Return the request in the arguments of `result_read`.
 
     Raises:
-        Unreadable: it is not clear.
+        Unreadable: they are invalid.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     for name, value in given.items():
@@ -211,7 +211,7 @@ def request(arguments: Mapping[str, Any]) -> ReadRequest:
 def cut(text: str, offset: int, total: int, limit: int | None, budget: int) -> ResultPart:
     """Return the piece that begins where `text` does, at `offset` of `total` characters.
 
-    Pieces that follow each other make up the whole, character by character.
+    Consecutive pieces make up the whole text.
     """
     count = min(len(text), limit or len(text))
     if budget:
@@ -224,9 +224,9 @@ def cut(text: str, offset: int, total: int, limit: int | None, budget: int) -> R
 
 
 def found(text: str, wanted: ReadRequest, budget: int) -> ResultPart:
-    """Return the places from `offset` on that hold the literal text: lines, each after its own offset.
+    """Return the lines from `offset` on that contain the literal text, each with its offset.
 
-    Of a line that is very long, the surroundings of each place are shown.
+    Very long lines are cut to the text around each match.
     """
     needle = wanted.grep or ""
     where = _lowered(text) if wanted.ignore_case else text
@@ -245,7 +245,7 @@ def found(text: str, wanted: ReadRequest, budget: int) -> ResultPart:
 
 
 def _around(text: str, place: int, end: int, least: int) -> tuple[int, int]:
-    """Return where the line begins and ends, or at least so much of it."""
+    """Return the start and end of the line, limited to some characters."""
     low = max(place - _AROUND, least)
     start = text.rfind("\n", low, place) + 1 or low
     stop = text.find("\n", end, end + _AROUND)
@@ -253,7 +253,7 @@ def _around(text: str, place: int, end: int, least: int) -> tuple[int, int]:
 
 
 def _lowered(text: str) -> str:
-    """Return the text in lower case, each letter still in its place."""
+    """Return the text in lower case with unchanged offsets."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower
@@ -264,10 +264,10 @@ _STEP = r"""\.?([^\W\d][\w$-]*)|\[(-?\d{1,9})\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]"
 
 
 def chosen(text: str, path: str) -> str:
-    """Return the part of a JSON text that a path leads to: text as it is, anything else as JSON.
+    """Return the value at a path of a JSON text: strings as they are, other values as JSON.
 
     Raises:
-        Unreadable: the text is not JSON, the path is none, or it leads nowhere.
+        Unreadable: the text is not JSON, or the path is invalid or does not exist.
     """
     steps = _steps(path)
     try:

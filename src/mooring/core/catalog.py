@@ -19,28 +19,32 @@ from mooring.errors import UnknownTool
 
 
 class Catalog(Value):
-    """Everything that is on offer at one instant. Never changes: a refresh makes another one."""
+    """The merged lists of all servers at one time. Immutable: a refresh makes a new one."""
 
     tools: Mapping[str, Tool] = EMPTY
     """By local name, in order of local name."""
     groups: tuple[Group, ...] = ()
     """In order of id. A group without a visible tool is left out."""
     resources: tuple[Resource, ...] = ()
+    """Resources of all servers."""
     templates: tuple[ResourceTemplate, ...] = ()
+    """Resource templates of all servers."""
     prompts: tuple[Prompt, ...] = ()
+    """Prompts of all servers, with local names."""
     servers: tuple[str, ...] = ()
-    """Ids of the servers that were merged, in order; the providers of static tools are not among them."""
+    """Ids of the merged servers, in order, without providers of static tools."""
     configured: frozenset[str] = field(default=frozenset(), shown=False, compare=False)
-    """Ids of all servers there may be, connected or not."""
+    """Ids of all configured servers, connected or not."""
     style: Style = "mcp"
+    """How local names are built."""
     warnings: tuple[str, ...] = ()
-    """What the merge hid or finds doubtful, and why."""
+    """Warnings about hidden and suspicious tools."""
     parts: Mapping[str, Part] = field(default=EMPTY, shown=False, compare=False)
-    """By server: what it was merged from, for the next merge."""
+    """The parts by server, reused by the next merge."""
 
     @cached_property
     def revision(self) -> str:
-        """Hash of what a model can see: the same for the same content, in whatever order it came."""
+        """Hash of everything that a model sees, independent of order."""
         digest = sha256()
         for definition in _definitions(self):
             digest.update(_canonical(definition))
@@ -50,7 +54,7 @@ class Catalog(Value):
         """Return the tool of this local name.
 
         Raises:
-            UnknownTool: there is none; the error names the nearest.
+            UnknownTool: there is none. The error has similar names.
         """
         tool = self.tools.get(name)
         if tool is None:
@@ -73,14 +77,14 @@ class Diff(Value):
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     resources: bool = False
-    """Whether the resources or their templates are others."""
+    """Whether the resources or their templates changed."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.resources)
 
 
 def diff(old: Catalog, new: Catalog) -> Diff:
-    """Return which tools came, went, or are defined otherwise in the new catalog."""
+    """Return the added, removed and changed tools."""
     before, after = old.tools, new.tools
     return Diff(
         added=tuple(name for name in after if name not in before),
@@ -95,7 +99,7 @@ def diff(old: Catalog, new: Catalog) -> Diff:
 
 
 def _definitions(catalog: Catalog) -> Iterator[list[Any]]:
-    """Yield what a model can see of each entry, as JSON values. Resources are data, which comes and goes."""
+    """Yield what a model sees of each tool, group and prompt, as JSON values."""
     for tool in catalog.tools.values():
         texts = [tool.name, tool.title, tool.description]
         yield ["tool", *texts, tool.input_schema, tool.output_schema, tool.annotations]
@@ -111,14 +115,14 @@ def _canonical(definition: list[Any]) -> bytes:
     try:
         return json.dumps(definition, sort_keys=True, default=dict).encode()
     except (TypeError, ValueError, RecursionError):
-        # Not JSON, or nested too deep: only programs can build that. Its texts identify it.
+        # Not JSON, or nested too deeply: only possible for values made in Python. Hash its repr.
         return repr([part for part in definition if isinstance(part, str)]).encode(
             "utf-8", "backslashreplace"
         )
 
 
 def same(one: Tool, other: Tool) -> bool:
-    """Return whether two tools are defined alike."""
+    """Whether two tools have equal definitions."""
     try:
         return one == other
     except RecursionError:  # schemas nested too deep to compare
@@ -130,25 +134,25 @@ def _cut(name: str) -> str:
 
 
 LONGEST = 4_096
-"""Characters of a server's description that a model is shown."""
+"""Characters of a server's description that a model sees."""
 _SHOWN = 5
-"""Names that one warning lists; the rest it counts, so that no server can flood the warnings."""
+"""Names that one warning lists; the rest are counted."""
 
 
 class Filter(Value):
-    """Which tools of a server are offered: globs on the server's own names, `deny` over `allow`."""
+    """Filter of the tools of a server: globs of the server's own names, `deny` over `allow`."""
 
     allow: tuple[str, ...] = ()
-    """Empty: all of them."""
+    """Empty for all."""
     deny: tuple[str, ...] = ()
 
     @property
     def choosy(self) -> bool:
-        """Whether any tool may fail to pass."""
+        """Whether any tool could be rejected."""
         return bool(self.deny) or self.allow not in ((), ("*",))
 
     def passes(self, remote_name: str) -> bool:
-        """Return whether a tool of this remote name is offered."""
+        """Whether a tool of this remote name passes."""
         if any(fnmatchcase(remote_name, glob) for glob in self.deny):
             return False
         return not self.allow or any(fnmatchcase(remote_name, glob) for glob in self.allow)
@@ -156,22 +160,22 @@ class Filter(Value):
 
 _ALL = Filter()
 _Routes = dict[str, str]
-"""Of one provider: its own name of a tool -> the local name, for each tool that can be seen."""
+"""Local names of the visible tools of one provider, by its own names."""
 
 
 class Part(NamedTuple):
-    """What one server brings to a catalog."""
+    """The part of one server in a catalog."""
 
     snapshot: Snapshot
     settings: tuple[Filter, Style, str]
-    """What it was made with: the filter, the style of names, and what descriptions start with."""
+    """Inputs beside the snapshot: filter, style and description prefix."""
     offer: dict[str, Tool]
-    """As the server has them, by its own names."""
+    """Tools by the server's own names."""
     claim: Claim
     warnings: tuple[str, ...]
     routes: _Routes
     tools: dict[str, Tool]
-    """Under their local names."""
+    """Tools with their local names."""
 
 
 def merge(
@@ -187,16 +191,16 @@ def merge(
     """Return the catalog of all snapshots.
 
     Args:
-        snapshots: One per server; of two for the same server the last counts. Their order matters
+        snapshots: One per server; if there are two for a server, the last is used. Their order matters
             in style `raw` only, where the last server wins a name.
         style: How local names are made.
-        filters: By server; a tool that does not pass leaves no trace.
+        filters: By server; tools that do not pass are left out.
         static: The application's own tools: names verbatim, and a server's tool that comes to the
             same name is hidden.
         description_prefix: Start the description of each server's tool with `[MCP: <server>]`.
-        configured: Names of all servers there may be, connected or not: no tool gets a name that another
-            one of them could own.
-        previous: An older catalog, of which everything is used again that is still the same.
+        configured: Names of all configured servers, connected or not: no tool gets a name that could
+            belong to another one.
+        previous: An older catalog whose unchanged parts are reused.
     """
     own = tuple(static)
     latest = {snapshot.server: snapshot for snapshot in snapshots}
@@ -240,7 +244,7 @@ def merge(
 
 
 def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part | None) -> Part:
-    """Return what the server offers and would call it: the known part if that still holds."""
+    """Return the part of a server: the previous one if nothing changed."""
     if (
         known is not None
         and known.snapshot.tools is snapshot.tools
@@ -279,7 +283,7 @@ def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str
 
 
 def _routes(server: str, part: Part, names: _Routes, taken: frozenset[str], warnings: list[str]) -> _Routes:
-    """Return the routes of one server: without the tools that lost their name to somebody else."""
+    """Return the routes of one server, without tools whose name another server has."""
     if len(names) == len(part.offer) and taken.isdisjoint(names.values()):
         return names
     routes = {remote: name for remote, name in names.items() if name not in taken}
@@ -291,7 +295,7 @@ def _routes(server: str, part: Part, names: _Routes, taken: frozenset[str], warn
 
 
 def _localised(part: Part, routes: _Routes, old: Catalog) -> Part:
-    """Return the part with its tools under their local names: old objects where they serve."""
+    """Return the part with its tools under local names, reusing objects that did not change."""
     if part.tools and part.routes == routes:
         return part
     server, lead = part.snapshot.server, part.settings[2]
@@ -309,7 +313,7 @@ def _local(tool: Tool, name: str, server: str, lead: str, known: Tool | None) ->
 
 
 def _presentable(description: str) -> str:
-    """Return a description as a model may read it: nothing hidden, and no longer than it needs to be."""
+    """Return a description without invisible characters, cut to the limit."""
     shown = without_hidden(description[: 2 * LONGEST])
     if len(description) <= LONGEST:
         return shown
@@ -336,7 +340,7 @@ def _static_tools(
 
 
 def _lookalikes(routes: Mapping[str, _Routes], style: Style) -> list[str]:
-    """Return a warning for each server whose tools read as if they belonged to another server."""
+    """Return a warning for each server whose tools have the prefix of another server."""
     warnings: list[str] = []
     if style == "raw":
         return warnings
@@ -391,7 +395,7 @@ def _visible(group: Group, routes: _Routes) -> Group:
 
 
 def _joined(first: Group, second: Group) -> Group:
-    """Return one group for two of the same id: what the first leaves open, the second says."""
+    """Merge two groups of the same id; values of the first one win."""
     return Group(
         id=first.id,
         title=first.title or second.title,

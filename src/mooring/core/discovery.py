@@ -1,4 +1,4 @@
-"""Discovery: three tools in place of a long list, and which tools a session shows its model."""
+"""Discovery: search tools instead of a long list, and the tools that a session shows its model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ATTACHED_GROUPS = 3
 _MOST_SIBLINGS = 20
 _MOST_NEAREST = 10
 _SELECT_BUDGET = 25_000
-"""Estimated tokens of definitions in one reply. A group may be larger than a model can hold."""
+"""Estimated tokens of definitions in one reply."""
 _LINE = 160
 _INSTRUCTIONS = 1_500
 _DESCRIPTION = 4_000
@@ -100,17 +100,17 @@ CALL = _own(
     {"name": _TEXT, "arguments": {"type": "object", "additionalProperties": True}},
     ["name"],
 )
-"""Offered beside `DISCOVERY` in frameworks that refuse calls of tools they were not given."""
+"""Added to `DISCOVERY` in frameworks that reject calls of unlisted tools."""
 
 _BY_NAME = {tool.name: tool for tool in DISCOVERY}
 
 
 class Reply(Value):
-    """What a discovery tool answers."""
+    """Reply of a discovery tool."""
 
     structured: Json
     selected: tuple[str, ...] = ()
-    """Local names to be shown to the model from now on."""
+    """Local names of tools to show to the model from now on."""
     is_error: bool = False
 
     @property
@@ -122,7 +122,7 @@ class Reply(Value):
 def answer(
     name: str, arguments: Mapping[str, Any], catalog: Catalog, index: Index, *, ranker: Ranker | None = None
 ) -> Reply:
-    """Return the reply of one of the discovery tools; wrong arguments get the valid ones.
+    """Return the reply of one of the discovery tools; for wrong arguments it names the valid ones.
 
     Raises:
         KeyError: there is no discovery tool of this name.
@@ -269,22 +269,22 @@ def _purpose(group: Group) -> dict[str, Json]:
 
 
 def _instructed(group: Group) -> dict[str, Json]:
-    told = _purpose(group)
+    document = _purpose(group)
     if group.instructions:
-        told["instructions"] = fence(group.instructions, group.id, _INSTRUCTIONS)
-    return told
+        document["instructions"] = fence(group.instructions, group.id, _INSTRUCTIONS)
+    return document
 
 
 def _attached(group: Group) -> dict[str, Json]:
-    """Return what a hit reveals of its group: purpose, instructions, and the names of its siblings."""
-    told = _instructed(group)
-    told["members"] = group.members[:_MOST_SIBLINGS]
-    told["member_count"] = len(group.members)
-    return told
+    """Return the purpose, the instructions and the first members of the group of a hit."""
+    document = _instructed(group)
+    document["members"] = group.members[:_MOST_SIBLINGS]
+    document["member_count"] = len(group.members)
+    return document
 
 
 def _problem(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the arguments, in one sentence, or None."""
+    """Return the problem with the arguments, or None."""
     schema = _BY_NAME[name].input_schema
     strange = sorted(str(key)[:40] for key in arguments if key not in schema["properties"])
     if strange:
@@ -315,7 +315,7 @@ def _failed(error: str, **more: Json) -> Reply:
 
 
 Mode = Literal["auto", "always", "never"]
-"""Discovery tools in place of the catalog: when it is too large, in any case, or never."""
+"""When discovery tools replace the catalog: if it is too large, always, or never."""
 
 BUDGET = 8_000
 """Estimated tokens of definitions up to which mode `auto` shows the whole catalog."""
@@ -333,7 +333,7 @@ def checked_mode(given: Mode | None) -> Mode | None:
 
 
 class VisibleTools(Value):
-    """What a session starts with."""
+    """The tools that a session shows first."""
 
     discovery: bool
     """Whether the discovery tools are shown. Decided once per session: a change would rewrite the prompt."""
@@ -344,10 +344,10 @@ class VisibleTools(Value):
 def plan_exposure(
     catalog: Catalog, mode: Mode = "auto", budget: int = BUDGET, always: Sequence[str] = ()
 ) -> VisibleTools:
-    """Return what to show: the whole catalog, or the discovery tools and those that match `always`.
+    """Return the tools to show: the whole catalog, or the discovery tools and those in `always`.
 
     Args:
-        catalog: What there is.
+        catalog: All tools.
         mode: See `Mode`.
         budget: Estimated tokens that the whole catalog may take in mode `auto`.
         always: Globs on local names.
@@ -376,22 +376,21 @@ def _fits(tools: Iterable[Tool], budget: int) -> bool:
 
 
 class ShownSchemas(Value):
-    """The tools that a session has shown, in the order in which it first did. It only ever grows at the end.
+    """The tools that a session has shown, in the order of first use. It only grows at the end.
 
-    A tool that leaves the catalog keeps its place here and is not shown meanwhile; when it comes back,
-    the prompt is again what it was.
+    A tool that leaves the catalog keeps its position, so that the prompt is the same when it returns.
     """
 
     names: tuple[str, ...] = ()
 
     def plus(self, names: Iterable[str]) -> ShownSchemas:
-        """Return a reveal with these names after those that are there already."""
+        """Return a copy with these names added at the end."""
         known = frozenset(self.names)
         new = tuple(name for name in dict.fromkeys(names) if name not in known)
         return ShownSchemas(names=self.names + new) if new else self
 
     def tools(self, catalog: Catalog, *, discovery: bool, with_call: bool = False) -> tuple[Tool, ...]:
-        """Return what the model sees now: the discovery tools first, then what was revealed.
+        """Return the tools that the model sees: the discovery tools, then the revealed ones.
 
         Args:
             catalog: The tools that exist.
@@ -413,7 +412,7 @@ _PURPOSE = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferrable:
-    """One tool, and whether the provider should load it only when a search finds it."""
+    """A tool, and whether the provider loads it only when a search finds it."""
 
     tool: Tool
     defer_loading: bool
@@ -451,5 +450,5 @@ def namespaces(catalog: Catalog, loaded: Collection[str]) -> tuple[Namespace, ..
 
 
 def _name(group: Group) -> str:
-    """Group ids hold a colon, which providers refuse."""
+    """Return the id without colons, which providers reject."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in group.id)[:64]

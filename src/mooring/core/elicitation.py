@@ -137,6 +137,7 @@ class Answer(Value):
     """What the user made of a question."""
 
     action: Literal["accept", "decline", "cancel"]
+    """The user's decision."""
     content: Mapping[str, Json] | None = None
     """The values of the form, when it was accepted."""
 
@@ -149,12 +150,15 @@ class Elicitation(Value):
     """
 
     server: str
+    """Name of the server that asks."""
     mode: Literal["form", "url"]
+    """`form` for values, `url` for an address to open."""
     message: str
     """The server's words, without anything invisible."""
     schema: Mapping[str, Any] = EMPTY
     """A flat JSON Schema: every property is a text, a number, a yes or no, or a choice."""
     url: str | None = None
+    """Address to open, in mode `url`."""
     host: str | None = None
     """The host of `url` in ASCII, so that no letter passes for another."""
     sensitive: tuple[str, ...] = ()

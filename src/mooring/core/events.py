@@ -1,4 +1,4 @@
-"""What happened, in the past tense. A host's event stream carries these, in order."""
+"""Events of a host, in the order of its event stream."""
 
 from __future__ import annotations
 
@@ -30,142 +30,185 @@ __all__ = [
 
 
 class Event(Value):
-    """Root of all events."""
+    """Base class of all events."""
 
 
 class StateChanged(Event):
-    """A server went from one state to another. Every change has exactly one of these."""
+    """The state of a server changed. Every change has exactly one of these events."""
 
     server: str
+    """Name of the server."""
     old: State
+    """State before."""
     new: State
+    """State after."""
     reason: str | None = None
+    """Why, if it is known."""
 
 
 class ServerConnected(Event):
-    """A connection is up, and its lists are read."""
+    """A server is connected and its lists are read."""
 
     server: str
+    """Name of the server."""
     protocol: str
+    """Negotiated protocol version."""
     tools: int
+    """Number of tools."""
 
 
 class ServerLost(Event):
-    """A connection that was up has ended without being asked to."""
+    """A connection ended unexpectedly."""
 
     server: str
+    """Name of the server."""
     reason: str
+    """Why the connection ended."""
 
 
 class LoginNeeded(Event):
-    """A server wants a login, or more rights than the login has. Not the error of the same name."""
+    """A server requires a login, or more rights than the current login has."""
 
     server: str
+    """Name of the server."""
     reason: str
+    """What the server requires."""
     login: bool
-    """Whether `host.login` can help: not where the server has no such login, or an unsafe one."""
+    """Whether `host.login` can help; False if the server has no login or an unsafe one."""
 
 
 class ServerRemoved(Event):
-    """A server is no longer part of the host."""
+    """A server was removed from the host."""
 
     server: str
+    """Name of the server."""
 
 
 class SessionEnded(Event):
-    """A conversation is over: its own connections are ended."""
+    """A session ended, and its own connections are closed."""
 
     session: str
+    """Id of the session."""
     reason: Literal["left", "idle"]
+    """`left` when it was closed, `idle` after `session_ttl`."""
 
 
 class CatalogChanged(Event):
-    """The merged catalog is another one: local tool names, sorted."""
+    """The catalog changed."""
 
     revision: str
+    """Revision of the new catalog."""
     added: tuple[str, ...] = ()
+    """Local names of new tools, sorted."""
     removed: tuple[str, ...] = ()
+    """Local names of tools that are gone, sorted."""
     changed: tuple[str, ...] = ()
+    """Local names of tools with another definition, sorted."""
     resources: bool = False
-    """Whether the resources or their templates are others."""
+    """Whether the resources or their templates changed."""
 
 
 class ToolSetAside(Event):
-    """A tool is not what was approved and is not shown: `server/tool`, the server's own name of it."""
+    """A tool differs from its approved definition and is hidden."""
 
     tool: str
+    """`server/tool`, with the server's own name of the tool."""
 
 
 class ResourceUpdated(Event):
-    """A resource that was subscribed to is another one now."""
+    """A subscribed resource changed."""
 
     server: str
+    """Name of the server."""
     uri: str
+    """Address of the resource."""
     missed: bool = False
-    """The server could not be heard for a while, so that a change may have gone unnoticed."""
+    """True after an interruption of the subscription, in which a change may have been missed."""
     session: str | None = None
-    """The conversation that has the server for itself; None: everybody's."""
+    """Id of the session that the server belongs to; None for a shared server."""
 
 
 class ConfigApplied(Event):
-    """Another configuration was taken over: names of servers."""
+    """A new configuration was applied."""
 
     started: tuple[str, ...] = ()
+    """Names of servers that are new."""
     stopped: tuple[str, ...] = ()
+    """Names of servers that were removed."""
     restarted: tuple[str, ...] = ()
+    """Names of servers whose configuration changed."""
 
 
 class ConfigRejected(Event):
-    """A configuration file changed and cannot be used; the last good one stays."""
+    """A configuration file changed and cannot be used. The last valid configuration stays."""
 
     problem: str
+    """What is wrong with the file."""
 
 
 class ApprovalAsked(Event):
-    """A call waits for somebody's yes."""
+    """A call waits for approval."""
 
     server: str
+    """Name of the server."""
     tool: str
+    """The server's own name of the tool."""
     session: str
+    """Id of the session."""
     reason: str
+    """The rule that requires approval."""
 
 
 class CallDenied(Event):
-    """A call was not made: the configuration denies it, or nobody said yes."""
+    """A call was denied by the configuration, or was not approved."""
 
     server: str
+    """Name of the server."""
     tool: str
+    """The server's own name of the tool."""
     session: str
+    """Id of the session."""
     reason: str
+    """The rule or the answer that denied it."""
 
 
 class CallStarted(Event):
-    """A call of a tool begins."""
+    """A call started."""
 
     server: str
+    """Name of the server."""
     tool: str
+    """The server's own name of the tool."""
     session: str
+    """Id of the session."""
 
 
 class CallFinished(Event):
-    """A call of a tool has ended, with an answer or an error."""
+    """A call ended with a result or an error."""
 
     server: str
+    """Name of the server."""
     tool: str
+    """The server's own name of the tool."""
     session: str
+    """Id of the session."""
     duration: float
+    """Seconds."""
     is_error: bool
+    """Whether the call or the tool failed."""
     error: str | None = None
     """Class of the error when the tool itself did not answer: `CallTimeout`, `ConnectionLost` …"""
 
 
 class LoopLagged(Event):
-    """Something blocked the event loop: for so many seconds nobody was served. No server is to blame."""
+    """Something blocked the event loop, so that no request was served. Servers are not the cause."""
 
     seconds: float
+    """How long the event loop was blocked."""
 
 
 class EventsDropped(Event):
-    """This listener was too slow: so many events were thrown away before the next one."""
+    """This listener was too slow: events before the next one were dropped."""
 
     count: int
+    """Number of events that this listener missed."""

@@ -158,11 +158,11 @@ _MOST_READ = 65_536
 """Characters of one tool that are searched."""
 
 _UNSEEN = ("\\u", "\\b", "\\f", "\\r", "\x7f")
-"""How JSON writes what nobody sees."""
+"""JSON escapes of invisible characters."""
 
 
 def suspicion(tool: Tool) -> str | None:
-    """What is doubtful in the tool's definition; None when nothing stands out."""
+    """Return what is suspicious in the tool's definition, or None."""
     if (found := recalled(suspicion, tool)) is not None:
         return found[0]
     if hides(tool.name):

@@ -1,4 +1,4 @@
-"""JSON values: whether they can be sent, how large they are, and equal values shared."""
+"""JSON values: checks, size limits and sharing of equal values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST = 20_000
-"""Values within it: looking at so many takes a few milliseconds."""
+"""Most nested values; checking as many takes a few milliseconds."""
 CHARACTERS = 100
-"""So many characters of a text count as one value."""
+"""Characters of a text that count as one value."""
 
 
 def heavy(value: Any, most: int = MOST) -> bool:
-    """Whether `value` holds more than `most` values. Stops looking when it is certain."""
+    """Whether `value` contains more than `most` values."""
     waiting: list[Any] = [value]
     while waiting:
         one: Any = waiting.pop()
@@ -39,26 +39,26 @@ def heavy(value: Any, most: int = MOST) -> bool:
 
 
 _kept: dict[tuple[Callable[[Any], Any], int], tuple[ref[Any], tuple[Any]]] = {}
-"""Answers by question and object, for as long as the object lives."""
+"""Cached results by function and object, for the lifetime of the object."""
 
 
 def remember(ask: Callable[[T], object], value: T) -> None:
-    """Answer now, so that `ask`, which looks with `recalled` first, answers at once later."""
+    """Cache `ask(value)`. `ask` reads the cache with `recalled`."""
     key = (ask, id(value))
     answer = (ask(value),)
     _kept[key] = (ref(value, lambda _: _kept.pop(key, None)), answer)
 
 
 def recalled(ask: Callable[[T], R], value: T) -> tuple[R] | None:
-    """What `remember` found out, if it was asked about this very object."""
+    """Return the result that `remember` cached for this object, in a tuple; None without one."""
     found = _kept.get((ask, id(value)))
     return cast("tuple[R]", found[1]) if found is not None and found[0]() is value else None
 
 
 def shared(known: Snapshot, listed: Snapshot) -> Snapshot:
-    """Return what was listed, with the known tools wherever they say the same to the letter.
+    """Return the new listing with known tool objects where their definitions are identical.
 
-    Where all of them do, they come in the known order: that of listing means nothing.
+    If all are, they keep the known order, because the order of a listing has no meaning.
     """
     if not known.tools or not listed.tools:
         return listed
@@ -70,30 +70,30 @@ def shared(known: Snapshot, listed: Snapshot) -> Snapshot:
 
 
 def _shared(known: Tool | None, tool: Tool) -> Tool:
-    # Equality tells most apart quickly, but to it `1` and `true` are the same: letters are the last word.
+    # `==` is fast, but `1 == True`: compare the encoded values too.
     if known is None or not same(known, tool):
         return tool
     try:
         return known if _letters(known) == _letters(tool) else tool
-    except ValueError:  # no plain JSON, or nested too deep
+    except ValueError:  # not plain JSON, or nested too deeply
         return tool
 
 
 def _letters(tool: Tool) -> bytes:
-    """All that a definition holds beside its name, by value alone (version 2 does that)."""
+    """Encode a definition without its name by value (marshal version 2)."""
     hints: list[Json] = [dict(tool.annotations), dict(tool.meta), dict(tool.extra)]
     return marshal.dumps([tool.title, tool.description, tool.input_schema, tool.output_schema, hints], 2)
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _LARGEST = 10**18
-"""Integers above it are left to the encoder: Python refuses to write very long ones."""
+"""Larger integers are left to the encoder, because Python rejects very long ones."""
 
 
 def not_json(arguments: Mapping[str, Any]) -> str | None:
     """Return why `arguments` is not JSON; None when it is.
 
-    Arguments without nesting, which most are, cost a fraction of encoding them.
+    Flat arguments, the usual case, are not encoded.
     """
     for key, value in arguments.items():
         kind = value.__class__

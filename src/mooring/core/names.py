@@ -63,10 +63,10 @@ Style = Literal["mcp", "double", "server", "raw"]
 STYLES: tuple[Style, ...] = get_args(Style)
 
 LIMIT = 64
-"""Characters that a name may have with every provider of models we know."""
+"""Longest name that all known model providers accept."""
 
 OWNER = "mooring"
-"""The server id of the tools that mooring itself offers: no server may have it."""
+"""Server id of mooring's own tools, reserved."""
 
 RESERVED = frozenset(
     (
@@ -74,18 +74,18 @@ RESERVED = frozenset(
         *("list_mcp_resources", "read_mcp_resource"),
     )
 )
-"""Names of the tools that mooring itself puts beside those of the servers."""
+"""Names of mooring's own tools."""
 
 AUTHENTICATE = "authenticate"
-"""How the tool that begins a login is called. A server's own tool of that name gets a suffix."""
+"""Name of the tool that starts a login. A server's own tool of that name gets a suffix."""
 
 LOGIN = f"{OWNER}/{AUTHENTICATE}"
-"""What that tool has in the place of a server's own name: no tool of a server may have it."""
+"""Remote name of that tool, reserved."""
 
 Pair = tuple[str, str]
 
 _HEAD = 24
-"""How much of the front survives a cut. The tail survives as well: that is where tools differ."""
+"""Characters kept at the front of a name that is cut. The end is kept too, because tools differ there."""
 _NOT_LOWER = re.compile(r"[^a-z0-9_]")
 _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
@@ -94,16 +94,16 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 class Claim(Value):
-    """What the tools of one server would be called if there were no other server."""
+    """Names of the tools of one server if there were no other server."""
 
     names: dict[str, str]
     """By remote name."""
     marked: frozenset[str]
-    """Those whose name has a hash already."""
+    """Tools whose name already has a hash."""
 
 
 def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
-    """Return the names that the tools of a server lay claim to."""
+    """Return the names that the tools of a server would have without other servers."""
     start = prefix(server, style) if style == "raw" or _MEANING.search(server) else None
     names: dict[str, str] = {}
     marked: list[str] = []
@@ -157,27 +157,8 @@ def prefix(server: str, style: Style) -> str:
     return f"{segment}_" if segment[:1].isalpha() or segment[:1] == "_" else f"_{segment}_"
 
 
-def parse(name: str, style: Style, servers: Iterable[str] = ()) -> Pair | None:
-    """Return the (server, tool) that a local name spells, or None where that is not certain.
-
-    For messages only; calls go through the catalog. The tool comes back as it is spelled in the name:
-    reduced to the alphabet of the style, with the hash suffix if there is one.
-    Style `double` needs no servers and splits at the first `__`, so that a server whose name contains
-    `__` is reported by its first part. The other styles look for the one server that fits: with both
-    `a` and `a_b` there, `mcp_a_b_c` has no answer.
-    """
-    if style == "double":
-        head, _, rest = name.partition("__")
-        server, _, tool = rest.partition("__")
-        return (server, tool) if head == "mcp" and server and tool else None
-    fits = [(server, start) for server in servers if name.startswith(start := prefix(server, style))]
-    if len(fits) != 1 or len(name) == len(fits[0][1]):
-        return None
-    return fits[0][0], name[len(fits[0][1]) :]
-
-
 def imitators(server: str, tools: Iterable[str], style: Style) -> list[str]:
-    """Return those of a server's tools that would stand under the very name of one of mooring's own."""
+    """Return the tools of a server whose name would equal one of mooring's own."""
     start = prefix(server, style)
     if not any(name.startswith(start) for name in RESERVED):
         return []
@@ -243,7 +224,7 @@ def _separate(names: dict[Pair, str], levels: dict[Pair, int], style: Style) -> 
     """Give all tools that share a name longer and longer hashes until no two share one."""
     while clashes := _clashes(names):
         for group in clashes:
-            # The least marked give way: a plain name never moves a hashed one, or a server could
+            # Names without a hash change first: a plain name never moves a hashed one, or a server could
             # rename another's tool by guessing its hash.
             lowest = min(levels.get(pair, 0) for pair in group)
             for pair in group:
@@ -253,7 +234,7 @@ def _separate(names: dict[Pair, str], levels: dict[Pair, int], style: Style) -> 
 
 
 def _plain(start: str | None, tool: str, style: Style) -> str | None:
-    """Return the name without a suffix, or None if it cannot do without."""
+    """Return the name without a suffix, or None if it needs one."""
     if tool == LOGIN:
         tool = AUTHENTICATE
     elif _looks_like_login(tool):
@@ -268,8 +249,8 @@ def _plain(start: str | None, tool: str, style: Style) -> str | None:
 
 
 def _looks_like_login(tool: str) -> bool:
-    """Return whether a person or a model could take a server's tool for the one that begins a login."""
-    if len(tool) < len(AUTHENTICATE):  # most are told by this: there may be 10,000
+    """Whether a server's tool could be mistaken for the one that starts a login."""
+    if len(tool) < len(AUTHENTICATE):  # fast path: there may be 10,000 tools
         return False
     if tool.isascii():
         return tool.strip("_-./: ").lower() == AUTHENTICATE
@@ -280,7 +261,7 @@ def _reduced(segment: str, style: Style) -> str:
     """Return the segment with every foreign character replaced by `_`."""
     if style == "mcp":
         segment = segment.lower()
-    if segment.isascii() and segment.isidentifier():  # most are, and `sub` takes ten times as long
+    if segment.isascii() and segment.isidentifier():  # fast path: `sub` takes ten times as long
         return segment
     return (_NOT_LOWER if style == "mcp" else _NOT_MIXED).sub("_", segment)
 
@@ -329,7 +310,9 @@ def parse_tool_name(name: str) -> Pair | None:
     The inverse of `build_tool_name` for names that it neither cut nor reduced to other characters, and for
     servers whose names neither contain `__` nor end with `_`.
     """
-    return parse(name, "double")
+    head, _, rest = name.partition("__")
+    server, _, tool = rest.partition("__")
+    return (server, tool) if head == "mcp" and server and tool else None
 
 
 def tool_name_prefix(server: str, style: Style = "double") -> str:

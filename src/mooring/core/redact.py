@@ -1,4 +1,4 @@
-"""Secrets as values, and their removal from text in every encoding in which programs repeat them."""
+"""Secret values, and their redaction from text in common encodings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Secret(str):
 
 
 def reveal(text: str) -> str:
-    """The value of a secret; any other text as it is."""
+    """Return the value of a secret, or any other text unchanged."""
     return text.reveal() if isinstance(text, Secret) else text
 
 
@@ -65,7 +65,7 @@ LEAST = 6
 """Characters that a value must have to be blotted out. A shorter one is no secret worth the name, and
 looking for `1` or `true` would leave no message readable."""
 _KEPT = 1_000
-"""Secrets that are remembered, the newest: tokens are renewed for as long as a host runs."""
+"""Most secrets that are remembered; the oldest are dropped, because tokens are renewed."""
 _LONGEST = 1_024
 _PIECE = 256
 _MOST_PIECES = 64
@@ -77,12 +77,12 @@ _SECRET_NAME = (
     r"|\bkey\b"
 )
 _SCHEME = r"(?i)(?:bearer|basic|token|digest|apikey)\s+"
-"""Of `Bearer abc` only the rest is secret, and a server may say it back without the word."""
+"""Schemes before a token: servers may repeat the token without them."""
 _USERINFO = r"://[^/\s:@]*:([^/\s@]+)@"
 
 
 class Redactor:
-    """Replaces what it has learned by `***`. Learns values, never shows them."""
+    """Replaces known secrets by `***`."""
 
     __slots__ = ("__weakref__", "_pattern", "_secrets")
 
@@ -92,17 +92,17 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """From now on these values are blotted out; those of fewer than six characters are not."""
+        """Add values to redact. Values of fewer than six characters are ignored."""
         new = [secret for secret in secrets if len(secret.strip()) >= LEAST and secret not in self._secrets]
         if not new:
             return
         self._secrets |= dict.fromkeys(new)
         for old in list(self._secrets)[:-_KEPT]:
             del self._secrets[old]
-        self._pattern = None  # servers start together: one expression is made for all of them
+        self._pattern = None  # servers start together: build one expression for all of them
 
     def __call__(self, text: str) -> str:
-        """The text without any secret."""
+        """Return the text without secrets."""
         if not self._secrets:
             return text
         pattern = self._pattern
@@ -112,12 +112,12 @@ class Redactor:
         return pattern.sub(MASK, text)
 
     def within(self, value: Any) -> Any:
-        """A JSON value without any secret in its texts; the same object where there is nothing to do."""
+        """Return a JSON value without secrets in its texts; the same object if nothing changed."""
         if not self._secrets:
             return value
         try:
             return self._within(value)
-        except RecursionError:  # nested beyond reason: nothing of it is kept
+        except RecursionError:  # nested too deeply: drop it
             return MASK
 
     def _within(self, value: Any) -> Any:
@@ -138,7 +138,7 @@ class Redactor:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, header, option or parameter of this name holds a secret by all appearance."""
+    """Whether a variable, header, option or parameter of this name probably contains a secret."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     words = re.sub(r"[^a-z0-9]+", " ", spaced.lower()).strip()
     return (
@@ -148,7 +148,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
-    """The values that are secret by the name of their place: `env.NAME`, `headers.NAME`, `auth.NAME`,
+    """Return the values that are secret by the name of their field: `env.NAME`, `headers.NAME`, `auth.NAME`,
     `args[N]`, `url`, `proxy`, `tls.key_password`."""
     option = ""
     for place, text in values.items():
@@ -171,9 +171,9 @@ def secrets_in(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _pattern(forms: set[str]) -> re.Pattern[str]:
-    """One expression for all: by first letter, since the engine tries alternatives one after the other."""
+    """Return one expression for all, grouped by first letter: the engine tries alternatives in order."""
     by_letter: dict[str, list[str]] = {}
-    # Of two that begin alike the longer is tried first.
+    # The longer alternative is tried first.
     for form in sorted(forms, key=lambda form: (-len(form), form)):
         by_letter.setdefault(form[0], []).append(re.escape(form[1:]))
     return re.compile(
@@ -182,9 +182,9 @@ def _pattern(forms: set[str]) -> re.Pattern[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Every spelling of a secret that is looked for."""
+    """Return every encoding of a secret to search for."""
     whole = [secret] if len(secret) <= _LONGEST else _pieces(secret)
-    # Programs print line by line: a key of many lines is known by each of them.
+    # Programs print line by line: each line of a multi-line key is a secret.
     lines = [line.strip() for line in secret.splitlines() if len(line.strip()) >= _LINE]
     for text in {*whole, secret.strip()[:_LONGEST], *lines[:_MOST_PIECES]}:
         if len(text) >= LEAST:
@@ -197,7 +197,7 @@ def _pieces(secret: str) -> list[str]:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    from base64 import b64encode  # not needed before there is a secret
+    from base64 import b64encode  # lazy: only with secrets
 
     yield text
     for escaped in (quote(text, safe=""), quote(text), quote_plus(text)):
@@ -209,7 +209,7 @@ def _spellings(text: str) -> Iterator[str]:
     raw = text.encode("utf-8", "surrogatepass")
     for shift in range(3):
         code = b64encode(bytes(shift) + raw).decode()
-        # What stands around the secret decides the first and the last letter: those are left out.
+        # The first and last letter depend on the text around the secret: leave them out.
         core = code[-(-8 * shift // 6) : 8 * (shift + len(raw)) // 6]
         yield core
         yield core.replace("+", "-").replace("/", "_")

@@ -1,8 +1,7 @@
-"""What a model is shown of a result: text within a budget, and blocks that a model can use.
+"""Rendering of results for models: text within a budget, and blocks that a model can use.
 
-Pure: nothing is stored here. Where a text says that something was kept, whoever kept it says where.
-What servers say of themselves (addresses, media types) is cleaned and cut before it stands in a line
-of ours.
+Nothing is stored here: callers pass the hint that says where the rest is. Addresses and media types of
+servers are cleaned and cut.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ __all__ = [
 
 MEDIA = ("image", "audio")
 MOST_BLOCKS = 64
-"""More blocks than this cost a model more than what is in them; texts are joined then."""
+"""With more blocks than this, texts are joined."""
 _ADDRESS = 200
 _LEAST = 16
-# A long run of these is probably encoded data, of which half is worth nothing: it is left out whole, unless
-# hardly anything else would be shown.
+# A long run of these is probably encoded data: it is left out as a whole, unless little else remains.
 _ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
 
 
 def plain(result: Result, budget: int) -> bool:
-    """Whether a result can be shown as it came: nothing but text, and not more of it than the budget."""
+    """Whether a result needs no change: only text within the budget."""
     blocks = result.blocks
     if len(blocks) == 1:
         raw = blocks[0].raw
@@ -54,17 +52,17 @@ def plain(result: Result, budget: int) -> bool:
 
 
 def within(text: str, budget: int) -> bool:
-    """Whether a text is not above the budget, of which 0 is none."""
+    """Whether a text is within the budget; 0 is no limit."""
     return not budget or (len(text) < 4 * (budget + 1) and estimate(text) <= budget)
 
 
 def text_block(text: str) -> Block:
-    """Return a block that holds a text."""
+    """Return a text block."""
     return Block({"type": "text", "text": text})
 
 
 def label(block: Block) -> str:
-    """Return a block's kind, media type and address in a few words, for a line of ours."""
+    """Return a short description of a block: kind, media type and address."""
     kind = {"resource": "Resource", "resource_link": "Link"}.get(
         block.type, line(block.type, 40).capitalize()
     )
@@ -73,13 +71,13 @@ def label(block: Block) -> str:
 
 
 def inlined(block: Block) -> Block:
-    """Return an embedded text resource as text that says which one it is, and how far it goes."""
+    """Return an embedded text resource as text between lines that name it."""
     text = block.text or ""
     return text_block(f"[{label(block)}, {len(text):,} characters:]\n{text}")
 
 
 def as_text(block: Block) -> str:
-    """Return a block as text: its own, or a line that stands for it."""
+    """Return the text of a block, or a line that describes it."""
     if block.text is not None:
         return block.text
     if block.data is not None:
@@ -88,9 +86,9 @@ def as_text(block: Block) -> str:
 
 
 def split(blocks: Sequence[Block], budget: int) -> tuple[list[Block], list[Block], int]:
-    """Return the blocks that are read as one text, those beside it, and what is left for the text.
+    """Return the blocks that are joined to one text, the other blocks, and the budget of the text.
 
-    Pictures and sounds stand beside the text. So do links, unless they are too many to.
+    Images and audio stay blocks, and links unless there are too many.
     """
     links = [block for block in blocks if block.type not in ("text", *MEDIA)]
     cost = estimate("".join(dumps(block.raw) for block in links))
@@ -109,7 +107,7 @@ def arranged(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def fit(text: str, budget: int) -> int:
-    """Return how many characters from the start of a text are within the budget."""
+    """Return how many leading characters of a text are within the budget."""
     most = text[: 4 * budget + 3]
     if estimate(most) <= budget:
         return len(most)
@@ -123,12 +121,12 @@ def fit(text: str, budget: int) -> int:
 
 
 def preview(whole: str, budget: int, rest: str) -> str:
-    """Return the head and the tail of a text with a notice between them, all of it within the budget.
+    """Return the start and the end of a text with a notice between them, within the budget.
 
     Args:
         whole: A text that is above the budget.
         budget: Estimated tokens, `SMALLEST_BUDGET` at least.
-        rest: How to get what is left out, in one ASCII sentence.
+        rest: How to read the rest, in one ASCII sentence.
     """
     room = budget - estimate(_notice(len(whole), len(whole), rest)) - 3
     ending = whole[-(room + 3) :]
@@ -144,7 +142,7 @@ def _notice(left: int, total: int, rest: str) -> str:
 
 
 def _head(text: str) -> str:
-    """Return the text up to a border: the end of a line if one is near, else of a word."""
+    """Return the text up to a nearby end of line, else end of word."""
     end = text.rfind("\n", len(text) // 2) + 1
     return text[:end] if end else _unless_empty(text.rstrip(_ENCODED), text)
 
@@ -155,5 +153,5 @@ def _tail(text: str) -> str:
 
 
 def _unless_empty(short: str, text: str) -> str:
-    """Return the shorter text, or the other one where that has next to nothing in it."""
+    """Return the shorter text, or the longer one if the shorter is nearly empty."""
     return short if len(short.strip()) >= min(_LEAST, len(text) // 2) else text

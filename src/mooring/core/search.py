@@ -16,30 +16,30 @@ from mooring.core.types import EMPTY, Group, Tool
 from mooring.core.value import Value, field
 
 RULES = 1
-"""Raised when the same tool would be weighed otherwise: what was weighed once is kept for later starts."""
+"""Version of the weights. Increase it when weights change, because indexes are cached."""
 
 Texts = tuple[list[str], ...]
 """The words of each field."""
 
 FULL = 255
-"""The weight of a term that a document is all about. Whole numbers: sums do not depend on their order."""
+"""Highest weight of a term. Integers, so that sums do not depend on order."""
 
 _LONGEST_TEXT = 4_000
 _LONGEST_NAME = 100
 _LEAD_WORDS = 22
-"""A description says its purpose first; what follows is detail and counts half."""
+"""Words of a description with full weight; the rest counts half."""
 _MOST_PARAMETERS = 80
 _MOST_CHOICES = 8
 _SATURATION = 0.9
 _STEP = 256
 _MOST = 5 * _STEP
-"""A little over what name and description together bring: repeating a word does not help further."""
+"""Upper limit of a sum: repeating a word has no further effect."""
 _WEIGHTS = bytes(int(FULL * total / (total + _SATURATION * _STEP)) or 1 for total in range(_MOST))
 """The weight of a term for each sum of shares."""
 
 
 Fields = Mapping[str, tuple[float, int]]
-"""Kinds of text: the weight of one of the usual length, and how many words that is; longer ones thin out."""
+"""Kinds of text: weight, and the usual number of words; longer texts weigh less per word."""
 
 TOOL: Fields = {
     "name": (3.6, 3),
@@ -58,7 +58,7 @@ GROUP: Fields = {
 
 
 def weigh(fields: Fields, texts: Texts) -> dict[str, int]:
-    """Return the weight of each term, from 1 to `FULL`: what the fields say of it, added and saturated."""
+    """Return the weight of each term, from 1 to `FULL`: the sum over the fields, saturated."""
     sums: dict[str, int] = {}
     known = sums.get
     for (weight, usual), words in zip(fields.values(), texts, strict=True):
@@ -95,11 +95,11 @@ def group_texts(group: Group) -> Texts:
 
 
 def _parameters(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the names of the parameters, nested ones too, and what is said about them."""
+    """Return the names of the parameters, including nested ones, and their descriptions."""
     names: list[str] = []
     texts: list[str] = []
     pending = [_mapping(schema)]
-    for node in pending:  # grows as nested objects are met, until there are enough names
+    for node in pending:  # grows with nested objects, up to the limit
         for name, value in _mapping(node.get("properties")).items():
             if len(names) == _MOST_PARAMETERS:
                 return names, texts
@@ -129,17 +129,17 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 _LONGEST_QUERY = 2_000
 _GROUP_SHARE = 0.65
 _EXACT = 1_000 * UNIT * FULL
-"""Added for the very name of a tool: more than any words can bring."""
+"""Added for the exact name of a tool: more than any words."""
 _FEW = 50
-"""With fewer tools found than that, all those of the best fitting groups are shown after them."""
+"""With fewer hits, the tools of the best groups are added."""
 _FITTING = 3
 _POOL = 50
-"""How far down two orders are looked at to fuse them."""
+"""Entries of two rankings that are fused."""
 _DAMPING = 60
 
 
 class Ranker(Protocol):
-    """Another opinion about which tools fit a query, such as one by meaning."""
+    """A second ranking of tools, such as semantic search."""
 
     def rank(self, query: str, names: Sequence[str]) -> Sequence[tuple[str, float]]:
         """Return some of the names with scores, the best first."""
@@ -147,18 +147,18 @@ class Ranker(Protocol):
 
 
 class Hit(Value):
-    """A tool that was found, and how well it fits."""
+    """A search result."""
 
     name: str
     score: float
     tool: Tool = field(shown=False, compare=False)
     group: Group | None = field(shown=False, compare=False)
     terms: frozenset[str] = field(shown=False, compare=False)
-    """Those of the query."""
+    """Terms of the query."""
 
     @property
     def why(self) -> tuple[str, ...]:
-        """The words that matched, by field, such as `name: read, file`. Worked out when asked for."""
+        """The words that matched, by field, such as `name: read, file`. Computed on first use."""
         fields, texts = [*TOOL], tool_texts(self.tool)
         if self.group:
             fields, texts = [*fields, *GROUP], texts + group_texts(self.group)
@@ -171,7 +171,7 @@ class Hit(Value):
 
 
 class IndexedTools(Protocol):
-    """Tools with their search index already built, such as a lock that was read before."""
+    """Tools with a search index, such as a cached lock."""
 
     @property
     def tools(self) -> Iterable[Tool]: ...
@@ -180,7 +180,7 @@ class IndexedTools(Protocol):
 
 
 class Index:
-    """The search index of one catalog. Immutable: `updated` makes the next, at the price of what changed."""
+    """The search index of one catalog. Immutable: `updated` returns a new one, reading only changes."""
 
     def __init__(
         self, known: Mapping[str, Tool], groups: Iterable[Group], tools: dict[int, Tool], words: InvertedIndex
@@ -188,7 +188,7 @@ class Index:
         self._known = known
         self._groups = tuple(groups)
         self._tools = tools
-        """By number; that of a tool that is gone is nobody's."""
+        """By number; numbers of removed tools are not reused."""
         self._words = words
         self._group_words = InvertedIndex(weigh(GROUP, group_texts(group)) for group in self._groups)
 
@@ -202,7 +202,7 @@ class Index:
 
     @classmethod
     def of(cls, catalog: Catalog, lock: IndexedTools | None) -> Index:
-        """Return the index of a catalog; tools of which a lock has the words are not read again."""
+        """Return the index of a catalog; tools that are indexed in the lock are not read again."""
         if lock is None or lock.words is None:
             return cls.build(catalog.tools, catalog.groups)
         pinned = {(tool.server, tool.remote_name): (number, tool) for number, tool in enumerate(lock.tools)}
@@ -219,7 +219,7 @@ class Index:
         return cls._joined(catalog, kept, added, lock.words)
 
     def updated(self, catalog: Catalog) -> Index:
-        """Return the index of another catalog. Tools that are the very same objects are not read again."""
+        """Return the index of another catalog. Identical objects are not read again."""
         known, wanted = self._known, catalog.tools
         if self._words.removed > len(wanted):
             return Index.build(wanted, catalog.groups)
@@ -231,17 +231,16 @@ class Index:
     def _joined(
         cls, catalog: Catalog, kept: dict[int, Tool], added: list[Tool], words: InvertedIndex
     ) -> Index:
-        """Return the index of the tools that are in `words` by number, and of others."""
+        """Return the index of the tools in `words` and of added ones."""
         removed = [number for number in range(words.count) if number not in kept]
         changed = words.changed(removed, (weigh(TOOL, tool_texts(tool)) for tool in added))
         numbered = dict(enumerate(added, words.count))
         return cls(catalog.tools, catalog.groups, kept | numbered, changed)
 
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:
-        """Return the tools that fit a query, the best first; the very name of a tool always wins.
+        """Return the tools that fit a query, the best first. An exact name always wins.
 
-        With a `ranker`, its order and that of the words are fused by reciprocal rank, unless the query
-        is a name.
+        With a `ranker`, both rankings are fused by reciprocal rank, unless the query is a name.
         """
         text = query[:_LONGEST_QUERY].strip()
         weights = query_weights(text)
@@ -257,7 +256,7 @@ class Index:
         return [self._hit(number, score, terms) for number, score in best]
 
     def _with_groups(self, scores: dict[int, int], weights: Mapping[str, float]) -> dict[int, int]:
-        """Return the scores with a share of what the group of each tool scores."""
+        """Return the scores plus a share of the score of each tool's group."""
         about = self._group_words.scores(weights) if len(self._groups) > 1 else {}
         if not about:
             return scores
@@ -271,7 +270,7 @@ class Index:
         return {number: score + shares.get(homes[number], 0) for number, score in scores.items()}
 
     def _named(self, text: str) -> list[int]:
-        """Return the tool of this local name, or those that their servers call so."""
+        """Return the numbers of the tools with this local name or remote name."""
         if text in self._numbers:
             return [self._numbers[text]]
         return [] if " " in text else self._remote.get(text.lower(), [])
@@ -288,7 +287,7 @@ class Index:
     def _fused(
         self, lexical: list[int], ranked: Sequence[tuple[str, float]], limit: int
     ) -> list[tuple[int, float]]:
-        """Return the best of two orders: what is high in either comes first, what is in both wins."""
+        """Fuse two rankings by reciprocal rank."""
         sums: dict[int, float] = {}
         other = [self._numbers[name] for name, _ in ranked[:_POOL] if name in self._numbers]
         for order in (lexical, other):
@@ -315,7 +314,7 @@ class Index:
 
     @cached_property
     def _homes(self) -> dict[int, int]:
-        """The place of each tool's group, by number of tool: its server's group, or else a declared one."""
+        """Index of each tool's group: that of its server, or a declared one."""
         homes = dict.fromkeys(self._tools, -1)
         order = sorted(enumerate(self._groups), key=lambda item: item[1].id.startswith("mcp:"))
         for place, group in order:
@@ -327,7 +326,7 @@ class Index:
 
 
 def _reads_as(pinned: Tool, tool: Tool) -> bool:
-    """Whether a tool under its local name has the words of what was pinned."""
+    """Whether a tool has the same search words as the pinned one."""
     return (
         tool.input_schema is pinned.input_schema
         and tool.description == pinned.description

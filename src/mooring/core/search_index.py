@@ -53,10 +53,10 @@ class InvertedIndex:
 
     @classmethod
     def from_rows(cls, rows: Any) -> InvertedIndex:
-        """Return the index that `rows` said.
+        """Return the index from the values of `rows`.
 
         Raises:
-            ValueError, TypeError: they are nothing that `rows` said.
+            ValueError, TypeError: they are not values of `rows`.
         """
         order, count, postings = rows
         if order != byteorder:
@@ -72,7 +72,7 @@ class InvertedIndex:
         return new
 
     def rows(self) -> list[Any]:
-        """Return all of it as JSON values, quick to read; what was removed is not told apart."""
+        """Return the index as JSON values that `from_rows` reads. Removed documents are included."""
         postings = [
             (term, _packed(numbers), _packed(weights)) for term, (numbers, weights) in self._postings.items()
         ]

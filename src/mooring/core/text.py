@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from heapq import nlargest
 
-# Everything that is not seen, or that acts instead of being seen. Newline and tab are left to the callers.
+# Invisible and control characters. Newline and tab are left to the callers.
 _HIDDEN = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls, ESC among them
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, fillers, Arabic letter mark
@@ -23,44 +23,44 @@ _SPACES = r"\s+"
 
 
 def clean(text: str) -> str:
-    """The text with every hidden or acting character written as an escape (`\\x1b`, `\\u202e`).
+    """Return the text with every invisible or control character written as an escape (`\\x1b`, `\\u202e`).
 
-    Newlines and tabs stay. The result never holds a control character, so it is safe on a terminal.
+    Newlines and tabs stay. The result is safe on a terminal.
     """
     text = re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))
     return re.sub(_HIDDEN_CHARACTER, lambda match: _escape(ord(match[0])), text)
 
 
 def without_controls(text: str) -> str:
-    """The text with control characters other than newline and tab written as escapes (`\\x1b`).
+    """Return the text with control characters other than newline and tab written as escapes (`\\x1b`).
 
-    For pipes and files: a terminal that shows the text later does not act on it, and every other character,
-    such as a zero-width joiner, stays as it is.
+    For pipes and files: a terminal that shows the text later does not execute it. Other invisible characters,
+    such as zero-width joiners, stay.
     """
     return re.sub(_CONTROL, lambda match: _escape(ord(match[0])), text.replace("\r\n", "\n"))
 
 
 def hides(text: str) -> bool:
-    """Whether the text holds characters that nobody sees, or that act instead of being seen."""
+    """Whether the text contains invisible or control characters other than newline and tab."""
     if text.isascii() and text.isprintable():
         return False
     return re.search(_HIDDEN_CHARACTER, re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n"))) is not None
 
 
 def without_hidden(text: str) -> str:
-    """The text without the characters that nobody sees: for models, to which escapes would be noise."""
+    """Return the text without invisible characters, for models."""
     if text.isascii() and text.isprintable():
         return text
     return re.sub(_HIDDEN_CHARACTER, "", re.sub(_EMOJI_GLUE, "", text.replace("\r\n", "\n")))
 
 
 def clean_line(text: str) -> str:
-    """The text as one clean line: runs of white space become one blank."""
+    """Return the text as one clean line, with runs of white space as one space."""
     return clean(re.sub(_SPACES, " ", text).strip())
 
 
 def clean_json(document: str) -> str:
-    """A JSON document that means the same, with hidden characters inside its strings as JSON escapes."""
+    """Return an equal JSON document, with invisible characters in strings as JSON escapes."""
     return re.sub(_HIDDEN_CHARACTER, lambda match: _json_escape(ord(match[0])), document)
 
 
@@ -102,17 +102,17 @@ def line(text: str, limit: int) -> str:
 
 
 def fence(text: str, server: str, limit: int) -> str:
-    """Return a text of a server between marks that say whose it is."""
-    # No angle bracket of theirs is left that could open or close a mark.
+    """Return a text of a server between tags that name the server."""
+    # No angle bracket of the text remains that could open or close a tag.
     body = clean_for_model(text, limit).replace("<", "‹").replace(">", "›")
     owner = clean_for_model(server, 80).replace("<", "‹").replace(">", "›").replace('"', "'")
     return f'<untrusted from="{owner}">\n{body}\n</untrusted>'
 
 
 def quote(text: str, server: str, **about: str) -> str:
-    """Return a whole text of a server between marks that say whose it is; its layout stays as it is.
+    """Return a whole text of a server, with its layout, between tags that name the server.
 
-    For what was asked for and is to be read as it is written, such as a file. `about` goes into the mark.
+    For requested content such as a file. `about` becomes attributes of the tag.
     """
     if not (text.isascii() and text.isprintable()):
         text = _visible(text.replace("\r\n", "\n"), tab="\t")
@@ -140,16 +140,15 @@ def _visible(text: str, tab: str = " ") -> str:
 
 
 _LONGEST = 96
-"""Characters of a name that are looked at: both sides may come from a stranger."""
+"""Characters of a name that are compared: names may come from untrusted servers."""
 _SHORTLIST = 24
-_SIMILAR = 0.5
 
 
-def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float = 0.5) -> tuple[str, ...]:
     """Return up to `limit` names that resemble `name`, the best first, ties in order of name.
 
-    Comparing whole strings with ten thousand names takes half a second, so that counting shared
-    pairs of letters makes a short list first.
+    `similar` is the least similarity, from 0 to 1. Comparing with ten thousand names takes half a second, so
+    the names that share most pairs of letters are selected first.
     """
     from difflib import SequenceMatcher  # only when a name was wrong
 
@@ -163,7 +162,12 @@ def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     scored: list[tuple[float, str]] = []
     for _, candidate, text in short:
         matcher.set_seq1(text)
-        ratio = 1.0 if wanted and text.endswith(wanted) else matcher.ratio()
-        if ratio >= _SIMILAR:
+        ratio = 1.0 if len(wanted) > 2 and text.endswith(wanted) else matcher.ratio()
+        if ratio >= similar:
             scored.append((-ratio, candidate))
     return tuple(candidate for _, candidate in sorted(scored)[:limit])
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that `name` is most likely a misspelling of, if any."""
+    return next(iter(nearest(name, names, 1, similar=0.75)), None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 Json = Any
-"""A JSON value. Spelled `Any` because a recursive alias helps nobody who indexes into it."""
+"""A JSON value: `Any`, because a recursive alias makes indexing into it harder."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -27,7 +27,7 @@ def _text(value: object) -> str | None:
 
 State = Literal["connected", "pending", "failed", "needs-auth", "disabled"]
 Verb = Literal["call", "prompt"]
-"""What calling a tool does: most are called on their server; some stand for another thing that it offers."""
+"""What calling a tool does: call it on its server, or get a prompt of the server."""
 
 Era = Literal["modern", "legacy"]
 """Protocol era of a connection: stateless (2026-07-28) or with a handshake (all versions before)."""
@@ -37,74 +37,103 @@ class Tool(Value):
     """One tool. Inside a `Snapshot`, `name` is the provider's own name; in a `Catalog`, the local name."""
 
     name: str
+    """Name of the tool: the server's own in a `Snapshot`, the local name in a `Catalog`."""
     server: str
     """Id of the provider that runs it: the server's name in the configuration."""
     remote_name: str
-    """What the server calls it: the name that goes on the wire."""
+    """The server's own name of the tool, used in requests."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description, for the model."""
     input_schema: Mapping[str, Any] = field(default={"type": "object"})
     """JSON Schema, verbatim."""
     output_schema: Mapping[str, Any] | None = None
+    """JSON Schema of `structured` in results; None when the server declares none."""
     annotations: Mapping[str, Any] = EMPTY
-    """The server's hints (`readOnlyHint` …): never a licence for anything."""
+    """The server's hints (`readOnlyHint` …). Untrusted."""
     meta: Mapping[str, Any] = EMPTY
+    """The `_meta` of the definition."""
     extra: Mapping[str, Any] = EMPTY
     """Fields of the definition that mooring does not know, passed through."""
     verb: Verb = "call"
+    """`prompt` for a tool that returns a prompt of the server instead of calling a tool."""
 
 
 class Resource(Value):
-    """Something to read that a server lists."""
+    """A resource that a server lists."""
 
     uri: str
+    """Address of the resource."""
     server: str
+    """Name of the server in the configuration."""
     name: str
+    """The server's name of it."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     mime_type: str | None = None
+    """MIME type, if the server says it."""
     size: int | None = None
+    """Bytes, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class ResourceTemplate(Value):
-    """Resources that a server offers by the pattern of their addresses."""
+    """A URI pattern of resources that a server can read."""
 
     uri_template: str
+    """URI template (RFC 6570)."""
     server: str
+    """Name of the server in the configuration."""
     name: str
+    """The server's name of it."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     mime_type: str | None = None
+    """MIME type of all matching resources, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class Prompt(Value):
-    """A prompt that a server keeps ready."""
+    """A prompt of a server."""
 
     name: str
+    """Name of the prompt: the server's own in a `Snapshot`, the local name in a `Catalog`."""
     server: str
+    """Name of the server in the configuration."""
     title: str | None = None
+    """Name for people."""
     description: str = ""
+    """The server's description."""
     arguments: tuple[Mapping[str, Any], ...] = ()
     """Each `{"name", "description"?, "required"?}`, as the server sent it."""
     extra: Mapping[str, Any] = EMPTY
+    """Fields of the definition that mooring does not know, passed through."""
 
 
 class Group(Value):
-    """A bundle of tools that belong together: one per server, plus those the application declares."""
+    """A group of related tools: one per server, plus those that the application declares."""
 
     id: str
     """`mcp:<server>` for servers."""
     title: str
+    """Name for people."""
     description: str
+    """One sentence about the tools."""
     instructions: str | None = None
+    """The server's instructions for using the tools."""
     members: tuple[str, ...] = ()
     """Local tool names."""
 
 
 class ServerInfo(Value):
-    """How a server describes itself. For display: never an identity, never a name prefix."""
+    """The server's description of itself, for display only."""
 
     name: str | None = None
     title: str | None = None
@@ -113,41 +142,49 @@ class ServerInfo(Value):
     protocol: str | None = None
     """Negotiated protocol version, such as `2026-07-28`."""
     chosen: bool = False
-    """Whether we asked for this version although the server may speak a newer one."""
+    """Whether mooring asked for this version although the server may support a newer one."""
     capabilities: Mapping[str, Any] = EMPTY
 
 
 class Snapshot(Value):
-    """What one provider offered at one instant."""
+    """The lists of one server or provider at one time."""
 
     server: str
+    """Name of the server in the configuration, or id of the provider."""
     info: ServerInfo = ServerInfo()
+    """The server's description of itself."""
     instructions: str | None = None
+    """The server's instructions for the model."""
     tools: tuple[Tool, ...] = ()
+    """Tools in the order of the server's list."""
     resources: tuple[Resource, ...] = ()
+    """Listed resources."""
     templates: tuple[ResourceTemplate, ...] = ()
+    """Resource templates."""
     prompts: tuple[Prompt, ...] = ()
+    """Prompts."""
     groups: tuple[Group, ...] = ()
-    """Bundles this provider declares itself; members are its own tool names. A server declares none:
-    its one group is made by the catalog."""
+    """Groups that the provider declares, with its own tool names. Servers declare none: the catalog makes
+    one group for each."""
     warnings: tuple[str, ...] = ()
-    """What was set aside while listing, each naming the thing and the reason."""
+    """Items that were left out of the lists, each with the reason."""
 
 
 class Block(Value):
-    """One piece of content of a result, around the JSON object that the server sent.
+    """One content block of a result.
 
-    The properties are checked when the result arrives, so that reading them never fails.
+    The JSON object is checked when the result arrives, so that reading the properties never fails.
     """
 
     raw: Mapping[str, Any]
+    """The JSON object as the server sent it."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.__dict__["raw"] = raw
 
     @property
     def type(self) -> str:
-        """`text`, `image`, `audio`, `resource_link`, `resource`, or what a newer protocol calls it."""
+        """`text`, `image`, `audio`, `resource_link`, `resource`, or a type of a newer protocol."""
         return self.raw["type"]
 
     @property
@@ -174,10 +211,12 @@ class Block(Value):
 
 
 class Contents(Value):
-    """What was read of one resource: one block, or several where it stands for several things."""
+    """Contents of one resource, in one or more blocks."""
 
     uri: str
+    """Address that was read."""
     server: str
+    """Name of the server in the configuration."""
     blocks: tuple[Block, ...] = ()
     """Of type `resource`, each with its own `uri`, `mime_type`, and `text` or `data`."""
 
@@ -202,6 +241,7 @@ class Message(Value):
     role: str
     """`user` or `assistant`."""
     block: Block
+    """The content."""
 
     @property
     def text(self) -> str | None:
@@ -209,24 +249,28 @@ class Message(Value):
 
 
 class Result(Value):
-    """Outcome of a call, good or bad: always something that a model can read."""
+    """Outcome of a call, which a model can always read, also if the call failed."""
 
     server: str
-    """Empty when the call never reached a server (an unknown tool)."""
+    """Name of the server; empty when the tool is unknown."""
     tool: str
-    """The server's own name of the tool, for audit."""
+    """The server's own name of the tool."""
     blocks: tuple[Block, ...] = ()
+    """The content."""
     structured: Json = None
+    """The structured content (JSON); None when the tool returned none."""
     is_error: bool = False
+    """Whether the call or the tool failed. `text` then says why."""
     duration: float = 0.0
     """Seconds, from the call to its end."""
     meta: Mapping[str, Any] = EMPTY
+    """The `_meta` of the response."""
     handle: str | None = None
-    """Where the whole output is kept when it was too large to show."""
+    """Handle for `result_read` when the output was too large to show; else None."""
     error: MooringError | None = None
-    """Why there is no answer of the tool; None when the tool itself answered, `is_error` or not."""
+    """Why the tool did not answer; None if it answered, also with an error."""
     raw: Mapping[str, Any] | None = field(default=None, shown=False, compare=False)
-    """The server's answer as it came, with the fields that mooring does not know."""
+    """The server's response, with the fields that mooring does not know."""
 
     @property
     def text(self) -> str:
@@ -249,32 +293,40 @@ class Absence(Value):
 
 
 class ServerStatus(Value):
-    """How one server is doing right now."""
+    """Current state of one server."""
 
     name: str
+    """Name of the server in the configuration."""
     state: State
+    """`connected`, `pending`, `failed`, `needs-auth` or `disabled`."""
     transport: str
+    """`stdio`, `http`, `streamable-http` or `sse`."""
     protocol: str | None = None
+    """Negotiated protocol version; None while not connected."""
     tools: int = 0
+    """Number of tools."""
     resources: int = 0
+    """Number of resources."""
     prompts: int = 0
+    """Number of prompts."""
     error: str | None = None
     """Why it is not connected, and what to do next."""
     connected_at: float | None = None
     """Seconds since the epoch."""
     breaker: str = "closed"
-    """`closed`, `open` (calls fail at once) or `half-open` (one is let through to try)."""
+    """Circuit breaker: `closed`, `open` (calls fail at once) or `half-open` (one call is tried)."""
     retry_in: float | None = None
-    """Seconds until it is tried again by itself; None when it is connected, or waits for somebody."""
+    """Seconds until the next connection attempt; None when connected or when a person must act first."""
     fresh_within: float | None = None
-    """Seconds within which a change of its lists is known, while it is connected; None while a listing is
-    overdue. It is the time between two listings, or less where changes were announced on this connection."""
+    """Seconds within which a change of its lists is noticed; None while a listing is overdue. It is the time
+    between two listings, or less if the server announces changes."""
     warnings: tuple[str, ...] = ()
+    """Problems with the server's lists and configuration."""
 
 
 class CachedSnapshot:
-    """A snapshot of an earlier time, made when somebody wants it: of a thousand tools that takes a while,
-    and most servers have spoken for themselves before anybody looks."""
+    """A snapshot from the cache, built on first use: a thousand tools take a while, and most servers are
+    connected before it is needed."""
 
     def __init__(
         self, make: Callable[[], Snapshot], *, protocol: str | None, tools: int, templates: int, prompts: int
@@ -282,11 +334,11 @@ class CachedSnapshot:
         self._make = make
         self.protocol = protocol
         self.tools, self.templates, self.prompts = tools, templates, prompts
-        """How many."""
+        """Numbers of each."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> CachedSnapshot:
-        """Return a snapshot that is there already."""
+        """Return a cached snapshot around one that is already built."""
         return cls(
             lambda: snapshot,
             protocol=snapshot.info.protocol,
@@ -297,13 +349,13 @@ class CachedSnapshot:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """Made on first use."""
+        """The snapshot, built on first use."""
         return self._make()
 
 
 HiddenBy = Literal["lock", "policy", "filter", "trust"]
-"""`lock`: not what was approved. `policy`: a rule denies it. `filter`: `allow` or `deny` of its server.
-`trust`: the file that names the server was not approved, so that it is not started."""
+"""`lock`: differs from the approved definition. `policy`: a rule denies it. `filter`: `allow` or `deny` of
+its server. `trust`: the file that configures the server is not approved, so the server is not started."""
 
 MOST_LISTED = 100
 _MOST_NAMES = 8
@@ -315,11 +367,11 @@ _REMEDY: dict[HiddenBy, str] = {
 
 
 class Hidden(Value):
-    """One tool, or a whole server, that is not shown."""
+    """A tool or a whole server that is hidden."""
 
     server: str
     tool: str | None
-    """The server's own name of it; None: all tools of the server."""
+    """The server's own name of the tool; None for all tools of the server."""
     by: HiddenBy
     reason: str
 
@@ -327,7 +379,7 @@ class Hidden(Value):
 def hidden_document(
     hidden: Sequence[Hidden], redact: Callable[[str], str], *, details: bool
 ) -> dict[str, Any]:
-    """What `/ready` says of it: how many by what; with `details` also which, at most 100 of them."""
+    """Return the document for `/ready`: counts by cause; with `details` also the first 100 tools."""
     counts: dict[str, int] = {}
     for one in hidden:
         counts[one.by] = counts.get(one.by, 0) + 1
@@ -346,7 +398,7 @@ def hidden_document(
 
 
 def hidden_lines(hidden: Iterable[Hidden]) -> list[tuple[HiddenBy, str]]:
-    """A sentence for each server and cause, with the first few names and what to do."""
+    """Return a sentence for each server and cause, with the first names and what to do."""
     groups: dict[tuple[str, HiddenBy], list[Hidden]] = {}
     for one in hidden:
         groups.setdefault((one.server, one.by), []).append(one)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes, urlsplit
 
 DANGEROUS = frozenset(("file", "javascript", "data"))
-"""Schemes that no remote server serves honestly: it would speak of this machine, or run in a viewer."""
+"""Schemes that a remote server must not use: they refer to this machine or run code in a viewer."""
 
 _LONGEST = 8_192
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -19,13 +19,13 @@ _DRIVE = re.compile(r"/*[A-Za-z][:|]")
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme in lower case; empty where there is none."""
+    """Return the scheme in lower case, or an empty text."""
     found = _SCHEME.match(uri)
     return found[1].lower() if found else ""
 
 
 def malformed(uri: str) -> str | None:
-    """Return why this is no URI that anybody should be sent, or None."""
+    """Return why this URI must not be sent to a server, or None."""
     if not uri or len(uri) > _LONGEST:
         return f"a URI has between 1 and {_LONGEST} characters"
     if _FORBIDDEN.search(uri):
@@ -34,9 +34,9 @@ def malformed(uri: str) -> str | None:
 
 
 def scheme_refused(uri: str, allowed: Sequence[str], *, remote: bool) -> str | None:
-    """Return why the scheme of a URI may not be asked for, or None.
+    """Return why the scheme of a URI is not allowed, or None.
 
-    An empty `allowed` allows all, but from a remote server none that is dangerous.
+    An empty `allowed` allows all schemes, except dangerous ones of remote servers.
     """
     scheme = scheme_of(uri)
     known = {entry.strip().rstrip(":/").lower() for entry in allowed}
@@ -52,10 +52,10 @@ def scheme_refused(uri: str, allowed: Sequence[str], *, remote: bool) -> str | N
 
 
 def local_path(uri: str, *, windows: bool = False) -> str:
-    """Return the path that a `file:` URI names on this machine, decoded.
+    """Return the decoded path of a `file:` URI on this machine.
 
     Raises:
-        ValueError: it names none, or two readers could disagree about which.
+        ValueError: it has none, or the path is ambiguous.
     """
     try:
         parts = urlsplit(uri)
@@ -74,7 +74,7 @@ def local_path(uri: str, *, windows: bool = False) -> str:
     if "\\" in path:
         raise ValueError("it has a backslash")
     if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs") for letter in path):
-        raise ValueError("it has a character that nobody sees")
+        raise ValueError("it has an invisible character")
     folded = unicodedata.normalize("NFKC", path)
     if folded.count("..") != path.count("..") or folded.count("/") != path.count("/"):
         raise ValueError("it has letters that turn into dots or slashes")
@@ -94,13 +94,13 @@ Accepts = Callable[[str], bool]
 
 
 _Token = tuple[Accepts, bool]
-"""One step of a template: the characters it takes, and whether it takes as many as come."""
+"""One step of a template: the characters it matches, and whether it repeats."""
 _Steps = tuple[tuple[_Token, ...], tuple[tuple[int, int], ...]]
-"""All steps, and the stretches that may be left out: from, to; in the order in which they begin."""
+"""All steps, and the optional ranges of steps in order of start."""
 
 
 def matches(template: str, uri: str) -> bool:
-    """Return whether some values of the template's variables give this URI."""
+    """Whether the template can expand to this URI."""
     if len(template) > _LONGEST_TEMPLATE or len(uri) > _LONGEST_URI:
         return False
     steps = _steps(template)
@@ -135,7 +135,7 @@ def _skipped(states: int, optional: tuple[tuple[int, int], ...]) -> int:
 
 @lru_cache(maxsize=1_024)
 def _steps(template: str) -> _Steps | None:
-    """Return the steps of a template; None if it is none."""
+    """Return the steps of a template, or None if it is invalid."""
     tokens: list[_Token] = []
     optional: list[tuple[int, int]] = []
     place = 0
@@ -145,7 +145,7 @@ def _steps(template: str) -> _Steps | None:
         start = len(tokens)
         tokens.extend(_expression(found[1], found[2]))
         if found[1] not in ("", "+"):
-            # Whoever leaves the stretch out must not stand where its value may still go on.
+            # A match without the expression must not end where its value could continue.
             tokens.append((_nothing, False))
             optional += [(start, len(tokens)), (len(tokens) - 1, len(tokens))]
         place = found.end()
@@ -160,7 +160,7 @@ def _literal(text: str, tokens: list[_Token]) -> bool:
 
 
 def _expression(operator: str, names: str) -> list[_Token]:
-    # Where a value is exploded, or is one of several, the operator itself may stand between the parts.
+    # The operator itself separates exploded or multiple values.
     several = "*" in names or "," in names
     if operator in ("+", "#"):
         value = (_anything, True)

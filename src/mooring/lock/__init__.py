@@ -1,1 +1,1 @@
-"""What servers were approved to be: `mooring.lock`, its comparison with listings, and the cache."""
+"""Approved definitions of servers: `mooring.lock`, its comparison with listings, and the cache."""

@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 FORMAT = 2
-"""Raised when the same rows mean another pin, or the same pin has other rows."""
+"""Version of the rows. Increase it when their meaning changes."""
 
 
 def write_rows(pin: Pin) -> bytes:
-    """Return the bytes that stand for a pin; two pins with the same bytes are the same."""
-    from pydantic_core import to_json  # ten times as quick as json, for the price of an import
+    """Return the bytes of a pin. Pins with the same bytes are equal."""
+    from pydantic_core import to_json  # ten times faster than json
 
     rows = rows_of(pin)
     try:
         return to_json(rows)
-    except ValueError:  # half a character, which only an escape can stand for
+    except ValueError:  # a lone surrogate, which needs an escape
         return json.dumps(rows, default=dict).encode()
 
 
 def rows_of(pin: Pin) -> tuple[Any, ...]:
-    """Return the rows, of JSON values and mappings."""
+    """Return the rows as JSON values."""
     known, info = pin.snapshot, pin.snapshot.info
     return (
         (known.server, pin.fingerprint, known.instructions, pin.whole, sorted(pin.volatile.items())),
@@ -64,10 +64,10 @@ def _read(one: Resource | ResourceTemplate) -> tuple[Any, ...]:
 
 
 def read_rows(rows: bytes) -> Pin:
-    """Return the pin that was written.
+    """Return the pin in these bytes.
 
     Raises:
-        ValueError: nothing that `write` wrote.
+        ValueError: they were not written by `write_rows`.
     """
     try:
         return pin_of(json.loads(rows))
@@ -79,7 +79,7 @@ def pin_of(rows: Any) -> Pin:
     """Return the pin of these rows.
 
     Raises:
-        ValueError: nothing that `rows_of` made.
+        ValueError: they were not made by `rows_of`.
     """
     try:
         first, about, tools, resources, templates, prompts = rows
@@ -173,10 +173,10 @@ _FORMAT = [1, FORMAT, RULES]
 
 
 def write_prepared(lock: Lock) -> bytes:
-    """Return the bytes that stand for a lock, with its words.
+    """Return the bytes of a lock, with its search index.
 
     Raises:
-        ValueError: it is nested too deep.
+        ValueError: it is nested too deeply.
     """
     words = InvertedIndex(weigh(TOOL, tool_texts(tool)) for tool in lock.tools)
     pins = [rows_of(pin) for pin in lock.servers.values()]
@@ -187,10 +187,10 @@ def write_prepared(lock: Lock) -> bytes:
 
 
 def read_prepared(raw: bytes) -> Lock:
-    """Return the lock that was written.
+    """Return the lock in these bytes.
 
     Raises:
-        ValueError, TypeError: nothing that this mooring wrote.
+        ValueError, TypeError: they were not written by this version.
     """
     try:
         form, rows, words = json.loads(raw)
@@ -210,11 +210,11 @@ log = logger("mooring.pincache")
 
 _CACHE_FORMAT = f"3.{FORMAT}"
 _KEPT = 512
-"""Servers that the cache remembers; the longest unused go first."""
+"""Most servers in the cache; the least recently used are deleted."""
 
 
 class _About(NamedTuple):
-    """The first line of a file: what is to be known without reading the definitions after it."""
+    """The first line of a file: facts that are needed without reading the definitions."""
 
     version: str
     server: str
@@ -226,7 +226,7 @@ class _About(NamedTuple):
 
 
 class SnapshotCache:
-    """A pin in the cache. Its definitions are read when somebody wants them."""
+    """A pin in the cache. Its definitions are read on first use."""
 
     def __init__(self, about: _About, body: bytes) -> None:
         self._server, self._body = about.server, body
@@ -235,7 +235,7 @@ class SnapshotCache:
 
     @cached_property
     def pin(self) -> Pin | None:
-        """The pin; None when this mooring cannot read it."""
+        """The pin; None if this version cannot read it."""
         try:
             return read_rows(self._body)
         except ValueError as error:
@@ -243,19 +243,19 @@ class SnapshotCache:
             return None
 
     def says(self, pin: Pin) -> bool:
-        """Whether it holds this very pin, to the letter; told without reading its definitions."""
+        """Whether the cache contains exactly this pin. Does not read the definitions."""
         return self._body == write_rows(pin)
 
 
 def cache_path(server: str, fingerprint: str) -> Path:
-    """Return where the pin of a server without a lock is kept for this user."""
+    """Return the cache file of a server without a lock."""
     readable = re.sub(r"[^a-z0-9]+", "-", server.lower())[:40].strip("-")
     unique = sha256(f"{server}\0{fingerprint}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return cache_home() / "servers" / f"{readable}-{unique}.lock"
 
 
 def remember(pin: Pin) -> None:
-    """Keep a pin for the next start; where that fails there is no cache, and nothing else is lost."""
+    """Save a pin for the next start. A failure only means that there is no cache."""
     path = cache_path(pin.server, pin.fingerprint)
     known = pin.snapshot
     about = _About(
@@ -274,7 +274,7 @@ def remember(pin: Pin) -> None:
 
 
 def recall(server: str, fingerprint: str) -> SnapshotCache | None:
-    """Return what was remembered of a server under this very configuration."""
+    """Return the cached pin of a server with this configuration."""
     try:
         sealed = kept(cache_path(server, fingerprint))
     except OSError as error:
@@ -288,7 +288,7 @@ def recall(server: str, fingerprint: str) -> SnapshotCache | None:
 
 
 def _about(line: bytes) -> _About | None:
-    """What the line says; None when it is not as this mooring writes it."""
+    """Return the facts of the first line; None if this version did not write it."""
     try:
         fields: list[Any] = json.loads(line)
         version, server, mark, protocol, *counts = fields
@@ -301,11 +301,11 @@ def _about(line: bytes) -> _About | None:
 
 NAME = "mooring.lock"
 _PREPARED = 16
-"""Locks that this user need not wait for to be checked again."""
+"""Most checked locks in the cache."""
 
 
 def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
-    """Return where the lock of a configuration is, whether or not it exists.
+    """Return the path of the lock of a configuration. It may not exist.
 
     Beside the explicit file (the last of several) or the project's; with the user's files alone, in
     the user's state directory; with no file at all, in `cwd`.
@@ -319,20 +319,20 @@ def lock_path(files: Sequence[FoundFile], cwd: Path) -> Path:
 
 
 def own_lock_path() -> Path:
-    """Return where the lock of the user's own servers is, whether or not it exists."""
+    """Return the path of the lock of the user's servers. It may not exist."""
     return state_home() / NAME
 
 
 def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:
-    """Return whether the lock of these files is about servers of this scope.
+    """Whether the lock of these files covers servers of this scope.
 
-    A project's lock is shared: what one of its users has configured for themselves is not in it.
+    A project's lock is shared and does not contain the servers of a user.
     """
     return scope != "user" or all(file.scope == "user" for file in files)
 
 
 def load_lock(path: Path) -> Lock | None:
-    """Return the lock in a file; None when there is no such file.
+    """Return the lock in a file; None if the file does not exist.
 
     Raises:
         NewerLockError: a newer mooring wrote it.
@@ -362,7 +362,7 @@ def load_lock(path: Path) -> Lock | None:
 
 
 def _prepared(raw: bytes) -> Lock | None:
-    """The lock of this very content, if it was checked before for this user."""
+    """Return the lock of this content if it was checked before."""
     try:
         body = kept(_place(raw))
         return None if body is None else read_prepared(body)
@@ -372,7 +372,7 @@ def _prepared(raw: bytes) -> Lock | None:
 
 
 def _prepare(raw: bytes, lock: Lock) -> None:
-    """Keep a lock that was checked; where that fails it is checked again the next time."""
+    """Cache a lock that was checked. If that fails, it is checked again next time."""
     try:
         keep(_place(raw), write_prepared(lock), most=_PREPARED)
     except (OSError, ValueError) as problem:
@@ -384,15 +384,15 @@ def _place(raw: bytes) -> Path:
 
 
 def save_lock(path: Path, lock: Lock, *, force: bool = False) -> None:
-    """Put a lock in place of what the file holds: all of it or nothing, whoever else writes or reads.
+    """Replace the lock file atomically.
 
     Raises:
-        LockError: the file holds what this mooring cannot read, and `force` is false; or it cannot
-            be written.
+        LockError: this version of mooring cannot read the existing file and `force` is false, or the file
+            cannot be written.
     """
     from mooring.lock.text import render
 
-    target = Path(os.path.realpath(path))  # a link stays a link
+    target = Path(os.path.realpath(path))  # write the target of a symbolic link
     if not force:
         load_lock(target)
     try:

@@ -1,11 +1,10 @@
-"""The lock: what each server was approved to be, and what to do about a server that is something else.
+"""Comparison of servers with their approved definitions in the lock.
 
-A pin holds the definitions themselves, so the same value is the catalog before any server runs, the
-measure of what a server reports, and the contract that CI checks. It is bound to the launch command
-or address by the fingerprint beside the definitions: under another one, nothing in it is approved.
+A pin contains the definitions themselves: it is the catalog before a server runs, the reference for its
+listings, and the contract that CI checks. Its fingerprint binds it to the launch command or address: with
+another fingerprint nothing in it is approved.
 
-Every function here is pure and `decide` never returns a pin, so judging a server, however often and
-in whatever order its snapshots come, approves nothing: only `build` and `approve` do.
+All functions are pure. `decide` approves nothing; only `build` and `approve` do.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Everything in which a server differs from its pin; false when there is nothing."""
+    """All differences of a server from its pin; false if there are none."""
 
     server: str
     changes: tuple[Change, ...] = ()
@@ -57,18 +56,18 @@ class Drift:
         return bool(self.changes)
 
     def of(self, subject: Subject) -> dict[str, Change]:
-        """Return the changes of one kind of thing, by name."""
+        """Return the changes of one subject, by name."""
         return {change.name: change for change in self.changes if change.subject == subject}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What may be shown of a snapshot."""
+    """The visible part of a snapshot."""
 
     visible: Snapshot
     drift: Drift
     set_aside: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
-    """Tools that are offered and not shown, by the server's name of them, and why."""
+    """Hidden tools by the server's own names, with the change."""
     set_aside_templates: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
     set_aside_prompts: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
     set_aside_resources: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
@@ -83,17 +82,17 @@ def pin_of(
     whole: bool = True,
     volatile: Marks = NO_MARKS,
 ) -> Pin:
-    """Return the pin of what a server offers now; see `Pin` for `whole` and `volatile`.
+    """Return the pin of a snapshot; see `Pin` for `whole` and `volatile`.
 
-    Where `previous` means the same, it is kept to the letter: order of keys, server version and all.
-    So nothing that a server changes at every start ever shows up as a change of the lock. A definition
-    that is no JSON or nested too deep is left out, and stays a new tool whenever it is compared.
+    Entries of `previous` with the same meaning are kept unchanged, so that order of keys or the server
+    version do not change the lock. A definition that is not JSON or is nested too deeply is left out, and
+    counts as new in every comparison.
     """
     kept = previous.snapshot if previous is not None else Snapshot(server=snapshot.server)
     if not whole:
         snapshot = _bare_snapshot(snapshot)
     known = NO_MARKS if previous is None else _still_offered(previous.volatile, snapshot)
-    # A text that was volatile and is now the same at every start has changed for good.
+    # A text that was volatile and is now stable has changed.
     loose = {mark: how for mark, how in known.items() if how == "order"} | dict(volatile)
     marks = {
         **volatile,
@@ -115,7 +114,7 @@ def pin_of(
 
 
 def _still_offered(marks: Marks, snapshot: Snapshot) -> Marks:
-    """The marks of the server and of the entries that it offers now."""
+    """Return the volatile fields of the server and of its current entries."""
     if not marks:
         return NO_MARKS
     offered = {("server", ""), *(("tool", tool.remote_name) for tool in snapshot.tools)}
@@ -128,7 +127,7 @@ def _still_offered(marks: Marks, snapshot: Snapshot) -> Marks:
 def _kept_texts(
     info: ServerInfo, instructions: str | None, kept: Snapshot, volatile: Marks
 ) -> tuple[ServerInfo, str | None]:
-    """What a server says of itself now, with the pinned texts where they differ only in what is volatile."""
+    """Return the server's texts, with the pinned ones where only volatile fields differ."""
     texts = {
         name: old
         for name in ("name", "title", "description")
@@ -140,8 +139,8 @@ def _kept_texts(
 
 
 def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
-    """Return the pin of what a server offers, whether or not all of it can be pinned: to compare with one
-    that is cached."""
+    """Return the pin of a snapshot for a comparison with a cached one, even if not all of it can be
+    pinned."""
     return Pin(
         fingerprint=fingerprint,
         whole=False,
@@ -157,15 +156,14 @@ def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
 
 
 def _self_description(snapshot: Snapshot) -> ServerInfo:
-    """Which capabilities there are decides what a host offers; their details change nothing, nor does who
-    chose the protocol version."""
+    """Return the info without details of capabilities and without who chose the protocol version."""
     capabilities: dict[str, Json] = {name: {} for name in sorted(snapshot.info.capabilities)}
     return replace(snapshot.info, capabilities=capabilities, chosen=False)
 
 
 def united(first: Snapshot, second: Snapshot) -> Snapshot:
-    """Return the first listing, with what only the second one has: it declared other capabilities. The newer
-    protocol version of the two counts: we chose the older one ourselves."""
+    """Merge two listings that were requested with different client capabilities. The newer protocol version
+    is used, because mooring chose the older one."""
     info = first.info
     if info.chosen and (second.info.protocol or "") > (info.protocol or ""):
         info = replace(info, protocol=second.info.protocol)
@@ -185,8 +183,8 @@ def _united(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
 
 
 def before_start(known: Snapshot) -> Snapshot:
-    """Return what may be shown of a pin before its server runs: no resources, which come and go, and no
-    value of which the pin holds only the hash."""
+    """Return the snapshot of a pin before its server runs, without resources and without values of which the
+    pin has only a hash."""
     return replace(
         known,
         resources=(),
@@ -212,13 +210,13 @@ def build(
     previous: Lock | None = None,
     volatile: Mapping[str, Marks] = EMPTY,
 ) -> Lock:
-    """Return the lock of what the servers offer now.
+    """Return the lock of the current snapshots.
 
     Args:
         snapshots: One per server that was reached.
-        fingerprints: Of every configured server, by name. Others are not in the lock.
-        previous: Keeps the pins of servers that were not reached, and the letter of what is the same.
-        volatile: By server: the fields that differ from start to start.
+        fingerprints: Of every configured server, by name. The lock contains no others.
+        previous: The old lock: pins of servers that were not reached and unchanged entries are kept.
+        volatile: By server: the fields that differ between starts.
     """
     old = (previous or Lock()).servers
     pins = {name: known for name, known in old.items() if name in fingerprints}
@@ -231,7 +229,7 @@ def build(
 
 
 def _permuted(known: Pin | None, snapshot: Snapshot) -> dict[Mark, str]:
-    """The texts that hold the words of the pin in another order: they differ from start to start."""
+    """Return the texts with the words of the pin in another order, which differ between starts."""
     if known is None:
         return {}
     found = volatile_between(known.snapshot, snapshot)
@@ -245,9 +243,9 @@ def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -
     """Return how a server differs from its pin.
 
     Args:
-        known: What was approved.
-        snapshot: What the server reports.
-        fingerprint: Of the configuration in use; None leaves it out of the comparison.
+        known: The approved pin.
+        snapshot: The server's listing.
+        fingerprint: Of the current configuration; None skips this comparison.
     """
     offered = snapshot if known.whole else _bare_snapshot(snapshot)
     changes = changes_between(known.snapshot, offered, known.volatile)
@@ -264,21 +262,20 @@ def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -
 def decide(
     known: Pin | None, snapshot: Snapshot, pinning: Pinning, *, fingerprint: str | None = None
 ) -> Admission:
-    """Return what may be shown of what a server reports.
+    """Return the visible part of a snapshot.
 
-    `off` shows all. `warn` shows all and says what changed. `block` shows what was approved and is
-    still the same; the server's description of itself as it was approved; and of a server without a
-    pin, or launched otherwise than approved, nothing. Trust on first use is the caller's: make a pin
-    of the first snapshot, then decide.
+    `off` shows all. `warn` shows all and reports changes. `block` shows only unchanged approved entries and
+    the approved texts of the server; nothing of a server without a pin or with another fingerprint. For trust
+    on first use, pin the first snapshot before.
 
-    What is the same is shown to the letter of the pin, so that a model's prompt stays the same bytes.
+    Unchanged entries are taken from the pin, so that a model's prompt stays identical.
     """
     if pinning == "off" or (known is None and pinning == "warn"):
         return Admission(visible=snapshot, drift=Drift(server=snapshot.server))
     if known is None:
         known, fingerprint = Pin(fingerprint="", snapshot=Snapshot(server=snapshot.server)), None
     drift = compare(known, snapshot, fingerprint=fingerprint)
-    # What is no longer offered needs no action, and may depend on the capabilities that were declared.
+    # Removed entries need no action, and may depend on the declared capabilities.
     warnings = warnings_of([change for change in drift.changes if change.kind != "removed"])
     seen = _to_the_letter(known, snapshot, drift)
     if pinning == "warn":
@@ -319,15 +316,15 @@ def approve(
     """Return the lock with changes of one server accepted; every other pin is the same object.
 
     Args:
-        lock: As it is.
-        snapshot: What the server reports, as it was shown to whoever approves.
+        lock: The current lock.
+        snapshot: The listing that the approving person saw.
         fingerprint: Of the server's configuration.
-        tools: Accept these tools alone, by the server's names (a renamed one by either): not the
-            server's texts, nor another launch command. None accepts everything.
-        volatile: The fields that differ from start to start.
+        tools: Accept only these tools, by the server's names (old or new), not the server's texts or a
+            changed launch command. None accepts everything.
+        volatile: The fields that differ between starts.
 
     Raises:
-        UnknownTool: a name is neither approved nor offered.
+        UnknownTool: a name is neither in the lock nor in the listing.
     """
     server = snapshot.server
     known = lock.servers.get(server)
@@ -361,7 +358,7 @@ def _lock(pins: Mapping[str, Pin]) -> Lock:
 def _pinned(
     entries: Iterable[E], previous: Iterable[E], volatile: Marks = NO_MARKS, subject: Subject = "tool"
 ) -> tuple[E, ...]:
-    """What counts of the entries, in order of key; the previous one where it is the same."""
+    """Return the pinned form of the entries, in order of key, reusing unchanged ones."""
     known = first_of_each(previous)
     kept: list[E] = []
     for key, entry in first_of_each(entries).items():
@@ -374,7 +371,7 @@ def _pinned(
 
 
 def _counted(entry: E) -> E:
-    """The entry as a pin holds it."""
+    """Return the entry in its pinned form."""
     if isinstance(entry, Tool):
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
@@ -396,7 +393,7 @@ def _bare_snapshot(snapshot: Snapshot) -> Snapshot:
 
 
 def _bare(entry: E) -> E:
-    """The entry without resources' and clients' extras: what a pin that is not `whole` holds."""
+    """Return the entry without extras, as in a pin that is not `whole`."""
     if isinstance(entry, Tool):
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
@@ -405,7 +402,7 @@ def _bare(entry: E) -> E:
 
 
 def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
-    """The snapshot in order of key, with the pinned entry for each that is the same."""
+    """Return the snapshot in order of key, with pinned entries where unchanged."""
     known = pin.snapshot
     if snapshot.tools is known.tools and not snapshot.templates and not snapshot.prompts:
         return snapshot
@@ -436,7 +433,7 @@ def _settled(
 
 
 def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
-    """The pinned entry, with what the pin does not hold as the server sent it now."""
+    """Return the pinned entry plus the current values that are not in the pin."""
     if isinstance(entry, Resource):
         known = replace(known, size=entry.size)
     if not (entry.extra or known.extra or getattr(entry, "meta", None) or getattr(known, "meta", None)):
@@ -449,8 +446,8 @@ def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
 
 
 def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: Mark) -> Mapping[str, Json]:
-    """Fields as they were approved: as they were sent where the pin holds no more than a hash of them, and
-    without those of these that are volatile."""
+    """Return the approved fields; for those that are only hashed in the pin, the current ones unless
+    volatile."""
     if not pin.whole:
         return sent
     held = _held(known)
@@ -467,7 +464,7 @@ def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: 
 def _approved(
     entries: tuple[E, ...], changes: Mapping[str, Change], launch: Change | None
 ) -> tuple[tuple[E, ...], dict[str, Change]]:
-    """The entries that may be shown, and why each of the others may not."""
+    """Return the visible entries, and the changes of the hidden ones."""
     if launch is None and not changes:
         return entries, {}
     shown: list[E] = []

@@ -1,8 +1,8 @@
-"""What counts of a tool, resource, template or prompt when it is pinned: one canonical form, and its hash.
+"""Canonical form and hash of a tool, resource, template or prompt for the lock.
 
-Everything that can reach a model or a client of the gateway counts, with `_meta`, icons and fields that
-mooring does not know. What does not: the listing order, the size of a resource and, of the server
-itself, its version and the details of its capabilities.
+It includes everything that can reach a model or a client of the gateway: `_meta`, icons and unknown fields
+too. It excludes the listing order, the size of a resource, and the version and capability details of the
+server.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Entry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
 
 LARGEST = 4096
-"""Characters of one field of `_meta`, or of an unknown field, that a pin holds; of a larger one, its hash."""
+"""Longest `_meta` or unknown field in a pin, in characters; longer ones are hashed."""
 HASH = "mooring/sha256"
 
 DEPTH_LIMIT = 64
-"""Levels that a definition may nest. Real ones stay under 20; what goes deeper is not pinned."""
+"""Most levels of a definition that can be pinned. Real ones stay under 20."""
 
 
 def _plain(value: object) -> dict[str, Any]:
@@ -56,10 +56,10 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def canonical(value: Json) -> str:
-    """Return the one text that stands for a JSON value; it tells `1` from `true` and from `1.0`.
+    """Return the canonical text of a JSON value; `1`, `true` and `1.0` differ.
 
     Raises:
-        ValueError: it is no JSON (NaN, a Python object), or nested too deep to write.
+        ValueError: it is not JSON (NaN, a Python object), or nested too deeply.
     """
     try:
         return _ENCODER.encode(value)
@@ -68,7 +68,7 @@ def canonical(value: Json) -> str:
 
 
 def definition(entry: Entry) -> dict[str, Json]:
-    """Return what counts of an entry, under the names it has in the lock; the key comes first."""
+    """Return the pinned fields of an entry by their names in the lock, the key first."""
     match entry:
         case Tool():
             counted: dict[str, Json] = {
@@ -102,7 +102,7 @@ def definition(entry: Entry) -> dict[str, Json]:
 
 
 def condensed(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the fields, with the hash of each value that is larger than a pin should be."""
+    """Return the fields, with large values replaced by their hash."""
     return {name: _condensed(value) for name, value in fields.items()}
 
 
@@ -111,13 +111,13 @@ def _condensed(value: Json) -> Json:
         return value
     try:
         text = canonical(value)
-    except ValueError:  # cannot be pinned at all
+    except ValueError:  # cannot be pinned
         return value
     return value if len(text) <= LARGEST else {HASH: sha256(text.encode("ascii")).hexdigest()}
 
 
 def words(value: Json) -> list[str]:
-    """Return the words of a value, sorted: the same for a text whose parts come in another order."""
+    """Return the sorted words of a value, independent of their order."""
     return sorted(word for text in _texts(value) for word in re.findall(r"\w+", text))
 
 
@@ -138,8 +138,8 @@ def _texts(value: Json) -> Iterator[str]:
 def digest(counted: Mapping[str, Json]) -> str:
     """Return the content hash of a definition.
 
-    The server's fingerprint is not mixed in: it stands once beside the server's definitions and is
-    compared with them, so that a changed launch command is one changed line and not every hash.
+    The server's fingerprint is not part of it, so that a changed launch command changes one line of the lock
+    and not every hash.
 
     Raises:
         ValueError: it cannot be pinned.
@@ -148,20 +148,20 @@ def digest(counted: Mapping[str, Json]) -> str:
 
 
 def pinnable(counted: Mapping[str, Json]) -> str:
-    """Return the canonical text of a definition that can be kept and compared.
+    """Return the canonical text of a definition.
 
     Raises:
-        ValueError: it is no JSON, or nests deeper than any real one.
+        ValueError: it is not JSON, or nested too deeply.
     """
     text = canonical(counted)
-    # Counting brackets is cheap and settles nearly every case.
+    # Fast path: count brackets.
     if text.count("{") + text.count("[") > DEPTH_LIMIT and not _is_json(counted):
         raise ValueError(f"nests deeper than {DEPTH_LIMIT} levels")
     return text
 
 
 def key_of(entry: Entry) -> str:
-    """Return what an entry is known by within its server."""
+    """Return the key of an entry within its server."""
     match entry:
         case Tool():
             return entry.remote_name
@@ -174,7 +174,7 @@ def key_of(entry: Entry) -> str:
 
 
 def first_of_each(entries: Iterable[E]) -> dict[str, E]:
-    """Return the entries by key, in order of key; of several with one key the first counts."""
+    """Return the entries by key, in order of key; the first one of each key."""
     found: dict[str, E] = {}
     for entry in entries:
         found.setdefault(key_of(entry), entry)
@@ -182,15 +182,15 @@ def first_of_each(entries: Iterable[E]) -> dict[str, E]:
 
 
 def is_pinnable(entry: Entry) -> bool:
-    """Return whether the definition of an entry can be kept and compared."""
+    """Whether the definition of an entry can be pinned."""
     if (found := recalled(is_pinnable, entry)) is not None:
         return found[0]
-    from pydantic_core import from_json, to_json  # what only compares or reads does not need it
+    from pydantic_core import from_json, to_json  # lazy: not needed for comparing and reading
 
     counted = definition(entry)
     try:
         text = to_json(counted)
-        # Nearly every definition is plain JSON with few brackets, and comes back as it was.
+        # Fast path: nearly every definition is plain JSON with few brackets.
         if text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT and from_json(text) == counted:
             return True
     except ValueError:
@@ -199,7 +199,7 @@ def is_pinnable(entry: Entry) -> bool:
 
 
 def _is_json(value: Json) -> bool:
-    """Whether `canonical` would take it, and it nests no deeper than allowed; much quicker than that."""
+    """Whether the value is JSON and not nested too deeply; faster than `canonical`."""
     level: list[Json] = [value]
     for _ in range(DEPTH_LIMIT + 1):
         inner: list[Json] = []
@@ -223,16 +223,12 @@ def _is_json(value: Json) -> bool:
 
 @cache
 def _not_ascii() -> re.Pattern[str]:
-    """Compiled on first use: so wide a class takes milliseconds, and few need it."""
+    """Return the expression, compiled on first use because that takes milliseconds."""
     return re.compile(r"[\x00-\x1f\x7f-\U0010ffff]")
 
 
 def visible_text(value: str) -> str:
-    """Return text with every character that cannot be seen, or that moves others, written as an escape.
-
-    Nothing hides in a review: neither control characters and direction marks, nor the tag and
-    variation characters that can carry a whole message between two letters.
-    """
+    """Return text with every invisible or direction-changing character written as an escape, for reviews."""
     return _not_ascii().sub(_escape, value)
 
 
@@ -244,5 +240,5 @@ def _escape(match: re.Match[str]) -> str:
         return char
     if code < 0x10000:
         return f"\\u{code:04x}"
-    high, low = divmod(code - 0x10000, 0x400)  # JSON writes such a character as two
+    high, low = divmod(code - 0x10000, 0x400)  # JSON uses a surrogate pair
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -27,7 +27,7 @@ Kind = Literal[
     "text", "annotations", "compatible", "breaking", "added", "removed", "renamed", "launch", "protocol"
 ]
 """`text`: wording only. `annotations`: the server's hints. `compatible`, `breaking`: the schema.
-`launch`: the configuration now runs or reaches something else. `protocol`: an older one is spoken."""
+`launch`: the configuration runs or reaches something else. `protocol`: the version is older."""
 Subject = Literal["server", "tool", "resource", "template", "prompt"]
 
 _WEIGHTS: tuple[Weight, ...] = get_args(Weight)
@@ -36,12 +36,12 @@ _Entries: TypeAlias = Mapping[str, Entry]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One entry, or the server itself, is not what was pinned."""
+    """A difference of one entry, or of the server itself, from the pin."""
 
     server: str
     subject: Subject
     name: str
-    """Of the entry as it is called now; of a removed one, as it was called."""
+    """Current name of the entry; the old name of a removed one."""
     kind: Kind
     before: Entry | None = None
     after: Entry | None = None
@@ -49,7 +49,7 @@ class Change:
 
 
 def _entries_of(before: Snapshot, after: Snapshot) -> Iterator[tuple[Subject, _Entries, _Entries]]:
-    """Yield what can be pinned of two snapshots, by key, of each kind that is not the same object."""
+    """Yield the entries of two snapshots by key, for each subject that is not the same object."""
     if before.tools is not after.tools:
         yield "tool", first_of_each(before.tools), first_of_each(after.tools)
     if before.resources is not after.resources:
@@ -63,8 +63,8 @@ def _entries_of(before: Snapshot, after: Snapshot) -> Iterator[tuple[Subject, _E
 def changes_between(before: Snapshot, after: Snapshot, volatile: Marks = NO_MARKS) -> tuple[Change, ...]:
     """Return every change: of the server first, then of tools, resources, templates and prompts by name.
 
-    Nothing that a model or a client could see differs without a change here; order of listing, of JSON
-    keys and of lists whose order means nothing makes none, nor do fields that are `volatile`.
+    Every difference that a model or a client could see is a change. The order of listings, JSON keys and
+    unordered lists is ignored, as are `volatile` fields.
     """
     return (
         *_server_changes(before, after, volatile),
@@ -77,7 +77,7 @@ def changes_between(before: Snapshot, after: Snapshot, volatile: Marks = NO_MARK
 
 
 def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
-    """Return the fields in which two listings of one unchanged server differ, and how."""
+    """Return the fields that differ between two listings of an unchanged server, and how."""
     found: dict[Mark, str] = {}
     for change in changes_between(first, second):
         if change.kind in ("added", "removed", "renamed", "protocol"):
@@ -91,13 +91,13 @@ def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
 
 
 def same(one: Entry, other: Entry, volatile: Marks = NO_MARKS, subject: Subject = "tool") -> bool:
-    """Return whether two entries of one key are the same to every reader, but for what is `volatile`."""
+    """Whether two entries of one key are equal except in `volatile` fields."""
     differences = _differences(one, other)
     return not (_firm(subject, key_of(other), differences, volatile) if volatile else differences)
 
 
 def same_text(field: str, one: str | None, other: str | None, volatile: Marks) -> bool:
-    """Return whether a text of the server itself is the same, but for what is `volatile`."""
+    """Whether a text of the server is equal, unless it is `volatile`."""
     return one == other or _tolerated(volatile.get(("server", "", field)), _shown(one), _shown(other))
 
 
@@ -127,15 +127,15 @@ def _server_changes(before: Snapshot, after: Snapshot, volatile: Marks) -> Itera
 
 
 def _is_older(now: ServerInfo, then: ServerInfo) -> bool:
-    """The versions are dates, so they compare as texts. A newer one is no change: it is a floor. Nor is an
-    older one that we asked for ourselves."""
+    """Return a change if the protocol version is older, unless mooring asked for it. Versions are dates and
+    compare as texts."""
     if now.chosen:
         return False
     return then.protocol is not None and now.protocol is not None and now.protocol < then.protocol
 
 
 def _tolerated(how: str | None, old: str | None, new: str | None) -> bool:
-    """Whether two values, as JSON, of a field that is volatile in this way may differ so."""
+    """Whether a difference of two JSON values is allowed by this kind of volatility."""
     return how == "text" or (how == "order" and _same_words(old, new))
 
 
@@ -180,7 +180,7 @@ def _entry_changes(
 
 
 def _renamed(gone: _Entries, come: _Entries) -> Iterator[tuple[str, Entry]]:
-    """Yield each new key whose definition is that of an entry that is gone, with that entry."""
+    """Yield each new key with the removed entry of the same definition."""
     known: dict[str, list[Entry]] = {}
     if gone and come:
         for entry in gone.values():
@@ -192,7 +192,7 @@ def _renamed(gone: _Entries, come: _Entries) -> Iterator[tuple[str, Entry]]:
 
 
 def _meaning(entry: Entry, *, named: bool = True) -> str:
-    """Return a text that two entries share when no reader could tell them apart."""
+    """Return a text that is equal for equal entries."""
     counted = definition(entry)
     match entry:
         case Tool():
@@ -206,16 +206,16 @@ def _meaning(entry: Entry, *, named: bool = True) -> str:
 
 
 def _alike(before: Entry, after: Entry) -> bool:
-    """Whether two definitions are the same to the letter: the usual case, told quickly. Python's own
-    equality would not do, since to it `1` and `true` are the same; version 2 writes by value alone."""
+    """Whether two definitions are identical: a fast check of the usual case. `==` is not enough, because
+    `1 == True`; marshal version 2 compares by value."""
     try:
         return marshal.dumps(definition(before), 2) == marshal.dumps(definition(after), 2)
-    except ValueError:  # no plain JSON, or nested too deep
+    except ValueError:  # not plain JSON, or nested too deeply
         return False
 
 
 def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
-    """Return where two entries of one key differ; empty when they are the same."""
+    """Return the differences of two entries of one key."""
     if before is after or _alike(before, after):
         return ()
     if not (is_pinnable(before) and is_pinnable(after)):
@@ -228,7 +228,7 @@ def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
         one, two = old.get(path), new.get(path)
         if canonical(one) != canonical(two):
             found += _field(path, one, two)
-    if not found:  # whatever escaped the finer look is the gravest
+    if not found:  # an unexplained difference gets the highest severity
         found.append(Difference(path="definition", weight="breaking", before=_shown(old), after=_shown(new)))
     return tuple(found)
 
@@ -236,8 +236,8 @@ def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
 def _firm(
     subject: Subject, key: str, differences: tuple[Difference, ...], volatile: Marks
 ) -> tuple[Difference, ...]:
-    """The differences without those that are volatile in that way: each by its own path, so that one random
-    text in a schema leaves the rest of the schema pinned."""
+    """Return the differences without volatile ones. Each path counts alone, so that one random text does not
+    unpin the rest of a schema."""
     return tuple(
         one
         for one in differences
@@ -266,7 +266,7 @@ def _output_differences(
 ) -> list[Difference]:
     if before is None or after is None:
         return [_difference("output", before, after, "compatible" if before is None else "breaking")]
-    # What a tool returns must suit those who read it: the question is asked the other way round.
+    # For output schemas compatibility is reversed.
     turned = schema_differences(after, before, "output")
     return [replace(found, before=found.after, after=found.before) for found in turned]
 
@@ -315,25 +315,23 @@ def _shown(value: Json) -> str | None:
 _NAME = 80
 _VALUE = 400
 _CONTEXT = 60
-"""Characters kept before the first difference of two long values."""
+"""Characters before the first difference of two long values."""
 _PLACES = 20
 _LINES = 20
 
 
 def summary(change: Change) -> str:
-    """Return one line: what was changed, and how to see and accept it.
+    """Return one line: what changed, and how to see and accept it.
 
-    It quotes nothing of the new definition but the name, so that what was set aside does not reach a
-    model by way of the message that says so.
+    It quotes only the name of the new definition, because a model may read the message.
     """
     advice = f"See it with `mooring check`, accept it with `{_command(change)}`."
     return f"{_headline(change)}. {advice}{_REORDERED if _reordered(change) else ''}"
 
 
 def describe(change: Change) -> str:
-    """Return the change for a person to judge: each place with the old and the new text.
-
-    The texts are the server's: quoted, shortened around the difference, nothing in them invisible.
+    """Return the change for a person: each place with the old and the new text, quoted, shortened around the
+    difference, with invisible characters escaped.
     """
     lines = [f"{_headline(change)}:" if change.differences else f"{_headline(change)}."]
     for difference in change.differences[:_PLACES]:
@@ -353,7 +351,7 @@ _REORDERED = (
 
 
 def _reordered(change: Change) -> bool:
-    """Whether texts changed, and all of them have the same words as before."""
+    """Whether texts changed only in the order of their words."""
     return bool(change.differences) and all(
         difference.weight == "text"
         and difference.before is not None
@@ -364,7 +362,7 @@ def _reordered(change: Change) -> bool:
 
 
 def warnings_of(changes: Sequence[Change]) -> tuple[str, ...]:
-    """Return one warning for each change, up to a bound that no server can push."""
+    """Return one warning for each change, up to a limit."""
     lines = [summary(change) for change in changes[:_LINES]]
     if (more := len(changes) - _LINES) > 0:
         lines.append(f"Server {shown_name(changes[0].server)}: {more} more changes; see `mooring check`.")
@@ -401,7 +399,7 @@ def _of_server(change: Change) -> str:
 
 
 def _areas(change: Change) -> str:
-    """The fields that changed, without the names in a schema, which are the server's choice."""
+    """Return the changed fields, without names in a schema, which the server chooses."""
     words = {
         "input": "input schema",
         "output": "output schema",
@@ -415,7 +413,7 @@ def _areas(change: Change) -> str:
 
 def _command(change: Change) -> str:
     whole = f"mooring approve {quote(change.server)}"
-    # A name that cannot be typed is approved with its server.
+    # A name that cannot be typed can only be approved with its server.
     if change.subject != "tool" or visible_text(change.name) != change.name or len(change.name) > _NAME:
         return whole
     return f"mooring approve {quote(f'{change.server}/{change.name}')}"
@@ -430,7 +428,7 @@ def _difference_text(difference: Difference) -> list[str]:
 
 
 def _excerpts(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Both values, made visible; of long ones, the part around the first difference."""
+    """Return both values with escapes; for long ones the part around the first difference."""
     one, two = (None if value is None else visible_text(value) for value in (before, after))
     if one is not None and two is not None:
         same = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(min(one, two)))
@@ -451,7 +449,7 @@ def _definition(change: Change) -> list[str]:
 
 
 def shown_name(name: str) -> str:
-    """Return a name quoted, shortened, and with nothing invisible in it."""
+    """Return a name quoted, shortened and with invisible characters escaped."""
     return "'" + _cut(visible_text(name), _NAME) + "'"
 
 

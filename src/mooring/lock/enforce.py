@@ -1,8 +1,8 @@
-"""What servers were approved to be, held against what they report.
+"""Enforcement of the lock for the servers of one host.
 
-With a lock, only what is in it is shown (`block`). Without one, the first thing a server said under this
-configuration is remembered for this user, and a change is warned of (trust on first use). Either way
-the catalog of the last time exists before any server runs.
+With a lock, only its entries are visible (`block`). Without one, the first listing of a server is cached for
+this user, and changes cause warnings (trust on first use). In both cases the catalog of the last run exists
+before any server runs.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ log = logger("mooring.lock.enforce")
 
 
 class PinSource(Value):
-    """Where pins come from."""
+    """The locks that a host uses."""
 
     lock: Lock | None = None
-    """The lock beside the configuration; None: there is none, and the private cache serves."""
+    """The lock beside the configuration; None if there is none and the private cache is used."""
     cache: bool = True
     own: Lock | None = None
-    """The lock for the user's own servers. The lock of a project neither covers nor replaces it."""
+    """The lock of the user's own servers, which a project's lock does not cover."""
 
 
 def memory_of(
     lock: str | os.PathLike[str] | bool, files: Sequence[FoundFile], folder: Path | None
 ) -> PinSource:
-    """What a host remembers: by the lock beside its `files` (True), by one elsewhere, or nothing (False).
+    """Return the locks beside `files` (True), at another path, or none (False).
 
-    A lock that cannot be read is ignored, loudly.
+    A lock that cannot be read is ignored with a warning.
     """
     if lock is False:
         return PinSource(cache=False)
@@ -76,21 +76,21 @@ class LockEnforcer:
     def __init__(self, memory: PinSource, withhold: Callable[[str], None], declared: str = "") -> None:
         self._memory = memory
         self._declared = declared
-        """Which capabilities this host declares: a server may offer other tools under others, so each kind
-        of host has a cache of its own. A lock holds what is offered under any."""
+        """Client capabilities of this host. Servers may list other tools for other capabilities, so each set
+        has its own cache. A lock covers all."""
         self._withhold = withhold
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
         self._recollections: dict[str, SnapshotCache] = {}
-        """Pins that are in the cache and that nobody has wanted to see yet."""
+        """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
         self._warned: dict[str, frozenset[str]] = {}
-        """By server: the warnings about its latest listing."""
+        """Warnings about the latest listing, by server."""
         self._cached: set[str] = set()
-        """Servers that no lock speaks of."""
+        """Servers that no lock covers."""
         self._writers: list[Thread] = []
-        """A thousand definitions take some time to write: the event loop does not wait for that."""
+        """Tasks that write the cache in threads."""
 
     @property
     def lock(self) -> Lock | None:
@@ -99,11 +99,11 @@ class LockEnforcer:
 
     @property
     def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
-        """Tools that are offered and not shown, by server and the server's own name of them."""
+        """Hidden tools by server and the server's own name."""
         return self._aside
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
-        """What the server is known to offer before it has said a word; None when it never spoke."""
+        """Return the last known listing of a server before it connects, or None."""
         name = server.name
         self._fingerprints[name] = fingerprint(server)
         lock = self._lock_of(server)
@@ -133,7 +133,7 @@ class LockEnforcer:
         )
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
-        """The lock, if it speaks of this server; None: the private cache serves."""
+        """Return the lock that covers this server; None if the private cache is used."""
         lock = self._memory.own if server.source.scope == "user" else self._memory.lock
         if lock is None:
             self._cached.add(server.name)
@@ -164,8 +164,8 @@ class LockEnforcer:
         )
 
     def _as_remembered(self, snapshot: Snapshot) -> bool:
-        """Whether a server says the same as in the cache, to the letter: the usual case, which is told
-        without reading the definitions there."""
+        """Whether the listing is identical to the cached one: the usual case. Does not read the cached
+        definitions."""
         name = snapshot.server
         found = self._recollections.pop(name, None)
         if found is None:
@@ -178,13 +178,13 @@ class LockEnforcer:
         return same
 
     def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
-        """What may be shown of what a server reports, and what compares requests with that."""
+        """Return the visible part of a listing, and the check of requests against it."""
         name = snapshot.server
         if name not in self._fingerprints:
-            return snapshot, None  # no server of the configuration: the application's own provider
+            return snapshot, None  # a provider of the application, not a configured server
         if self._as_remembered(snapshot) and self._pinning[name] != "block":
             return snapshot, None
-        # The catalog is there before any server is judged: what judging needs is imported then.
+        # Lazy: not needed for the first catalog.
         from mooring.lock.compare import decide, pin_of
         from mooring.lock.guard import ApprovedListing
 
@@ -205,8 +205,8 @@ class LockEnforcer:
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
 
     def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
-        """Log what changed, but for warnings that were given `already`. Without a lock nothing was approved,
-        so that new and missing entries are no reason to act."""
+        """Log the changes, except warnings in `already`. Without a lock, new and missing entries are not
+        logged."""
         from mooring.lock.diff import warnings_of
 
         warnings: Sequence[str]
@@ -223,9 +223,8 @@ class LockEnforcer:
         self._warned[name] = already.union(warnings)
 
     def guard_for(self, shown: Snapshot | None, snapshot: Snapshot) -> Guard | None:
-        """What compares the requests of another connection to a server, which lists `snapshot`, with the
-        lock, or, without one, with `shown`, which models have read. Approves nothing, hides nothing from
-        other sessions and repeats no warning."""
+        """Return the check of requests for another connection to a server: against the lock, or without one
+        against `shown`. It changes no state and logs nothing."""
         from mooring.lock.compare import decide, pin_of
         from mooring.lock.guard import ApprovedListing
 
@@ -242,18 +241,18 @@ class LockEnforcer:
         return ApprovedListing(admission) if pinning == "block" else None
 
     def close(self) -> None:
-        """Until what is to be remembered is written."""
+        """Wait until the cache is written."""
         for writer in self._writers:
             writer.join()
         self._writers.clear()
 
     def warnings(self, server: str) -> tuple[str, ...]:
-        """One line for each tool of the server that is set aside."""
+        """Return one line for each hidden tool of the server."""
         aside = self._aside.get(server, {})
         return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
-        """Why a tool of this name is not shown, if it was set aside."""
+        """Return the error for a hidden tool of this name, or None."""
         from mooring.lock.guard import tool_changed
 
         for server, aside in self._aside.items():

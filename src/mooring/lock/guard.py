@@ -1,4 +1,4 @@
-"""Requests compared with what was admitted of a server's latest listing."""
+"""Check of requests against the approved part of a server's latest listing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ __all__ = ["ApprovedListing", "tool_changed"]
 class ApprovedListing:
     """Returns why a request must not be sent to a server whose pins say `block`, or None.
 
-    Tools and prompts must be in the listing and as they were approved. A resource may be read unless it
-    is listed, or described by a template, and was not approved: servers also hand out URIs that they
-    never list.
+    Tools and prompts must be in the listing and approved. A resource may be read unless it is listed, or
+    matches a template, and is not approved, because servers also return URIs that they never list.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -65,7 +64,7 @@ class ApprovedListing:
         return None if change is None else tool_changed(change, template)
 
     def _missing(self, subject: str, name: str) -> ToolChanged:
-        """The error for something that was not admitted: it changed, or the server does not list it."""
+        """Return the error for an entry that changed or is not listed."""
         aside = self._aside.set_aside if subject == "tool" else self._aside.set_aside_prompts
         if (change := aside.get(name)) is not None:
             return tool_changed(change, name)
@@ -84,7 +83,7 @@ class ApprovedListing:
 
 
 def tool_changed(change: Change, name: str | None = None) -> ToolChanged:
-    """The error for a change; `name` is what was asked for, if not what changed."""
+    """Return the error for a change; `name` is the requested name if it differs."""
     return ToolChanged(
         summary(change),
         server=change.server,

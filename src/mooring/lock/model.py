@@ -1,4 +1,4 @@
-"""What servers were approved to be: the values that a lock holds."""
+"""Values of a lock: pins of servers."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Mark = tuple[str, str, str]
 """One field of a server or of one of its entries: the subject, its name (empty for the server), and the path
 of the field, such as `description` or `input.properties.path.default`."""
 Marks = Mapping[Mark, str]
-"""How fields differ from start to start: `order`, the same words in another order; `text`, in any way."""
+"""How fields differ between starts: `order`, the same words in another order; `text`, in any way."""
 NO_MARKS: Marks = MappingProxyType({})
 
 
 class LockError(ConfigError):
-    """A lock cannot be used as it is written."""
+    """A lock file is invalid."""
 
 
 class NewerLockError(LockError):
-    """A lock was written by a newer mooring."""
+    """A lock was written by a newer version of mooring."""
 
 
 class Pin(Value):
-    """What one server was approved to be."""
+    """The approved definitions of one server."""
 
     fingerprint: str
-    """Of the server's configuration; it holds no secret."""
+    """Hash of the server's configuration, without secrets."""
     snapshot: Snapshot
-    """What counts of what it offered, in order."""
+    """The pinned fields of its lists, in order."""
     whole: bool = True
-    """False: made by an older mooring, or for the cache; without resources, `_meta` and unknown fields,
-    which are then not compared."""
+    """False for pins of older versions and of the cache, without resources, `_meta` and unknown fields, which
+    are then not compared."""
     volatile: Marks = NO_MARKS
-    """The fields that differ from start to start. They are not compared, or only by their words; what was
-    approved of them is what is shown."""
+    """Fields that differ between starts. They are not compared, or only by their words. The approved values
+    are shown."""
 
     @property
     def server(self) -> str:
@@ -51,12 +51,12 @@ class Pin(Value):
 
 
 class Lock(Value):
-    """What all servers of a configuration were approved to be."""
+    """The pins of all servers of a configuration."""
 
     servers: Mapping[str, Pin] = EMPTY
     """In order of name."""
     words: InvertedIndex | None = field(default=None, shown=False, compare=False)
-    """The words of all tools, numbered in their order, where they have been read before."""
+    """Search index of all tools, numbered in order, if it was cached."""
 
     @property
     def tools(self) -> Iterator[Tool]:

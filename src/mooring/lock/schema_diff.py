@@ -1,8 +1,7 @@
-"""How one JSON Schema became another: wording only, accepting all that it did before, or breaking.
+"""Differences of two JSON Schemas: wording only, compatible, or breaking.
 
-A change is called compatible only when that follows from the keywords at hand; whatever is not
-understood here is breaking. One convention, as everywhere in API design: callers send only declared
-properties, so a new optional property is compatible although it limits what was unlimited before.
+A change is compatible only if that follows from the keywords; everything else is breaking. Callers are
+assumed to send only declared properties, so a new optional property is compatible.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mooring.lock.definitions import canonical
 __all__ = ["Difference", "Weight", "ordered", "schema_differences"]
 
 Weight = Literal["text", "annotations", "compatible", "breaking"]
-"""From the least to the gravest."""
+"""In order of severity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +57,15 @@ _REMOVABLE = (
     enum const required dependentRequired dependentSchemas type"""
     )
 )
-"""Assertions that stand for themselves: without them more is accepted."""
+"""Independent assertions: without them more values are accepted."""
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef")
-"""Keywords that put several schemas on one value: a property may be declared in any of them."""
+"""Keywords that apply several schemas to one value."""
 _NOT_MONOTONE = ("not", "oneOf", "if", "maxContains", "unevaluatedProperties", "unevaluatedItems")
-"""Under these, accepting more inside can mean accepting less outside."""
+"""Below these, accepting more inside can mean accepting less outside."""
 
 
 def ordered(schema: Json, *, without: frozenset[str] = frozenset()) -> Json:
-    """Return a schema with lists sorted where order means nothing, and without some keywords."""
+    """Return a schema with unordered lists sorted, and without some keywords."""
     if not isinstance(schema, Mapping):
         return schema
     keywords = cast("Schema", schema)
@@ -86,7 +85,7 @@ def _ordered(word: str, value: Json, without: frozenset[str]) -> Json:
 
 
 def schema_differences(before: Schema, after: Schema, path: str) -> list[Difference]:
-    """Return where the schemas differ, weighed as what callers may send; none when they mean the same."""
+    """Return the differences for values that callers send."""
     walk = _Walk(before, after)
     walk.schema(path, before, after, composed=False)
     return walk.found
@@ -95,7 +94,7 @@ def schema_differences(before: Schema, after: Schema, path: str) -> list[Differe
 class _Walk:
     def __init__(self, before: Schema, after: Schema) -> None:
         self.found: list[Difference] = []
-        # By the words alone: taking a property's name for a keyword only makes the answer graver.
+        # A property name that equals a keyword can only make the result stricter.
         text = canonical(before) + canonical(after)
         refers = any(f'"{word}":' in text for word in ("$ref", "$dynamicRef", "$recursiveRef"))
         turns = any(f'"{word}":' in text for word in _NOT_MONOTONE)
@@ -159,7 +158,7 @@ class _Walk:
                 self.note(here, old[name], _ABSENT, widens=widens)
             else:
                 rest = before.get("additionalProperties", True)
-                # Undeclared until now, so nobody sends it; a stated rule for the rest is a declaration.
+                # It was not declared, so callers do not send it; a rule for the rest is a declaration.
                 declared = composed or "patternProperties" in before
                 widens = (not declared and _is_anything(rest)) or self.accepts_all_of(rest, new[name])
                 self.note(here, _ABSENT, new[name], widens=widens)
@@ -195,7 +194,7 @@ class _Walk:
 
 
 def _widens(word: str, before: Schema, after: Schema) -> bool:
-    """Return whether this keyword alone lets pass all that it let pass before."""
+    """Whether this keyword still accepts all values that it accepted before."""
     old, new = before.get(word, _ABSENT), after.get(word, _ABSENT)
     if word in ("enum", "const"):
         if not all(_is_list(schema.get("enum", [])) for schema in (before, after)):
@@ -221,7 +220,7 @@ def _widens(word: str, before: Schema, after: Schema) -> bool:
 
 
 def _values(schema: Schema) -> frozenset[str] | None:
-    """The values that `enum` and `const` let pass; None: any."""
+    """Return the values that `enum` and `const` accept; None for any."""
     enum, const = schema.get("enum", _ABSENT), schema.get("const", _ABSENT)
     allowed = None if const is _ABSENT else frozenset((canonical(const),))
     if enum is _ABSENT:

@@ -1,7 +1,7 @@
-"""A lock as text that reads well in a review, and back.
+"""Text of a lock file for reviews, and its parser.
 
-JSON, one field or schema property a line where it is short, in a fixed order, long texts line by line,
-nothing that depends on when or where it was written, and no character that cannot be seen.
+JSON in a fixed order, one field or schema property a line, long texts line by line, without timestamps and
+invisible characters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mooring.lock.model import Lock, LockError, Mark, NewerLockError, Pin
 __all__ = ["FORMAT", "parse", "render"]
 
 FORMAT = 2
-"""Raised when an older mooring could misread it. Format 1 has no resources, `_meta` or unknown fields."""
+"""Version of the format. Increase it when an older version could misread the file. Format 1 has no resources,
+`_meta` or unknown fields."""
 
 _ABOUT = (
     "What each MCP server was approved to offer. `mooring lock` writes it, `mooring check` compares, "
@@ -32,17 +33,17 @@ E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
 
 
 def render(lock: Lock) -> str:
-    """Return the text of a lock: the same for the same lock, whatever made it."""
+    """Return the text of a lock. Equal locks have equal texts."""
     servers = [_server(name, lock.servers[name]) for name in sorted(lock.servers)]
     return _layout({"about": _ABOUT, "version": FORMAT, "servers": servers}) + "\n"
 
 
 def parse(text: str) -> Lock:
-    """Return the lock that a text stands for.
+    """Return the lock in a text.
 
     Raises:
-        NewerLockError: a newer mooring wrote it.
-        LockError: it is damaged; the error says where.
+        NewerLockError: a newer version of mooring wrote it.
+        LockError: it is invalid; the error says where.
     """
     try:
         document = json.loads(text)
@@ -87,7 +88,7 @@ def _server(name: str, pin: Pin) -> dict[str, Json]:
 
 
 def _marks(pin: Pin, subject: str, name: str) -> dict[str, str]:
-    """Which fields of an entry differ from start to start, and how."""
+    """Return the volatile fields of an entry, and how they differ."""
     if not pin.volatile:
         return {}
     return {mark[2]: how for mark, how in sorted(pin.volatile.items()) if mark[:2] == (subject, name)}
@@ -109,7 +110,7 @@ _EMPTY: Mapping[str, Json] = {"description": "", "annotations": {}, "arguments":
 
 
 def _lines(text: str | None) -> Json:
-    """A text of several lines as the list of them, so that a changed line is one changed line."""
+    """Return a multi-line text as a list of lines, so that diffs show single lines."""
     return text.split("\n") if text is not None and "\n" in text else text
 
 
@@ -117,11 +118,11 @@ _ONE_LINE = json.JSONEncoder(ensure_ascii=False, default=dict).encode
 
 
 _OUTER = 5
-"""Levels that are always spread: the lock, its servers, each server, its entries, each entry."""
+"""Levels with one item a line: the lock, its servers, each server, its entries, each entry."""
 
 
 def _layout(value: Json, indent: str = "", level: int = 0) -> str:
-    """The value on one line if that is short and holds no properties; the lock's own levels never are."""
+    """Return the value as text, on one line if it is short and has no properties."""
     deeper = indent + "  "
     if isinstance(value, Mapping) and value:
         fields = cast("Mapping[str, Json]", value)
@@ -144,7 +145,7 @@ def _layout(value: Json, indent: str = "", level: int = 0) -> str:
 
 
 def _fitting(value: Json, indent: str) -> str:
-    """The value as one line; empty when it does not fit on one."""
+    """Return the value as one line, or an empty text if it is too long."""
     line = visible_text(_ONE_LINE(value))
     return line if len(line) + len(indent) <= _WIDTH and '"properties": {"' not in line else ""
 
@@ -190,14 +191,14 @@ _Raw = dict[str, Any]
 
 
 class _Damage(Exception):
-    """Something is not as it was written; the place is added on the way out, so that it costs nothing."""
+    """The text is invalid. Callers add the place."""
 
     def __init__(self, problem: str, *, near: str | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.places: list[str] = []
         self.near = near
-        """A text that stands on the line in question."""
+        """A text on the line of the problem."""
 
     def within(self, place: str) -> _Damage:
         self.places.insert(0, place)
@@ -253,7 +254,7 @@ def _pin(raw: _Raw, server: str, *, whole: bool) -> Pin:
 
 
 def _volatile(raw: _Raw) -> dict[Mark, str]:
-    """The marks of a server and of all its entries."""
+    """Return the volatile fields of a server and of its entries."""
     marks = {("server", "", field): how for field, how in _marked(raw).items()}
     for listed in _LIST_FIELDS:
         for item in raw.get(listed, ()):

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from mooring.config.logs import logger
-from mooring.core.schema.validate import Problem, Validator
+from mooring.core.schema.validate import Validator, Violation
 from mooring.core.text import line
 from mooring.core.types import Tool
 
@@ -128,7 +128,7 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
     return problem
 
 
-def _described(problem: Problem) -> str:
+def _described(problem: Violation) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path)
     return line(f"${where[:200]}: {problem.message[:400]}", 300)
 

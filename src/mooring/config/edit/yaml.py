@@ -1,7 +1,7 @@
 """YAML edited in place. The parser's marks say where things stand; only the lines of one entry change.
 
-Libraries that write a whole document again keep most comments but lay out anew what nobody touched, and
-lose the comment after an entry that goes. So the text is cut and filled here, line by line.
+Libraries that rewrite a whole document keep most comments but reformat untouched parts, and lose the comment
+after a removed entry. So only lines are replaced here.
 """
 
 from __future__ import annotations

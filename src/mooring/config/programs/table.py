@@ -493,7 +493,7 @@ _READ_ONLY = (
 PROGRAMS = {one.name: one for one in (*WRITABLE, *_READ_ONLY)}
 
 ANY = Program(name="file", title="a file", bare=True, looks_up=frozenset({"env", "file", "keyring"}))
-"""A file of nobody in particular, in one of the shapes that many write."""
+"""A file of no specific program, in one of the common formats."""
 
 
 def program(name: str) -> Program:

@@ -112,12 +112,12 @@ def _compile(raw: dict[str, Json], subset: Subset, reach: int) -> Compiled:
 
 
 def _root(shape: Shape, subset: Subset, notes: Notes) -> tuple[Alt, bool]:
-    """The object that holds the arguments, and whether it was put around what the server declares."""
+    """Return the object of the arguments, and whether it wraps the schema of the server."""
     if not shape.alts:
         raise SetAside("its schema allows no arguments at all")
     objects = [alt for alt in shape.alts if alt.kind == "object" and alt.values is None]
     if len(objects) > 1:
-        notes.add((), "is a union of objects, told as one object")
+        notes.add((), "is a union of objects, written as one object")
     root = merge(objects) if len(objects) > 1 else objects[0] if objects else None
     if shape.open:
         root = Alt(kind="object", extra=OPEN)

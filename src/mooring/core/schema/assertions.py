@@ -60,7 +60,7 @@ def _multiple_of(step: Any, value: Any, schema: Any) -> str | None:
         return None
     try:
         rest = (value / step) % 1 if isinstance(step, float) else value % step
-    except OverflowError:  # a number that no float can hold is not told apart so finely
+    except OverflowError:  # the number is too large for a float: compare less exactly
         return None
     return f"{value!r} is not a multiple of {step!r}" if rest else None
 

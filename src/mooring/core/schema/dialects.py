@@ -35,13 +35,13 @@ class Notes:
 _DESCRIPTION = 4_096
 """Characters of a description."""
 _HINT = 400
-"""Characters of one thing that is told in the description only."""
+"""Characters of one constraint that stands only in the description."""
 
 
 def described(
     schema: dict[str, Json], text: Mapping[str, Json], hints: tuple[str, ...], annotations: Collection[str]
 ) -> dict[str, Json]:
-    """The schema with its texts. A default or examples that may not be annotations become hints."""
+    """Return the schema with its texts. Defaults and examples that the dialect rejects become hints."""
     every = list(hints)
     outcome = dict(schema)
     if "title" in text:
@@ -52,13 +52,13 @@ def described(
         elif text.get(name) is not None:
             every.append(f"{name}: {json.dumps(text[name], ensure_ascii=False)}")
     hint = "; ".join(one if len(one) <= _HINT else f"{one[: _HINT - 1]}…" for one in every)
-    if words := told(text.get("description"), f"({hint})" if hint else None):
+    if words := with_hint(text.get("description"), f"({hint})" if hint else None):
         outcome["description"] = words
     return outcome
 
 
-def told(text: str | None, hint: str | None) -> str:
-    """A description that ends in the hint, however long it was."""
+def with_hint(text: str | None, hint: str | None) -> str:
+    """Return the description, cut if needed, followed by the hint."""
     hint = hint or ""
     room = max(_DESCRIPTION - len(hint) - 1, 0)
     if text and len(text) > room:
@@ -67,7 +67,7 @@ def told(text: str | None, hint: str | None) -> str:
 
 
 def shared(schema: dict[str, Json], raw: Mapping[str, Json] | None) -> dict[str, Json]:
-    """The server's own schema where nothing was changed: no copy is kept then."""
+    """Return the server's own object if the schema did not change, so that no copy stays in memory."""
     return raw if isinstance(raw, dict) and raw == schema else schema
 
 
@@ -81,7 +81,7 @@ class Subset:
     """The subset of JSON Schema that one dialect takes."""
 
     facets: frozenset[str]
-    """Restricting keywords; the others are told in the description."""
+    """Supported keywords that restrict values; the others go into the description."""
     formats: Mapping[str, frozenset[str]] | None
     """Values of `format` by type; None for all."""
     annotations: frozenset[str]

@@ -188,7 +188,7 @@ class SchemaReader:
         for keyword in _LOST:
             if keyword in schema:
                 self._notes.add(
-                    place.at, f"has a `{keyword}` that the model is not told; the server checks it"
+                    place.at, f"has a `{keyword}` that the model does not see; the server checks it"
                 )
         return replace(shape, text={**shape.text, **self._text(schema, place)}, raw=schema)
 
@@ -250,7 +250,7 @@ class SchemaReader:
         else:
             shapes.append(self.read(rest, place.under("*")))
         if tuple_of:
-            self._notes.add(place.at, "is a tuple whose places are not told apart")
+            self._notes.add(place.at, "is a tuple whose items are not distinguished")
         return replace(alt, items=join([shape for shape in shapes if shape.alts], mixed=True))
 
     def _object(self, alt: Alt, schema: dict[str, Json], place: _Place) -> Alt:
@@ -281,7 +281,7 @@ class SchemaReader:
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
         patterns = as_object(schema.get("patternProperties")) or {}
         if patterns:
-            self._notes.add(place.at, "has `patternProperties`, whose patterns the model is not told")
+            self._notes.add(place.at, "has `patternProperties`, whose patterns the model does not see")
         shapes = [self.read(raw, place.under("*")) for raw in (*patterns.values(), schema.get(keyword, True))]
         allowed = [shape for shape in shapes if shape.alts]
         return (join(allowed) if allowed else None), keyword in schema or bool(patterns)

@@ -145,7 +145,7 @@ class Alt:
 
     kind: Kind
     facets: Mapping[str, Json] = field(default_factory=_nothing)
-    """Checked keywords of this type, such as `minLength`, and what is only told: `pattern`."""
+    """Checked keywords of this type, such as `minLength`, and those that are only described: `pattern`."""
     values: tuple[Json, ...] | None = None
     """The only values allowed, all of this type."""
     items: Shape | None = None
@@ -206,7 +206,7 @@ class _Fuel:
 
 
 def fits(alt: Alt, value: Json) -> bool:
-    """Whether a value is one of this alternative, as far as can be told without running a pattern."""
+    """Whether a value fits this alternative. Patterns are not checked."""
     return _fits(alt, value, _Fuel())
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from mooring.core.schema.assertions import ASSERTIONS
 
-__all__ = ["Problem", "Unresolvable", "Validator"]
+__all__ = ["Unresolvable", "Validator", "Violation"]
 
 Matches = Callable[[str, str], bool | None]
 """Whether the pattern is found in the text; None when that is not known."""
@@ -25,7 +25,7 @@ class Unresolvable(Exception):
     """A reference names something that is not in the schema."""
 
 
-class Problem:
+class Violation:
     """The first thing that does not fit."""
 
     __slots__ = ("_path", "message")
@@ -34,7 +34,7 @@ class Problem:
         self.message = message
         self._path: list[str | int] = []
 
-    def within(self, key: str | int) -> Problem:
+    def within(self, key: str | int) -> Violation:
         """The same, in a value that the key leads to."""
         self._path.append(key)
         return self
@@ -59,7 +59,7 @@ class Validator:
         self._scopes: list[str] = []
         self._index(schema)
 
-    def first(self, value: Any) -> Problem | None:
+    def first(self, value: Any) -> Violation | None:
         """The first problem of a value, or None.
 
         Raises:
@@ -73,12 +73,12 @@ class Validator:
     def _fits(self, value: Any, schema: Any) -> bool:
         return self._check(value, schema) is None
 
-    def _check(self, value: Any, schema: Any) -> Problem | None:
+    def _check(self, value: Any, schema: Any) -> Violation | None:
         self._tick()
         if schema is True:
             return None
         if schema is False:
-            return Problem(f"False schema does not allow {value!r}")
+            return Violation(f"False schema does not allow {value!r}")
         base = self._bases[id(schema)]
         entered = not self._scopes or self._scopes[-1] != base
         if entered:
@@ -90,7 +90,7 @@ class Validator:
             for keyword, wanted in schema.items():
                 if (assertion := ASSERTIONS.get(keyword)) is not None:
                     if (message := assertion(wanted, value, schema)) is not None:
-                        return Problem(message)
+                        return Violation(message)
                     continue
                 rule = rules.get(keyword)
                 if rule is not None and (found := rule(self, wanted, value, schema)) is not None:
@@ -148,7 +148,7 @@ class Validator:
                 raise Unresolvable(str(reference)) from None
         return found, address, fragment
 
-    def _ref(self, reference: Any, value: Any, schema: Any) -> Problem | None:
+    def _ref(self, reference: Any, value: Any, schema: Any) -> Violation | None:
         return self._check(value, self._found(reference, schema)[0])
 
     def _dynamic_target(self, reference: Any, schema: Any) -> Any:
@@ -159,7 +159,7 @@ class Validator:
                     return self._dynamic[scope, fragment]
         return found
 
-    def _dynamic_ref(self, reference: Any, value: Any, schema: Any) -> Problem | None:
+    def _dynamic_ref(self, reference: Any, value: Any, schema: Any) -> Violation | None:
         return self._check(value, self._dynamic_target(reference, schema))
 
     def _recursive_target(self, reference: Any, schema: Any) -> Any:
@@ -171,64 +171,64 @@ class Validator:
                     return cast("Any", root)
         return cast("Any", found)
 
-    def _recursive_ref(self, reference: Any, value: Any, schema: Any) -> Problem | None:
+    def _recursive_ref(self, reference: Any, value: Any, schema: Any) -> Violation | None:
         return self._check(value, self._recursive_target(reference, schema))
 
     # --- any value ------------------------------------------------------------------------------
 
-    def _all_of(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _all_of(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         return next((found for part in parts if (found := self._check(value, part)) is not None), None)
 
-    def _any_of(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _any_of(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         if any(self._fits(value, part) for part in parts):
             return None
-        return Problem(f"{value!r} is not valid under any of the given schemas")
+        return Violation(f"{value!r} is not valid under any of the given schemas")
 
-    def _one_of(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _one_of(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         fitting = 0
         for part in parts:
             fitting += self._fits(value, part)
             if fitting > 1:
-                return Problem(f"{value!r} is valid under more than one of the given schemas")
+                return Violation(f"{value!r} is valid under more than one of the given schemas")
         if fitting:
             return None
-        return Problem(f"{value!r} is not valid under any of the given schemas")
+        return Violation(f"{value!r} is not valid under any of the given schemas")
 
-    def _not(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _not(self, part: Any, value: Any, schema: Any) -> Violation | None:
         if not self._fits(value, part):
             return None
-        return Problem(f"{value!r} should not be valid under {part!r}")
+        return Violation(f"{value!r} should not be valid under {part!r}")
 
-    def _if(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _if(self, part: Any, value: Any, schema: Any) -> Violation | None:
         return self._check(value, schema.get("then" if self._fits(value, part) else "else", True))
 
     # --- numbers and texts ----------------------------------------------------------------------
 
-    def _pattern(self, pattern: Any, value: Any, schema: Any) -> Problem | None:
+    def _pattern(self, pattern: Any, value: Any, schema: Any) -> Violation | None:
         if isinstance(value, str) and self._matches(pattern, value) is False:
-            return Problem(f"{value[:80]!r} does not match {pattern[:80]!r}")
+            return Violation(f"{value[:80]!r} does not match {pattern[:80]!r}")
         return None
 
     # --- arrays ---------------------------------------------------------------------------------
 
-    def _each(self, part: Any, items: list[Any], first: int) -> Problem | None:
+    def _each(self, part: Any, items: list[Any], first: int) -> Violation | None:
         for index in range(first, len(items)):
             if (found := self._check(items[index], part)) is not None:
                 return found.within(index)
         return None
 
-    def _tuple(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _tuple(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         for index, (item, part) in enumerate(zip(_items(value), parts, strict=False)):
             if (found := self._check(item, part)) is not None:
                 return found.within(index)
         return None
 
-    def _array(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _array(self, part: Any, value: Any, schema: Any) -> Violation | None:
         if isinstance(part, list):
             return self._tuple(part, value, schema)
         return self._each(part, _items(value), len(schema.get("prefixItems", ())))
 
-    def _additional_items(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _additional_items(self, part: Any, value: Any, schema: Any) -> Violation | None:
         named = schema.get("items")
         return (
             self._each(part, _items(value), len(cast("list[Any]", named)))
@@ -236,49 +236,49 @@ class Validator:
             else None
         )
 
-    def _contains(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _contains(self, part: Any, value: Any, schema: Any) -> Violation | None:
         if not isinstance(value, list):
             return None
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         fitting = sum(self._fits(item, part) for item in _items(value))
         if fitting < least:
-            return Problem(f"{value!r} does not contain items matching the given schema")
+            return Violation(f"{value!r} does not contain items matching the given schema")
         if most is not None and fitting > most:
-            return Problem(f"Too many items match the given schema (expected at most {most})")
+            return Violation(f"Too many items match the given schema (expected at most {most})")
         return None
 
     # --- objects --------------------------------------------------------------------------------
 
-    def _properties(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _properties(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         if isinstance(value, dict):
             for name, part in parts.items():
                 if name in value and (found := self._check(value[name], part)) is not None:
                     return found.within(name)
         return None
 
-    def _pattern_properties(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _pattern_properties(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         for pattern, part in parts.items():
             for name, item in _members(value):
                 if self._matches(pattern, name) and (found := self._check(item, part)) is not None:
                     return found.within(name)
         return None
 
-    def _additional_properties(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _additional_properties(self, part: Any, value: Any, schema: Any) -> Violation | None:
         named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         for name, item in _members(value):
             if name in named or not all(self._matches(pattern, name) is False for pattern in patterns):
                 continue
             if part is False:
-                return Problem(f"{name[:80]!r} is not among its properties")
+                return Violation(f"{name[:80]!r} is not among its properties")
             if (found := self._check(item, part)) is not None:
                 return found.within(name)
         return None
 
-    def _property_names(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _property_names(self, part: Any, value: Any, schema: Any) -> Violation | None:
         checks = (self._check(name, part) for name, _ in _members(value))
         return next((found for found in checks if found is not None), None)
 
-    def _dependencies(self, parts: Any, value: Any, schema: Any) -> Problem | None:
+    def _dependencies(self, parts: Any, value: Any, schema: Any) -> Violation | None:
         """`dependencies`, `dependentRequired` and `dependentSchemas`."""
         if not isinstance(value, dict):
             return None
@@ -288,30 +288,30 @@ class Validator:
             if isinstance(part, list):
                 missing = next((other for other in cast("list[str]", part) if other not in value), None)
                 if missing is not None:
-                    return Problem(f"{missing!r} is a dependency of {name!r}")
+                    return Violation(f"{missing!r} is a dependency of {name!r}")
             elif (found := self._check(cast("Any", value), part)) is not None:
                 return found
         return None
 
     # --- what no other keyword has looked at ----------------------------------------------------
 
-    def _unevaluated_properties(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _unevaluated_properties(self, part: Any, value: Any, schema: Any) -> Violation | None:
         if not isinstance(value, dict):
             return None
         members = cast("dict[str, Any]", value)
         for name in members.keys() - self._seen_names(members, schema, own=True):
             if (found := self._check(members[name], part)) is not None:
                 if part is False:
-                    return Problem(f"Unevaluated properties are not allowed ({name[:80]!r} was unexpected)")
+                    return Violation(f"Unevaluated properties are not allowed ({name[:80]!r} was unexpected)")
                 return found.within(name)
         return None
 
-    def _unevaluated_items(self, part: Any, value: Any, schema: Any) -> Problem | None:
+    def _unevaluated_items(self, part: Any, value: Any, schema: Any) -> Violation | None:
         items = _items(value)
         for index in sorted(set(range(len(items))) - self._seen_items(items, schema, own=True)):
             if (found := self._check(items[index], part)) is not None:
                 if part is False:
-                    return Problem(f"Unevaluated items are not allowed ({items[index]!r} was unexpected)")
+                    return Violation(f"Unevaluated items are not allowed ({items[index]!r} was unexpected)")
                 return found.within(index)
         return None
 
@@ -371,7 +371,7 @@ class Validator:
         if "$recursiveRef" in schema:
             yield self._recursive_target(schema["$recursiveRef"], schema)
 
-    _rules: ClassVar[Mapping[str, Callable[..., Problem | None]]] = {
+    _rules: ClassVar[Mapping[str, Callable[..., Violation | None]]] = {
         "$dynamicRef": _dynamic_ref,
         "$recursiveRef": _recursive_ref,
         "$ref": _ref,

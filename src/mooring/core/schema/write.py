@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from mooring.core.schema.algebra import blend, merge
 from mooring.core.schema.back import Branches, FieldPlan, Items, Labels, Members, Plan, Text
-from mooring.core.schema.dialects import Notes, Path, Subset, described, shared, told
+from mooring.core.schema.dialects import Notes, Path, Subset, described, shared, with_hint
 from mooring.core.schema.shapes import OPEN, SUBSCHEMAS, Alt, Budget, Kind, SetAside, Shape
 from mooring.core.types import Json
 
 __all__ = ["Writer", "Written"]
 
 _VALUES = 1_000
-"""Fixed values in a strict schema, all told."""
+"""Fixed values of a strict schema in total."""
 _LONG_LIST, _LONG_LIST_TEXT = 250, 15_000
 """A strict list of more values than this must not have more characters than that."""
 _STRICT_TEXT = 120_000
@@ -92,7 +92,7 @@ class Writer:
         labelled = [alt for alt in alts if self._labelled(alt)]
         as_text = [alt for alt in alts if not self._native(alt, level)]
         if any(alt.kind == "string" and alt.values is None for alt in alts):
-            as_text += labelled  # a label could not be told from any other string
+            as_text += labelled  # a label could be any other string
         if as_text:
             as_text += [alt for alt in alts if alt.kind == "string"]
         textual = set(as_text)
@@ -101,7 +101,7 @@ class Writer:
         fixed = [alt for alt in rest if together and alt.values is not None]
         native = [alt for alt in rest if not together or alt.values is None]
         if not self._subset.unions and len(native) + bool(as_text) + bool(fixed) > 1:
-            self._notes.add(at, "is a union, told more loosely")
+            self._notes.add(at, "is a union, written less strictly")
             one = _as_one(alts)
             native, fixed, as_text = ([], [], alts) if one is None else ([one], [], [])
         branches = [self._alt(alt, at, level) for alt in native]
@@ -112,7 +112,7 @@ class Writer:
         return branches
 
     def _labelled(self, alt: Alt) -> bool:
-        """Whether fixed values must be told by name."""
+        """Whether fixed values need labels."""
         if alt.values is None:
             return False
         return alt.kind in ("object", "array") or (self._subset.labels and alt.kind != "string")
@@ -265,7 +265,7 @@ class Writer:
         if self._subset.lone_union:
             text = {
                 **shape.text,
-                "description": told(shape.text.get("description"), parts[0].get("description")),
+                "description": with_hint(shape.text.get("description"), parts[0].get("description")),
             }
             first = {**parts[0], "nullable": True} if null else parts[0]
             return {"anyOf": [self._described(first, text, hints), *parts[1:]]}
