@@ -66,6 +66,8 @@ class ElicitationHandler:
                 passage.waiting -= 1
         if method == "roots/list" and self._relay is not None:
             return {"roots": []}  # it was declared for a client behind us, and there is none
+        if self._relay is not None and (method != ELICIT or self._ask is None):
+            raise _no_single_client(method, params, len({id(passage.client) for passage in passages}))
         if method != ELICIT:
             raise not_offered(method)
         if self._ask is None:
@@ -107,15 +109,29 @@ async def _asked(ask: OnElicit, asked: Elicitation) -> Answer:
 
 
 def _nobody_asked(params: Mapping[str, Any]) -> WireError:
-    said = params.get("message")
-    text = line(said, _SHOWN) if isinstance(said, str) else ""
-    return WireError(
-        "it needs an answer of the user, and this application cannot ask them (it has no `on_elicit`). "
-        f"Its question: {text or 'none'}",
-        kind="answer",
-        outcome="failed",
-        code=METHOD_NOT_FOUND,
+    return _refused(
+        "it needs an answer of the user, and this application cannot ask them (it has no `on_elicit`)", params
     )
+
+
+def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> WireError:
+    """The refusal of a request that belongs to no client of the gateway, or to any of several."""
+    if clients == 0:
+        return _refused(
+            f"it sent {method} while no client of the gateway has a request under way at it", params
+        )
+    return _refused(
+        f"it sent {method} while {clients} clients of the gateway have requests under way on the same "
+        "connection, which does not say which of them is meant. Set `isolation: session` for this server to "
+        "give each client a connection of its own, or call again when no other client uses it",
+        params,
+    )
+
+
+def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
+    said = params.get("message")
+    question = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
+    return WireError(f"{reason}.{question}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
 def _as_result(answer: Answer) -> dict[str, Any]:
