@@ -110,6 +110,8 @@ class Supervisor(StateReporter):
         self._last_words: list[str] = []
         self._waiters: list[asyncio.Future[ActiveConnection]] = []
         self._kick = asyncio.Event()
+        self._kick_by_waiters = False
+        """Whether only callers that wait for an attempt have set `_kick`."""
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -128,6 +130,7 @@ class Supervisor(StateReporter):
     def kick(self, urgency: Urgency = 2) -> None:
         """End the rest, or the sleep of a lazy server: it is wanted now."""
         self._kick.set()
+        self._kick_by_waiters = False
         if urgency > self._urgency:
             self._urgency = urgency
             self._starts.reconsider()
@@ -204,7 +207,9 @@ class Supervisor(StateReporter):
 
     async def _wait(self, timeout: float | None, urgency: Urgency | None) -> ActiveConnection:
         if urgency is not None:
+            by_waiters = self._kick_by_waiters or not self._kick.is_set()
             self.kick(urgency)
+            self._kick_by_waiters = by_waiters
         waiter: asyncio.Future[ActiveConnection] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -301,6 +306,9 @@ class Supervisor(StateReporter):
         if delay or self.next_try is None:
             self._to(state, problem)
             self._tell(self._waiters, problem)
+            if self._kick_by_waiters:
+                # They joined an attempt under way and have its result: it must not cause another one.
+                self._kick.clear()
         else:
             self._to("pending", problem)
 
