@@ -166,7 +166,7 @@ async def _heal(host: Host, story: _Story) -> bool:
     story.title("A server dies; the next call brings it back.")
     before = (await story.call(host, "mcp_clock_now")).structured["pid"]
     events = host.events()
-    os.kill(before, signal.SIGKILL)
+    os.kill(before, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
     story.say(story.out.paint(f"kill -9 {before}", "red"))
     # A call that was already on its way to the dying server would have an unknown outcome, and no
     # host may send such a call twice.

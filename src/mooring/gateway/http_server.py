@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import ssl
+import sys
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -100,10 +101,10 @@ def room(wanted: int) -> int:
 
     What the system lets us have is asked for first.
     """
-    try:
-        import resource
-    except ImportError:  # Windows counts otherwise
+    if sys.platform == "win32":  # no such limit
         return wanted
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -35,6 +35,12 @@ from mooring.transport.process_tree import (
     new_mark,
     put_mark,
 )
+
+if TYPE_CHECKING:
+    from mooring.transport import windows_process
+
+WINDOWS = sys.platform == "win32"
+"""Whether children run in Job Objects. Tests set it to run that side elsewhere."""
 
 
 def watch(
@@ -179,7 +185,9 @@ class Child:
         """What its stderr said first of an error, however much it says later."""
         self._pipes: dict[int, asyncio.ReadTransport] = {}
         self._stdin: asyncio.WriteTransport | None = None
-        self._process: subprocess.Popen[bytes] | asyncio.SubprocessTransport | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._windows_process: asyncio.SubprocessTransport | None = None
+        self._job: windows_process.JobObject | None = None
         self._supervised: subreaper_client.Supervised | None = None
         self._stop_watching: Callable[[], None] = nothing
 
@@ -232,7 +240,7 @@ class Child:
     def doomed(self) -> bool:
         """Whether a SIGKILL is on its way: the child may still take input, but will never act on it.
         Only Linux tells."""
-        if self._vitals is None:
+        if sys.platform != "linux" or self._vitals is None:
             return False
         try:
             # A fatal signal wakes whoever sleeps: a child that waits for input has none, and that is
@@ -278,6 +286,10 @@ class Child:
             pipe.close()
         if self._stdin is not None and self._stdin.get_write_buffer_size():
             self._stdin.abort()
+        if self._windows_process is not None:
+            self._windows_process.close()  # kills the process if it still runs
+        if self._job is not None:
+            self._job.close()
         self._stop_watching()
 
     def _close_gauges(self) -> None:
@@ -313,21 +325,20 @@ class Child:
 
     def _signal(self, name: str | None) -> bool:
         """Signal the group (None: only look); False when nobody is left in it."""
-        if sys.platform == "win32":
-            if name is not None and self._process is not None and self.returncode is None:
-                self._process.kill()
-            return self.returncode is None
+        if self._job is not None:
+            if name is not None:
+                self._job.terminate()
+                if self._windows_process is not None and self.returncode is None:
+                    with suppress(ProcessLookupError):
+                        self._windows_process.kill()
+            return self.returncode is None or self._job.active
         return _signal_group(self.pid, name)
 
     # --- starting -----------------------------------------------------------------------------
 
     async def _start(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
-        if sys.platform == "win32":
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                partial(_OnWindows, self), *argv, env=env, cwd=cwd
-            )
-            self._process, self.pid = transport, transport.get_pid()
-            self._stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+        if WINDOWS:
+            await self._start_on_windows(argv, env, cwd)
             return
         mark = new_mark()
         self._supervised = process = await subreaper_client.start(argv, env, cwd)
@@ -352,6 +363,29 @@ class Child:
             await self._connect(process)
         except BaseException:
             await self._give_up(process)
+            raise
+
+    async def _start_on_windows(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+        """Start the child in a job. There, pipes that the loop can read are only made with the process."""
+        from mooring.transport import windows_process
+
+        argv = windows_process.find_program(argv, env)
+        self._job = windows_process.JobObject(self.server)
+        try:
+            process, _ = await asyncio.get_running_loop().subprocess_exec(
+                partial(_WindowsOutput, self),
+                *argv,
+                env=env,
+                cwd=cwd,
+                creationflags=windows_process.CREATION_FLAGS,
+            )
+            self._windows_process, self.pid = process, process.get_pid()
+            self._stdin = cast(asyncio.WriteTransport, process.get_pipe_transport(0))
+            for number in (1, 2):
+                self._pipes[number] = cast(asyncio.ReadTransport, process.get_pipe_transport(number))
+            self._job.run(self.pid)
+        except BaseException:
+            self._close()
             raise
 
     async def _give_up(self, process: subprocess.Popen[bytes] | subreaper_client.Supervised) -> None:
@@ -459,8 +493,8 @@ class _Output(asyncio.Protocol):
         self._child.output_ended(self._number)
 
 
-class _OnWindows(asyncio.SubprocessProtocol):
-    """There, pipes can only be had with the process."""
+class _WindowsOutput(asyncio.SubprocessProtocol):
+    """Stdout, stderr and the exit of a child on Windows."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -529,6 +563,8 @@ def _forget(pid: int) -> None:
 
 
 def _signal_group(pid: int, name: str | None) -> bool:
+    if sys.platform == "win32":
+        return False
     try:
         os.killpg(pid, getattr(signal, name) if name else 0)
     except (ProcessLookupError, PermissionError):
@@ -541,7 +577,7 @@ def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
     """The interpreter ends with servers still running: nobody is left to ask them politely."""
     subreaper_client.end_all()
     for pid, owner in list(_alive.items()):
-        if owner == os.getpid() and sys.platform != "win32":
+        if owner == os.getpid():
             _signal_group(pid, "SIGKILL")
     if os.getpid() in _alive.values():
         for _ in range(ROUNDS):
