@@ -91,7 +91,7 @@ class StdioTransport(DuplexTransport):
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, data: bytes) -> None:
-        if self.child.doomed:
+        if self.child.kill_pending:
             self.die("the server is being killed")
         elif self.child.write(data) > BACKLOG * self._max:
             self.die("the server does not read its input")
