@@ -52,7 +52,7 @@ class PrivateConnections:
         self.name = config.name
         self.start, self.refresh, self.stop = connection.start, connection.refresh, connection.stop
         self.call = connection.call
-        self.live = connection.owner.live
+        self.live = connection.supervisor.live
         """The wire on which it was last listed."""
 
     @property
@@ -65,7 +65,7 @@ class PrivateConnections:
         if config is not self.config:
             if not plan(HostConfig(servers=(self.config,)), HostConfig(servers=(config,))).keep:
                 return False
-            self.config = self.connection.owner.config = config
+            self.config = self.connection.supervisor.config = config
         return self.connection.state != "needs-auth"
 
 
@@ -236,14 +236,17 @@ class SessionManager:
         if connection is None:
             connection = self._fleet.private(config, CachedSnapshot.of(offered) if offered else None, headers)
         private = PrivateConnections(connection, config)
-        connection.owner.principal = principal
-        connection.owner.privately(
+        connection.supervisor.principal = principal
+        connection.supervisor.privately(
             session.id, lambda snapshot: self._listed(private, snapshot, everybodys=everybodys)
         )
         return private
 
     def _listed(self, private: PrivateConnections, snapshot: Snapshot, *, everybodys: bool) -> Guard | None:
-        fresh, private.live = private.connection.owner.live is not private.live, private.connection.owner.live
+        fresh, private.live = (
+            private.connection.supervisor.live is not private.live,
+            private.connection.supervisor.live,
+        )
         shown = self._offered(private.name)
         if everybodys and (shown is None or (fresh and snapshot.tools != shown.tools)):
             self._host.publish(snapshot)

@@ -19,7 +19,7 @@ def test_list_on_a_terminal(terminal, fleet) -> None:
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     next try in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
@@ -33,7 +33,7 @@ def test_list_on_a_terminal_of_40_columns(terminal, fleet) -> None:
   NAME    STATE      TRANSPORT  TOOLS
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read
     /etc/broken.conf: no such file
     next try in N s
@@ -50,7 +50,7 @@ def test_list_in_a_pipe(piped, fleet) -> None:
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     next try in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
@@ -63,7 +63,7 @@ def test_tools_on_a_terminal(terminal, fleet) -> None:
     shown = terminal("--config", fleet, "tools")
     assert shown.code == 0
     assert shown.text == snapshot("""\
-warning: broken is missing: the server exited with code 1; its last words on
+warning: broken is missing: the server exited with code 1; its last lines on
 stderr: broken: cannot read /etc/broken.conf: no such file
 clock
   mcp_clock_convert     The same moment in another zone.
@@ -156,7 +156,7 @@ def test_ping_on_a_terminal(terminal, fleet) -> None:
     assert same_time(shown.text) == snapshot("""\
 ✗ broken    down
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
 ✓ clock  N ms
 ✓ notes  N ms
@@ -280,7 +280,7 @@ Their tools are one catalog.
 """,
             """\
   N  ✗ broken   the server exited with code 1
-                     its last words on stderr:
+                     its last lines on stderr:
                      broken: cannot read
                      /etc/broken.conf: no such
                      file\

@@ -38,7 +38,7 @@ def test_resources_on_a_terminal(terminal: Any, library: str) -> None:
     shown = terminal("resources", "--config", library)
     assert shown.code == 0
     assert shown.text == snapshot("""\
-warning: broken is missing: the server exited with code 1; its last words on
+warning: broken is missing: the server exited with code 1; its last lines on
 stderr: broken: cannot read /etc/broken.conf: no such file
 lib
   memo:///logo      logo
@@ -111,7 +111,7 @@ def test_resources_as_json(ran: Any, library: str) -> None:
             "errors": {
                 "broken": """\
 the server exited with code 1
-its last words on stderr:
+its last lines on stderr:
 broken: cannot read /etc/broken.conf: no such file\
 """
             },

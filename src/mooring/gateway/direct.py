@@ -104,7 +104,7 @@ class Dispatcher:
         """
         connection = self._connection()
         config = connection.config
-        live = await connection.owner.connected(config.connect_timeout + config.list_timeout)
+        live = await connection.supervisor.connected(config.connect_timeout + config.list_timeout)
         self._peer, self.era = live.peer, live.peer.era
         return live.peer
 

@@ -353,7 +353,7 @@ class RequestHandlers:
         if level := request.meta.get(LOG_LEVEL) or client.log_level:
             stamp[LOG_LEVEL] = level
         more = {key: value for key, value in request.params.items() if key not in _OURS}
-        passage = ForwardedRequest(
+        forwarded = ForwardedRequest(
             client=client,
             era=self._crossing.era(client),
             meta=forwarded_meta(request.meta),
@@ -363,7 +363,7 @@ class RequestHandlers:
             heard=partial(heard, request),
             asked=asked or partial(ask_client, request),
         )
-        return self._crossing.under_way(passage)
+        return self._crossing.under_way(forwarded)
 
     def _header_map(self, client: Client, name: str) -> Mapping[tuple[str, ...], str]:
         """Which arguments of a tool stand in headers, too."""

@@ -159,10 +159,10 @@ class ServerManager:
         self._private.discard(connection)
         self.configs[server.name], self.connections[server.name] = server, connection
         self._known(server)
-        connection.owner.publish = self.publish
+        connection.supervisor.publish = self.publish
         gate.open()
         for snapshot in gate.snapshots[-1:]:
-            connection.owner.guard = self.publish(snapshot)
+            connection.supervisor.guard = self.publish(snapshot)
 
     async def remove(self, name: str) -> None:
         """Hide a server at once, then end it.
@@ -204,7 +204,7 @@ class ServerManager:
         for name in kept:
             self.configs[name] = wanted[name]
             if name in self.connections:
-                self.connections[name].owner.config = wanted[name]
+                self.connections[name].supervisor.config = wanted[name]
         active = {server.name for server in new.active} - held.keys()
         await side_by_side(
             self._replace(wanted[name], name in active) if name in wanted else self.remove(name)
@@ -234,7 +234,7 @@ class ServerManager:
         self._berth(server, enabled=active)
         if old is not None:
             if name in self.connections:
-                self.connections[name].owner.notices.watched |= old.owner.notices.watched
+                self.connections[name].supervisor.notices.watched |= old.supervisor.notices.watched
             with shielded():
                 await old.retire()
             del self._leaving[name]
@@ -345,7 +345,7 @@ class ServerManager:
         """Have a connection run, after the one that it takes the place of."""
         assert self._tasks is not None
         name = connection.name
-        connection.owner.problem = self.held.get(name)
+        connection.supervisor.problem = self.held.get(name)
         if shown:
             self.configs[name] = connection.config
             self.connections[name] = connection
@@ -403,7 +403,7 @@ class _StartGate:
 
 async def _run_after(old: Connection | None, connection: Connection) -> None:
     if old is not None:
-        await old.owner.ended.wait()
+        await old.supervisor.ended.wait()
     await connection.run()
 
 

@@ -129,7 +129,7 @@ async def gather(fleet: ServerManager, names: Sequence[str] | None, timeout: flo
 
     async def one(connection: Connection) -> None:
         try:
-            await connection.owner.connected(timeout, 1)
+            await connection.supervisor.connected(timeout, 1)
         except MooringError as problem:
             errors[connection.name] = str(problem)
 
@@ -162,7 +162,7 @@ async def await_tool(fleet: ServerManager, tool: str, shown: ToolView, *, known:
         await _first([connection.settled for connection in starting])
     if tool in shown.catalog.tools:
         return
-    stale = [connection for connection in owners() if connection.owner.lists.outdated or not known]
+    stale = [connection for connection in owners() if connection.supervisor.lists.outdated or not known]
     waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
     try:
         async with asyncio.timeout(RELISTED_WITHIN):
@@ -200,7 +200,7 @@ def absence(fleet: ServerManager, tool: str, shown: ToolView) -> Absence | None:
 def _lasting(status: ServerStatus, fleet: ServerManager) -> ServerStatus:
     """The status, and of a server that is tried again because of this very call, the one before that."""
     connection = fleet.connections.get(status.name)
-    problem = None if connection is None else connection.owner.problem
+    problem = None if connection is None else connection.supervisor.problem
     if status.state != "pending" or problem is None:
         return status
     return replace(status, state="needs-auth" if isinstance(problem, AuthNeeded) else "failed")

@@ -56,7 +56,7 @@ class WireError(Exception):
         self.retry_after = retry_after
         self.challenge = challenge
         """`WWW-Authenticate` of a 401 or 403."""
-        self.obituary: str | None = None
+        self.failure_reason: str | None = None
         """All that is known of the death of the wire, when that was the reason."""
         self.news = True
         """False when another request has already reported the same death of the wire."""

@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -469,6 +468,8 @@ def _forget(pid: int) -> None:
 def _signal_group(pid: int, name: str | None) -> bool:
     if sys.platform == "win32":
         return False
+    import signal
+
     try:
         os.killpg(pid, getattr(signal, name) if name else 0)
     except (ProcessLookupError, PermissionError):
