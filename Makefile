@@ -34,7 +34,7 @@ test-uvloop: $(READY)  ## Run the tests that talk to servers on uvloop
 check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the code base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	for platform in Linux Darwin Windows; do $(BIN)/pyright --pythonplatform $$platform || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/house.py --check

@@ -26,7 +26,12 @@ PATIENCE = 5.0
 """Longest wait in seconds for the lock of another process."""
 _KEY_LENGTH = 64
 # Do not follow links or block on pipes. Windows has neither flag.
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_SAFE = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE
 
 
@@ -65,7 +70,7 @@ class AuditLog:
         with self._alone():
             descriptor = self._opened(self._beside("key"))
             try:
-                known = os.pread(descriptor, _KEY_LENGTH, 0)
+                known = _read_at(descriptor, _KEY_LENGTH, 0)
                 if len(known) < _KEY_LENGTH:
                     os.ftruncate(descriptor, 0)
                     known = token_hex(_KEY_LENGTH // 2).encode()
@@ -148,9 +153,15 @@ class AuditLog:
         os.replace(self.path, self._beside("1"))
 
 
+def _read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Read at an offset. Windows has no `pread`; writes append wherever the offset is."""
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
 def _write(descriptor: int, data: bytes, used: int) -> None:
     """Append everything or nothing."""
-    if used and os.pread(descriptor, 1, used - 1) != b"\n":
+    if used and _read_at(descriptor, 1, used - 1) != b"\n":
         data = b"\n" + data  # a writer was killed in the middle of a line
     if os.write(descriptor, data) != len(data):
         os.ftruncate(descriptor, used)

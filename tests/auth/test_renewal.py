@@ -360,7 +360,7 @@ async def test_TH19_no_secret_of_a_login_is_ever_shown(hosting: Any, caplog: Any
 
                 auth.lab.faults["tools/call"] = echoes
                 shown.append((await host.call("mcp_web_echo", {"text": "x"})).text)
-                access = host._servers.connections["web"].owner.access  # pyright: ignore[reportPrivateUsage]
+                access = host._servers.connections["web"].supervisor.access  # pyright: ignore[reportPrivateUsage]
                 assert access is not None
                 shown += [repr(login), repr(access.grant), repr(access.auth), repr(config), repr(access)]
                 auth.revoke_all()

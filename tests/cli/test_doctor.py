@@ -69,7 +69,7 @@ def test_doctor_on_a_terminal(terminal, config) -> None:
     assert shown.code == 1
     assert shown.text[shown.text.index("✗") :] == snapshot("""\
 ✗ broken: crash: the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     → See everything that it prints: `mooring list --verbose`.
 ✓ clock: connected: stdio, protocol 2026-07-28, 2 tools

@@ -20,7 +20,7 @@ def test_list_on_a_terminal(terminal, mixed_config) -> None:
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     next attempt in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
@@ -34,7 +34,7 @@ def test_list_on_a_terminal_of_40_columns(terminal, mixed_config) -> None:
   NAME    STATE      TRANSPORT  TOOLS
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read
     /etc/broken.conf: no such file
     next attempt in N s
@@ -51,7 +51,7 @@ def test_list_in_a_pipe(piped, mixed_config) -> None:
   NAME    STATE      TRANSPORT  PROTOCOL    TOOLS    FRESH
 ✗ broken  failed     stdio
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     next attempt in N s
 ✓ clock   connected  stdio      2026-07-28      2  ≤ 5 min
@@ -65,7 +65,7 @@ def test_tools_on_a_terminal(terminal, mixed_config) -> None:
     assert shown.code == 0
     assert shown.text == snapshot("""\
 warning: Server 'broken' is missing: the server exited with code 1; its last
-words on stderr: broken: cannot read /etc/broken.conf: no such file
+lines on stderr: broken: cannot read /etc/broken.conf: no such file
 clock
   mcp_clock_convert     Convert a time to another time zone.
   mcp_clock_now         The current time, and the process id of the server.
@@ -162,7 +162,7 @@ def test_ping_on_a_terminal(terminal, mixed_config) -> None:
     assert same_time(shown.text) == snapshot("""\
 ✗ broken    down
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
 ✓ clock  N ms
 ✓ notes  N ms
@@ -286,7 +286,7 @@ Calls are routed to the right server:
 """,
             """\
   N  ✗ broken   the server exited with code 1
-                     its last words on stderr:
+                     its last lines on stderr:
                      broken: cannot read
                      /etc/broken.conf: no such
                      file\

@@ -183,7 +183,7 @@ def test_lock_on_a_terminal(terminal, config, lab, tmp_path) -> None:
             """\
 ✗ broken  unreachable
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
 + lab     new          2 tools
 note: Wrote DIR/mooring.lock: 1 server, 2 tools.

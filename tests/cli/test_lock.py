@@ -196,7 +196,7 @@ def test_check_on_a_terminal(terminal, ran, config, lab) -> None:
     assert shown.text == snapshot("""\
 ✗ broken  unreachable
     the server exited with code 1
-    its last words on stderr:
+    its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
 ✓ clock   same         2 tools
 ~ lab     changed      3 changes

@@ -39,7 +39,7 @@ def test_resources_on_a_terminal(terminal: Any, library: str) -> None:
     assert shown.code == 0
     assert shown.text == snapshot("""\
 warning: Server 'broken' is missing: the server exited with code 1; its last
-words on stderr: broken: cannot read /etc/broken.conf: no such file
+lines on stderr: broken: cannot read /etc/broken.conf: no such file
 lib
   memo:///logo      logo
   memo:///shopping  shopping
@@ -111,7 +111,7 @@ def test_resources_as_json(ran: Any, library: str) -> None:
             "errors": {
                 "broken": """\
 the server exited with code 1
-its last words on stderr:
+its last lines on stderr:
 broken: cannot read /etc/broken.conf: no such file\
 """
             },

@@ -113,7 +113,7 @@ async def test_numbered_calls_through_random_crashes_end_once_each_and_act_at_mo
             outcomes[n].append(problem)
 
     async with hosting(server) as host:
-        host.provider("lab")._carrier._breaker.THRESHOLD = 10**6  # its rests are another test's business
+        host.provider("lab")._sender._breaker.THRESHOLD = 10**6  # its rests are another test's business
         await asyncio.gather(*(caller(host) for _ in range(8)))
     done = _effects(effects)
     assert all(len(ends) == 1 for ends in outcomes.values())

@@ -124,7 +124,7 @@ async def test_a_schema_with_tens_of_thousands_of_properties_is_listed_off_the_l
             seen.append(turns - before)
             return found
 
-        live = host.provider("lab").owner.live
+        live = host.provider("lab").supervisor.live
         live.redact = type(
             "Watched", (), {"within": staticmethod(watched), "__call__": lambda _, text: text}
         )()

@@ -61,7 +61,7 @@ async def test_FA71_a_thousand_random_cancellations_leak_nothing(wire: str, host
                 await asyncio.wait(calls)
             await until(lambda: _our_tasks() <= before)
             assert (await host.call("mcp_s_echo", {"text": "alive"})).text == "alive"
-            assert host.provider("s").owner.live.channel.waiting.keys() <= {"listen-1"}
+            assert host.provider("s").supervisor.live.channel.waiting.keys() <= {"listen-1"}
 
 
 async def test_FA72_a_caller_cancelled_while_connecting_costs_the_others_nothing(

@@ -40,7 +40,7 @@ async def _alive(host: Host) -> bool:
 
 
 def _dropped(host: Host) -> int:
-    return host.provider("lab").owner.live.channel.dropped
+    return host.provider("lab").supervisor.live.channel.dropped
 
 
 async def test_FA09_a_call_that_hangs_is_cancelled_once_and_a_late_answer_is_dropped(
@@ -103,7 +103,7 @@ async def test_FA13_ten_thousand_lines_of_noise_before_an_answer_and_the_first_t
     async with hosting(lab_server(tools=["say", "echo"])) as host:
         assert (await host.call("mcp_lab_say", cue(b"noise\n", times=10_000))).text == "said"
         assert _dropped(host) == 10_000
-        assert len(host.provider("lab").owner.live.channel.noise) == 3
+        assert len(host.provider("lab").supervisor.live.channel.noise) == 3
 
 
 @pytest.mark.parametrize("rubbish", [b"\xff\xfe\xfa\n", b'{"jsonrpc":"2.0","id":@ID@,"resu\xc3\x28\n'])

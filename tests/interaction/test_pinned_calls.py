@@ -300,7 +300,7 @@ async def test_while_a_subscription_is_down_each_call_is_compared(tmp_path: Path
             await host.ready(10)
             await lab.until(lambda: lab.subscriptions > 0)
             await host.refresh()
-            lists = cast("Connection", host.provider("lab")).owner.lists
+            lists = cast("Connection", host.provider("lab")).supervisor.lists
             await until(lambda: not lists.outdated)
             lab.descriptions["echo"] = EVIL
             lab.cut_subscriptions()

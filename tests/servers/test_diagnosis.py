@@ -18,7 +18,7 @@ def told(error: str | None, *, state: State = "failed", **entry: Any) -> tuple[s
     return found.cause, found.next
 
 
-CRASH = "the server exited with code 1\nits last words on stderr:\n"
+CRASH = "the server exited with code 1\nits last lines on stderr:\n"
 URL = {"url": "https://example.org/mcp"}
 
 
@@ -107,7 +107,7 @@ URL = {"url": "https://example.org/mcp"}
             '"inherit_env": ["NODE_EXTRA_CA_CERTS"]',
         ),
         (
-            "no answer within 30 s\nits last words on stderr:\nssl.SSLCertVerificationError: "
+            "no answer within 30 s\nits last lines on stderr:\nssl.SSLCertVerificationError: "
             "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
             {"command": "python"},
             "tls",
@@ -120,14 +120,14 @@ URL = {"url": "https://example.org/mcp"}
             '"HTTPS_PROXY"',
         ),
         (
-            "the server exited with code 2\nits last words on stderr:\nusage: x [-h] DIR\n"
+            "the server exited with code 2\nits last lines on stderr:\nusage: x [-h] DIR\n"
             "x: error: the following arguments are required: DIR",
             {"command": "/opt/x"},
             "usage",
             "correct `args`",
         ),
         (
-            "the server exited with code 1\nits last words on stderr:\nUsage: mcp-server-filesystem <dir>",
+            "the server exited with code 1\nits last lines on stderr:\nUsage: mcp-server-filesystem <dir>",
             {"command": "npx", "args": ["-y", "@scope/fs"]},
             "usage",
             "`npx @scope/fs --help`",

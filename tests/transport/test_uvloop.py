@@ -63,7 +63,7 @@ async def test_a_request_that_the_child_never_read_is_sent_again(tmp_path: Path,
         deaf = asyncio.create_task(host.call("mcp_lab_say", cue(then="deaf"), timeout=20))
         await until(lambda: "tools/call" in methods(log))
         unread = asyncio.create_task(host.call("mcp_lab_echo", {"text": "x"}, timeout=20))
-        await until(lambda: len(host.provider("lab").owner.live.channel.waiting) == 3)
+        await until(lambda: len(host.provider("lab").supervisor.live.channel.waiting) == 3)
         os.kill(starts(log)[0], signal.SIGKILL)
         assert isinstance((await deaf).error, ConnectionLost)
         assert (await unread).text == "x"

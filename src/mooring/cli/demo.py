@@ -162,7 +162,7 @@ async def _recover(host: Host, report: _Report) -> bool:
     report.title("A server is killed; the next call restarts it:")
     before = (await report.call(host, "mcp_clock_now")).structured["pid"]
     events = host.events()
-    os.kill(before, signal.SIGKILL)
+    os.kill(before, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
     report.say(report.out.paint(f"kill -9 {before}", "red"))
     # Wait until the loss is noticed: a call sent before would have an unknown outcome and is not repeated.
     async for event in events:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
@@ -14,6 +13,7 @@ from typing import Literal
 
 from mooring.cli.output import GAP, Output, Style, crop, plural, table, wrap
 from mooring.cli.progress import SYMBOLS, summary
+from mooring.cli.terminal import keys
 from mooring.core.events import (
     CallFinished,
     CatalogChanged,
@@ -209,7 +209,16 @@ def _reason(text: str | None) -> str:
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # alternate screen, no cursor, no wrapping
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down", "k": "up", "j": "down"}
+_ARROWS = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "k": "up",
+    "j": "down",
+    "\xe0H": "up",
+    "\xe0P": "down",  # on Windows
+}
 
 
 def is_terminal() -> bool:
@@ -245,26 +254,16 @@ class Screen:
 @contextmanager
 def screen(out: Output, on_key: Callable[[str], None]) -> Generator[Screen]:
     """Switch to the alternate screen; call `on_key` for every key until the end of the block."""
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    loop = asyncio.get_running_loop()
-    sys.stdout.write(_ENTER)
     try:
-        tty.setcbreak(descriptor)  # Ctrl-C stays Ctrl-C
-        loop.add_reader(descriptor, lambda: _read(descriptor, on_key))
-        yield Screen(out)
+        with keys(lambda typed: _typed(typed, on_key)):
+            sys.stdout.write(_ENTER)
+            yield Screen(out)
     finally:
-        loop.remove_reader(descriptor)
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()
 
 
-def _read(descriptor: int, on_key: Callable[[str], None]) -> None:
-    typed = os.read(descriptor, 1024).decode("utf-8", "replace")
+def _typed(typed: str, on_key: Callable[[str], None]) -> None:
     if typed in _ARROWS:
         on_key(_ARROWS[typed])
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -115,7 +116,7 @@ def _read(path: Path) -> dict[str, Approval]:
 def _ours(info: os.stat_result) -> bool:
     if not stat.S_ISREG(info.st_mode):
         return False
-    return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
+    return sys.platform == "win32" or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
 
 
 def _checked(data: object) -> dict[str, Approval]:

@@ -106,7 +106,7 @@ class Dispatcher:
         """
         connection = self._connection()
         config = connection.config
-        active = await connection.owner.connected(config.connect_timeout + config.list_timeout)
+        active = await connection.supervisor.connected(config.connect_timeout + config.list_timeout)
         self._peer, self.era = active.peer, active.peer.era
         return active.peer
 

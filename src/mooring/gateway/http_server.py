@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -97,10 +98,10 @@ RESERVED_DESCRIPTORS = 256
 
 def connection_capacity(wanted: int) -> int:
     """Raise the limit of file descriptors and return how many connections fit into it, at most `wanted`."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":  # no such limit
         return wanted
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

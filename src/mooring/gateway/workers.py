@@ -77,14 +77,15 @@ async def run_workers(count: int) -> int:
     running: set[asyncio.subprocess.Process] = set()
 
     def pass_on(number: int) -> None:
-        if number != signal.SIGHUP:
+        if sys.platform == "win32" or number != signal.SIGHUP:
             ending.set()
         for process in running:
             if process.returncode is None:
                 process.send_signal(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, pass_on, number)
+    if sys.platform != "win32":  # there, Ctrl-C reaches each process of the console
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, pass_on, number)
     environment = {**os.environ, _MARK: os.urandom(32).hex()}
     command = [sys.executable, "-m", "mooring", *_single(sys.argv[1:])]
 

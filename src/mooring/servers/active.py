@@ -21,7 +21,7 @@ from mooring.servers.listing import take_snapshot
 from mooring.servers.negotiate import Peer
 from mooring.transport import base
 from mooring.transport.base import Transport
-from mooring.transport.forwarding import PASSAGE
+from mooring.transport.forwarding import FORWARDED
 from mooring.transport.limits import Progress
 from mooring.transport.message import WireError, number
 from mooring.transport.wire import Raw
@@ -222,17 +222,17 @@ class ActiveConnection:
             WireError: no result came.
             ValueError, TypeError: `params` is not JSON.
         """
-        if (passage := PASSAGE.get()) is not None:
-            params = {**passage.params, **params}
+        if (forwarded := FORWARDED.get()) is not None:
+            params = {**forwarded.params, **params}
             # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
-            traced = {key: passage.meta[key] for key in TRACE if key in passage.meta}
-            meta = {**passage.meta, **(meta or EMPTY), **traced}
+            traced = {key: forwarded.meta[key] for key in TRACE if key in forwarded.meta}
+            meta = {**forwarded.meta, **(meta or EMPTY), **traced}
         peer = self.peer
         stamp = peer.listing if method in LISTS else peer.meta
         if meta or stamp:
             params = {**params, "_meta": {**(meta or EMPTY), **stamp}}
-            if passage is not None and peer.era == "modern":
-                params["_meta"].update(passage.stamp)
+            if forwarded is not None and peer.era == "modern":
+                params["_meta"].update(forwarded.stamp)
         headers: Mapping[str, str] | None = None
         if peer.era == "modern" and self.channel.kind == "http":
             headers = {**peer.headers, **request_headers(method, params)}
@@ -242,8 +242,8 @@ class ActiveConnection:
                 and (found := self.header_maps.get(params["name"]))
             ):
                 headers = {**headers, **parameter_headers(found, params.get("arguments", {}))}
-        if passage is not None:
-            self.channel.passages.append(passage)
+        if forwarded is not None:
+            self.channel.forwarded_requests.append(forwarded)
         try:
             result = await self.channel.request(
                 method,
@@ -260,8 +260,8 @@ class ActiveConnection:
                 base.note(self.channel.server, method, params, None, error)
             raise
         finally:
-            if passage is not None:
-                self.channel.passages.remove(passage)
+            if forwarded is not None:
+                self.channel.forwarded_requests.remove(forwarded)
         base.note(self.channel.server, method, params, result)
         return result
 

@@ -45,10 +45,10 @@ def whole(raw: Mapping[str, Any]) -> bool:
 class InputRounds:
     """Made for one request, whose errors name `about` and which ends at `end`."""
 
-    def __init__(self, carrier: RequestSender, about: str, end: float) -> None:
-        self._carrier, self._about, self._end = carrier, about, end
-        self._owner = carrier.owner
-        self._server = carrier.owner.config.name
+    def __init__(self, sender: RequestSender, about: str, end: float) -> None:
+        self._sender, self._about, self._end = sender, about, end
+        self._supervisor = sender.supervisor
+        self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
 
     @property
@@ -66,7 +66,7 @@ class InputRounds:
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
-            return await self._carrier.ask(method, params, self._about, self._end, **options)
+            return await self._sender.ask(method, params, self._about, self._end, **options)
 
         try:
             raw = await converse(raw, send, params, self._answer)
@@ -77,13 +77,13 @@ class InputRounds:
                 return raw
             return await self._followed(state, options.get("on_progress"))
         except WireError as fault:
-            redact = self._owner.redact
+            redact = self._supervisor.redact
             raise_alone(call_error(fault, self._server, self._about, self._elapsed, None, redact))
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
-                return await self._owner.answer(method, params)
+                return await self._supervisor.answer(method, params)
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
@@ -98,9 +98,9 @@ class InputRounds:
         """The result of a task; whoever stops waiting for it stops it, too."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            return await self._carrier.ask(method, params, self._about, self._end)
+            return await self._sender.ask(method, params, self._about, self._end)
 
-        live = await self._owner.connected(self._end - concurrency.monotonic())
+        live = await self._supervisor.connected(self._end - concurrency.monotonic())
         task = Task(state, live, ask, self._answer)
         over = False
         try:
@@ -156,75 +156,77 @@ class Connection:
             questions=questions,
             starts=starts,
         )
-        self.owner = made(config, enabled=enabled, known=known)
-        self.run = self.owner.run
-        self.refresh = self.owner.refresh
+        self.supervisor = made(config, enabled=enabled, known=known)
+        self.run = self.supervisor.run
+        self.refresh = self.supervisor.refresh
         self._relistings = RelistLimit(3, 10.0)
         self._relisting: asyncio.Task[None] | None = None
-        self._carrier = RequestSender(self.owner)
-        self._lanes = EraConnections(self._carrier, partial(made, enabled=True, known=None), guard)
+        self._sender = RequestSender(self.supervisor)
+        self._eras = EraConnections(self._sender, partial(made, enabled=True, known=None), guard)
 
     @property
     def config(self) -> ServerConfig:
-        return self.owner.config
+        return self.supervisor.config
 
     @property
     def name(self) -> str:
-        return self.owner.config.name
+        return self.supervisor.config.name
 
     @property
     def state(self) -> State:
-        return self.owner.state
+        return self.supervisor.state
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.owner.snapshot
+        return self.supervisor.snapshot
 
     @property
     def settled(self) -> asyncio.Event:
-        return self.owner.settled
+        return self.supervisor.settled
 
     @property
     def pid(self) -> int | None:
         """Process id of the child, while one is running."""
-        return getattr(getattr(self.owner.live and self.owner.live.channel, "child", None), "pid", None)
+        return getattr(
+            getattr(self.supervisor.live and self.supervisor.live.channel, "child", None), "pid", None
+        )
 
     def status(self) -> ServerStatus:
-        owner, now = self.owner, concurrency.monotonic()
-        up = owner.state == "connected"
+        supervisor, now = self.supervisor, concurrency.monotonic()
+        up = supervisor.state == "connected"
         return ServerStatus(
             name=self.name,
-            state=owner.state,
-            transport=owner.live.channel.kind if owner.live else self.config.transport,
-            protocol=owner.snapshot.info.protocol if up else None,
-            tools=len(owner.snapshot.tools),
-            resources=len(owner.snapshot.resources),
-            prompts=len(owner.snapshot.prompts),
-            error=str(owner.problem) if owner.problem else None,
-            connected_at=owner.connected_at,
-            breaker=self._carrier.breaker(now),
-            retry_in=None if owner.next_try is None else max(owner.next_try - now, 0.0),
-            fresh_within=owner.freshness.bound if owner.freshness else None,
-            warnings=owner.snapshot.warnings,
+            state=supervisor.state,
+            transport=supervisor.live.channel.kind if supervisor.live else self.config.transport,
+            protocol=supervisor.snapshot.info.protocol if up else None,
+            tools=len(supervisor.snapshot.tools),
+            resources=len(supervisor.snapshot.resources),
+            prompts=len(supervisor.snapshot.prompts),
+            error=str(supervisor.problem) if supervisor.problem else None,
+            connected_at=supervisor.connected_at,
+            breaker=self._sender.breaker(now),
+            retry_in=None if supervisor.next_try is None else max(supervisor.next_try - now, 0.0),
+            fresh_within=supervisor.freshness.bound if supervisor.freshness else None,
+            warnings=supervisor.snapshot.warnings,
         )
 
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""
-        self.owner.kick()
+        self.supervisor.kick()
 
     async def stop(self) -> None:
         """End it and all that belongs to it."""
-        await self._lanes.stop()
-        await self.owner.stop()
-        if self.owner.access is not None:
-            await self.owner.access.close()
+        await self._eras.stop()
+        await self.supervisor.stop()
+        if self.supervisor.access is not None:
+            await self.supervisor.access.close()
 
     async def retire(self) -> None:
         """End it when another one takes its place: what is under way gets some time to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETIREMENT):
-                await self._carrier.idle()
-                await self._lanes.idle()
+                await self._sender.idle()
+                await self._eras.idle()
         await self.stop()
 
     async def relist(self) -> None:
@@ -234,37 +236,37 @@ class Connection:
         there are three in a row and then one each 10 s.
         """
         if self._relisting is None or self._relisting.done():
-            if not (self.owner.lists.outdated or self._relistings.take()):
+            if not (self.supervisor.lists.outdated or self._relistings.take()):
                 return
             self._relisting = asyncio.ensure_future(self._relist())
         await asyncio.wait([self._relisting])
 
     async def _relist(self) -> None:
         with suppress(MooringError):
-            if self.owner.live is None:
-                await self.owner.connected(self.config.connect_timeout + self.config.list_timeout)
-            elif self.owner.lists.outdated:
-                await self.owner.lists.settle()
+            if self.supervisor.live is None:
+                await self.supervisor.connected(self.config.connect_timeout + self.config.list_timeout)
+            elif self.supervisor.lists.outdated:
+                await self.supervisor.lists.settle()
             else:
-                await self.owner.refresh()
+                await self.supervisor.refresh()
 
     # --- logins ---------------------------------------------------------------------------------
 
     @property
     def login_tool(self) -> Tool | None:
         """What a model calls to begin a login, or to learn why the server refuses access."""
-        access = self.owner.access
+        access = self.supervisor.access
         if access is not None and access.wanted is not None:
             return login_tool(self.name)
         # It stays while the server is asked again after a login.
-        refused = isinstance(self.owner.problem, AuthNeeded)
+        refused = isinstance(self.supervisor.problem, AuthNeeded)
         return login_tool(self.name, possible=not self._hopeless) if refused else None
 
     @property
     def _hopeless(self) -> bool:
         """Whether the server refuses access and no login in a browser would help."""
-        access = self.owner.access
-        return isinstance(self.owner.problem, AuthNeeded) and (access is None or access.hopeless)
+        access = self.supervisor.access
+        return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
     async def login(self) -> Login:
         """A login that waits for a person.
@@ -273,9 +275,9 @@ class Connection:
             ConfigError: the server is not one that can be logged in to.
             AuthNeeded: no login can be had, and why.
         """
-        if self.owner.access is None:
+        if self.supervisor.access is None:
             with suppress(MooringError):
-                await self.owner.refresh()  # the server tells where to log in when it is asked
+                await self.supervisor.refresh()  # the server tells where to log in when it is asked
         login = await (await self._access()).begin()
         login.on_success, login.settle = self._logged_in, self._asked_again
         return login
@@ -287,15 +289,15 @@ class Connection:
             ConfigError: the server is not one that can be logged in to.
         """
         done = await (await self._access()).logout()
-        if self.owner.live is not None:
-            self.owner.live.channel.die("logged out")
+        if self.supervisor.live is not None:
+            self.supervisor.live.channel.die("logged out")
         return done
 
     async def _access(self) -> Credentials:
-        if self.owner.access is None and self.state != "disabled":
-            await self.owner.introduce()
-        if self.owner.access is not None:
-            return self.owner.access
+        if self.supervisor.access is None and self.state != "disabled":
+            await self.supervisor.introduce()
+        if self.supervisor.access is not None:
+            return self.supervisor.access
         if self.config.url is None:
             how = "it is a program on this machine: give it what it needs in `env`"
         elif self.state == "disabled":
@@ -306,16 +308,16 @@ class Connection:
 
     async def _asked_again(self) -> None:
         """Wait for the attempt that `_logged_in` asked for."""
-        if self.owner.live is not None:
-            await self.owner.refresh()
+        if self.supervisor.live is not None:
+            await self.supervisor.refresh()
         else:
-            await self.owner.connected(None, None)
+            await self.supervisor.connected(None, None)
 
     def _logged_in(self) -> None:
-        if self.owner.live is None:
-            self.owner.kick()
+        if self.supervisor.live is None:
+            self.supervisor.kick()
         else:
-            self.owner.lists.mark_dirty()
+            self.supervisor.lists.mark_dirty()
 
     async def _authenticate(self, timeout: float | None) -> Result:
         from mooring.auth.login import authenticate
@@ -323,7 +325,7 @@ class Connection:
         started = concurrency.monotonic()
         if self._hopeless:
             how = "A login in a browser is not possible: ask the user to correct the configuration."
-            raise AuthNeeded(f"{self.owner.problem}. {how}", server=self.name)
+            raise AuthNeeded(f"{self.supervisor.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)
         block = Block({"type": "text", "text": text})
         duration = concurrency.monotonic() - started
@@ -348,33 +350,33 @@ class Connection:
         if tool == LOGIN:
             return await self._authenticate(timeout)
         started = concurrency.monotonic()
-        config, carrier = self.owner.config, self._carrier
+        config, sender = self.supervisor.config, self._sender
         limit, idle = config.call_limits(timeout)
         end = started + limit
-        if (wanted := self._lanes.wanted(tool)) is not None:
-            carrier = await self._lanes.carrier(wanted, end)
+        if (wanted := self._eras.wanted(tool)) is not None:
+            sender = await self._eras.sender(wanted, end)
         # A token always goes along: a server that reports progress must not be cut off as silent.
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
         options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
-            params = _call_params(carrier, tool, arguments)
-            raw = await carrier.ask("tools/call", params, tool, end, **options)
+            params = _call_params(sender, tool, arguments)
+            raw = await sender.ask("tools/call", params, tool, end, **options)
             self._used()
             if not whole(raw):
-                raw = await InputRounds(carrier, tool, end).finish(raw, "tools/call", params, options)
+                raw = await InputRounds(sender, tool, end).finish(raw, "tools/call", params, options)
         except ServerError as problem:
             other = None
             if options["again"]:
-                other = await self._lanes.asking_by_result(tool, carrier, problem, end)
+                other = await self._eras.asking_by_result(tool, sender, problem, end)
             if other is None:
-                if (note := self._lanes.learn(tool, carrier, problem.said)) is not None:
+                if (note := self._eras.learn(tool, sender, problem.said)) is not None:
                     problem.args, problem.said = (f"{problem}\n{note}",), f"{problem.said}\n{note}"
                 raise
-            carrier = other
-            params = _call_params(carrier, tool, arguments)
-            raw = await self._asked(carrier, "tools/call", params, tool, end, options)
+            sender = other
+            params = _call_params(sender, tool, arguments)
+            raw = await self._asked(sender, "tools/call", params, tool, end, options)
         result = wire.result(self.name, tool, raw, concurrency.monotonic() - started)
-        if result.is_error and (note := self._lanes.learn(tool, carrier, result.text)) is not None:
+        if result.is_error and (note := self._eras.learn(tool, sender, result.text)) is not None:
             blocks = (*result.blocks, Block({"type": "text", "text": note}))
             result = replace(result, blocks=blocks)
         return result
@@ -383,8 +385,8 @@ class Connection:
         """The era in which a call of `tool` is made for a caller who wants `wanted`; connects if need be.
         None when there is no connection."""
         end = concurrency.monotonic() + self.config.call_limits(timeout)[0]
-        carrier = await self._lanes.carrier(self._lanes.learned(tool, wanted), end)
-        live = carrier.owner.live
+        sender = await self._eras.sender(self._eras.learned(tool, wanted), end)
+        live = sender.supervisor.live
         return None if live is None else live.peer.era
 
     async def ping(self, timeout: float) -> float:
@@ -395,13 +397,13 @@ class Connection:
         """
         end = concurrency.monotonic() + timeout
         try:
-            live = await self._carrier.live(end)
+            live = await self._sender.live(end)
         except WireError as fault:
-            raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.owner.redact))
+            raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.supervisor.redact))
         started = concurrency.monotonic()
         # The 2026 era has no ping; discovery is its cheapest question.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
-        await self._carrier.ask(method, {}, method, end)
+        await self._sender.ask(method, {}, method, end)
         return concurrency.monotonic() - started
 
     async def ask(
@@ -414,22 +416,22 @@ class Connection:
         """
         limit, idle = self.config.call_limits(timeout)
         end = concurrency.monotonic() + limit
-        carrier = self._carrier
+        sender = self._sender
         if method in ASKING:
-            carrier = await self._lanes.carrier(self._lanes.wanted(), end)
+            sender = await self._eras.sender(self._eras.wanted(), end)
         try:
-            return await self._asked(carrier, method, params, about, end, {"idle": idle})
+            return await self._asked(sender, method, params, about, end, {"idle": idle})
         except ServerError as problem:
             if method not in ASKING:
                 raise
-            other = await self._lanes.asking_by_result(None, carrier, problem, end)
+            other = await self._eras.asking_by_result(None, sender, problem, end)
             if other is None:
                 raise
         return await self._asked(other, method, params, about, end, {"idle": idle})
 
     async def _asked(
         self,
-        carrier: RequestSender,
+        sender: RequestSender,
         method: str,
         params: dict[str, Any],
         about: str,
@@ -437,14 +439,14 @@ class Connection:
         options: dict[str, Any],
     ) -> dict[str, Any]:
         """The raw result of one request on this connection, after all questions of the server."""
-        raw = await carrier.ask(method, params, about, end, **options)
+        raw = await sender.ask(method, params, about, end, **options)
         self._used()
         if whole(raw):
             return raw
-        return await InputRounds(carrier, about, end).finish(raw, method, params, options)
+        return await InputRounds(sender, about, end).finish(raw, method, params, options)
 
     def _used(self) -> None:
-        freshness = self.owner.freshness
+        freshness = self.supervisor.freshness
         if freshness is not None and not freshness.in_use:
             freshness.use()
 
@@ -455,15 +457,15 @@ class Connection:
             CallError, AuthNeeded: the server does not do that.
         """
         async with self._told("resources/subscribe", timeout):
-            known = uri in self.owner.notices.watched
-            self.owner.notices.watched.add(uri)
+            known = uri in self.supervisor.notices.watched
+            self.supervisor.notices.watched.add(uri)
             try:
-                assert self.owner.notices.watching is not None
-                await self.owner.notices.watching.add(uri)
-                await self._lanes.watch(uri, wanted=True)
+                assert self.supervisor.notices.watching is not None
+                await self.supervisor.notices.watching.add(uri)
+                await self._eras.watch(uri, wanted=True)
             except BaseException:
                 if not known:
-                    self.owner.notices.watched.discard(uri)
+                    self.supervisor.notices.watched.discard(uri)
                 raise
 
     async def unwatch(self, uri: str, timeout: float | None = None) -> None:
@@ -472,32 +474,32 @@ class Connection:
         Raises:
             CallError, AuthNeeded: the server did not take the word; they are not told all the same.
         """
-        self.owner.notices.watched.discard(uri)
-        if self.owner.live is not None:
+        self.supervisor.notices.watched.discard(uri)
+        if self.supervisor.live is not None:
             async with self._told("resources/unsubscribe", timeout):
-                assert self.owner.notices.watching is not None
-                await self.owner.notices.watching.remove(uri)
-                await self._lanes.watch(uri, wanted=False)
+                assert self.supervisor.notices.watching is not None
+                await self.supervisor.notices.watching.remove(uri)
+                await self._eras.watch(uri, wanted=False)
 
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
         """A live connection, and its faults in our words."""
         started = concurrency.monotonic()
         try:
-            await self._carrier.live(started + self.config.call_limits(timeout)[0])
+            await self._sender.live(started + self.config.call_limits(timeout)[0])
             yield
         except WireError as fault:
-            elapsed, words = concurrency.monotonic() - started, fault.obituary
-            raise_alone(call_error(fault, self.name, about, elapsed, words, self.owner.redact))
+            elapsed, words = concurrency.monotonic() - started, fault.failure_reason
+            raise_alone(call_error(fault, self.name, about, elapsed, words, self.supervisor.redact))
 
 
 async def _unheard(progress: float, total: float | None, message: str | None) -> None:
     pass
 
 
-def _call_params(carrier: RequestSender, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _call_params(sender: RequestSender, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of `tools/call` on this connection."""
-    live = carrier.owner.live
+    live = sender.supervisor.live
     params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
     if live is not None and tool in live.deferred:
         params["task"] = {}

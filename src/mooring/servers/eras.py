@@ -24,7 +24,7 @@ from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_o
 from mooring.servers.requests import RequestSender
 from mooring.servers.status import Permanent
 from mooring.servers.supervisor import Supervisor
-from mooring.transport.forwarding import PASSAGE
+from mooring.transport.forwarding import FORWARDED
 from mooring.transport.message import WireError
 
 _KEPT = 512
@@ -96,15 +96,15 @@ class EraConnections:
 
     @property
     def _config(self) -> ServerConfig:
-        return self.main.owner.config
+        return self.main.supervisor.config
 
     def wanted(self, tool: str | None = None) -> Era | None:
         """The era in which the caller of this task wants a request made; None: any."""
-        passage = PASSAGE.get()
-        if passage is not None:
-            era = passage.era
+        forwarded = FORWARDED.get()
+        if forwarded is not None:
+            era = forwarded.era
         else:
-            era = "legacy" if tool is not None and self.main.owner.questions.asks else None
+            era = "legacy" if tool is not None and self.main.supervisor.questions.asks else None
         if tool is None:
             return era
         if self._only and tool in self._only:
@@ -117,14 +117,14 @@ class EraConnections:
             self._learned = cast("dict[str, Era]", recall_eras(self._config))
         return self._learned.get(tool, era)
 
-    async def carrier(self, wanted: Era | None, end: float) -> RequestSender:
+    async def sender(self, wanted: Era | None, end: float) -> RequestSender:
         """The connection in this era, or the server's own where there is no other; waited for until `end`."""
         main, config = self.main, self._config
         if wanted is None or config.protocol != "auto" or concurrency.monotonic() < self._not_before:
             return main
         if wanted == "legacy" and era_of(config.min_protocol) == "modern":
             return main
-        live = main.owner.live
+        live = main.supervisor.live
         if live is None:
             try:
                 live = await main.live(end)
@@ -133,12 +133,12 @@ class EraConnections:
         if live.peer.era == wanted or live.peer.single:
             return main
         other = self._other
-        if other is None or other.owner.live is None:
+        if other is None or other.supervisor.live is None:
             other = await self._opened(wanted, end)
         return main if other is None else other
 
     async def asking_by_result(
-        self, tool: str | None, carrier: RequestSender, problem: ServerError, end: float
+        self, tool: str | None, sender: RequestSender, problem: ServerError, end: float
     ) -> RequestSender | None:
         """The connection on which to repeat a request that failed because the server asks by its result.
 
@@ -147,32 +147,32 @@ class EraConnections:
         reports any invalid result in the same words, and its tool has run by then. Later calls of `tool`
         use the 2026 era at once, even if this one fails again.
         """
-        live = carrier.owner.live
+        live = sender.supervisor.live
         if live is None or live.peer.era != "legacy" or problem.code != INTERNAL_ERROR:
             return None
         if not _could_not_ask("legacy", problem.said):
             return None
-        other = await self.carrier("modern", end)
-        if other is carrier or other.owner.live is None or other.owner.live.peer.era != "modern":
+        other = await self.sender("modern", end)
+        if other is sender or other.supervisor.live is None or other.supervisor.live.peer.era != "modern":
             return None
         if tool is not None and len(self._learned or ()) < MOST_LEARNED:
             self._remember(tool, "modern")
         return other
 
-    def learn(self, tool: str, carrier: RequestSender, said: str) -> str | None:
+    def learn(self, tool: str, sender: RequestSender, said: str) -> str | None:
         """What to add to the error of a call, where its tool failed because it cannot ask in this era.
 
         The next call of the tool takes the other era. This one is not repeated: it may have had effects
         before the tool asked.
         """
-        live, wanted = carrier.owner.live, self.wanted(tool)
+        live, wanted = sender.supervisor.live, self.wanted(tool)
         if wanted is None or live is None or not _could_not_ask(live.peer.era, said):
             return None
         other: Era = "legacy" if live.peer.era == "modern" else "modern"
         newest = NEWEST[other]
         if self._config.protocol != "auto":
             then = f"Set `protocol: {newest}`, or leave it out, for server {self._config.name!r}."
-        elif (carrier is self.main and live.peer.single) or len(self._learned or ()) >= MOST_LEARNED:
+        elif (sender is self.main and live.peer.single) or len(self._learned or ()) >= MOST_LEARNED:
             return None
         else:
             self._remember(tool, other)
@@ -192,10 +192,10 @@ class EraConnections:
 
     async def watch(self, uri: str, *, wanted: bool) -> None:
         """Subscribe to a resource on the second connection, too, or end that, where it is another process."""
-        live = None if self._other is None else self._other.owner.live
+        live = None if self._other is None else self._other.supervisor.live
         if live is None or live.channel.kind != "stdio":
             return
-        watching = self._other and self._other.owner.notices.watching
+        watching = self._other and self._other.supervisor.notices.watching
         if watching:
             with suppress(WireError):
                 await (watching.add(uri) if wanted else watching.remove(uri))
@@ -210,7 +210,7 @@ class EraConnections:
         other, self._other = self._other, None
         self._seen, self._only = None, {}
         if other is not None:
-            await other.owner.stop()
+            await other.supervisor.stop()
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class EraConnections:
             other = self._other
             assert other is not None
             try:
-                await other.owner.connected(end - concurrency.monotonic())
+                await other.supervisor.connected(end - concurrency.monotonic())
             except AuthNeeded:
                 return None  # the server's own connection says what to do about it
             except MooringError as problem:
@@ -237,7 +237,7 @@ class EraConnections:
 
     async def _may_speak(self, era: Era) -> bool:
         """Whether it is worth a try: a child process is not started twice without a sign that it helps."""
-        live = self.main.owner.live
+        live = self.main.supervisor.live
         if live is None:
             return False
         if era == "legacy" or live.channel.kind != "stdio" or await may_be_modern(live.channel):
@@ -246,23 +246,24 @@ class EraConnections:
         return False
 
     def _start(self, era: Era) -> None:
-        main = self.main.owner
+        main = self.main.supervisor
         assert main.live is not None
         wire = _WIRES[main.live.channel.kind]
-        owner = self._make(
+        supervisor = self._make(
             replace(self._config, protocol=NEWEST[era], start="background", transport=wire, min_protocol=None)
         )
-        owner.access, owner.principal = main.access, main.principal
-        owner.privately(main.session, self._listed)
+        supervisor.access, supervisor.principal = main.access, main.principal
+        supervisor.privately(main.session, self._listed)
         if wire == "stdio":  # another process: what changes in it is not known to the first one
-            owner.notices.watched = main.notices.watched
+            supervisor.notices.watched = main.notices.watched
             main.extend = self._whole
-        self._other = RequestSender(owner, gate=self.main.gate)
-        self._running = asyncio.create_task(owner.run())
+        self._other = RequestSender(supervisor, gate=self.main.gate)
+        self._running = asyncio.create_task(supervisor.run())
 
     def _listed(self, snapshot: Snapshot) -> Guard | None:
         if self._seen is not None and self._seen != snapshot:
-            self.main.owner.lists.mark_dirty()  # a change that the server announces only on this connection
+            # The server announces the change only on this connection.
+            self.main.supervisor.lists.mark_dirty()
         self._seen = snapshot
         return self._guard(snapshot)
 

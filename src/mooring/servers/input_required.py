@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from mooring.servers.active import ActiveConnection
-from mooring.transport.forwarding import PASSAGE
+from mooring.transport.forwarding import FORWARDED
 from mooring.transport.limits import Progress
 from mooring.transport.message import INTERNAL_ERROR, WireError, number
 
@@ -57,8 +57,8 @@ async def converse(
 
 def passed_on() -> bool:
     """Whether questions are for somebody else to answer."""
-    passage = PASSAGE.get()
-    return passage is not None and passage.answers
+    forwarded = FORWARDED.get()
+    return forwarded is not None and forwarded.answers
 
 
 async def fulfil(requests: object, answer: AnswerInput) -> dict[str, Any]:

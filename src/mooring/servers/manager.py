@@ -138,10 +138,10 @@ class ServerManager:
         self._private.discard(connection)
         self.configs[server.name], self.connections[server.name] = server, connection
         self._catalog.load_cached(server)
-        connection.owner.publish = self._catalog.publish
+        connection.supervisor.publish = self._catalog.publish
         gate.open()
         for snapshot in gate.snapshots[-1:]:
-            connection.owner.guard = self._catalog.publish(snapshot)
+            connection.supervisor.guard = self._catalog.publish(snapshot)
 
     async def remove(self, name: str) -> None:
         """Remove the tools of a server from the catalog, then stop it.
@@ -186,7 +186,7 @@ class ServerManager:
         for name in kept:
             self.configs[name] = wanted[name]
             if name in self.connections:
-                self.connections[name].owner.config = wanted[name]
+                self.connections[name].supervisor.config = wanted[name]
         active = {server.name for server in new.active} - held.keys()
         await side_by_side(
             self._replace(wanted[name], name in active) if name in wanted else self.remove(name)
@@ -216,7 +216,7 @@ class ServerManager:
         self._place(server, enabled=active)
         if old is not None:
             if name in self.connections:
-                self.connections[name].owner.notices.watched |= old.owner.notices.watched
+                self.connections[name].supervisor.notices.watched |= old.supervisor.notices.watched
             with shielded():
                 await old.retire()
             del self._replaced[name]
@@ -325,7 +325,7 @@ class ServerManager:
         """Run a connection, after the one that it replaces has ended."""
         assert self._tasks is not None
         name = connection.name
-        connection.owner.problem = self.table.held.get(name)
+        connection.supervisor.problem = self.table.held.get(name)
         if shown:
             self.configs[name] = connection.config
             self.connections[name] = connection
@@ -382,7 +382,7 @@ class _StartGate:
 
 async def _run_after(old: Connection | None, connection: Connection) -> None:
     if old is not None:
-        await old.owner.ended.wait()
+        await old.supervisor.ended.wait()
     await connection.run()
 
 

@@ -267,7 +267,7 @@ class NotificationRouter:
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
         elif method not in OURS:
-            self._other(method, params, live.channel.passages)
+            self._other(method, params, live.channel.forwarded_requests)
 
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)

@@ -120,8 +120,8 @@ RESENT = ("closed", "session", "refused")
 class RequestSender:
     """Carries requests, each in its caller's own task, past the breaker and the gate of one server."""
 
-    def __init__(self, owner: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
-        self.owner = owner
+    def __init__(self, supervisor: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
+        self.supervisor = supervisor
         self._breaker = Breaker()
         self._gate = gate or ConcurrencyLimiter()
         self._known: MooringError | None = None
@@ -131,7 +131,7 @@ class RequestSender:
 
     @property
     def _name(self) -> str:
-        return self.owner.config.name
+        return self.supervisor.config.name
 
     @property
     def gate(self) -> ConcurrencyLimiter:
@@ -164,11 +164,11 @@ class RequestSender:
         told = False
         self._under_way += 1
         try:
-            if not self._gate.take(self.owner.config.max_concurrency):
+            if not self._gate.take(self.supervisor.config.max_concurrency):
                 await self._turn(about, end - started)
             try:
-                live = self.owner.live or await self.live(end)
-                if self.owner.guard is not None and method in GUARDED:
+                live = self.supervisor.live or await self.live(end)
+                if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
                 left = max(end - concurrency.monotonic(), 0.0)
                 try:
@@ -178,22 +178,22 @@ class RequestSender:
                 except WireError as fault:
                     if not await self._repeatable(fault, live, left, again):
                         raise
-                    live = self.owner.live or await self.live(end)
-                    if self.owner.guard is not None and method in GUARDED:
+                    live = self.supervisor.live or await self.live(end)
+                    if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
                     left = max(end - concurrency.monotonic(), 0.0)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
-                self.owner.attempts.restarts.forgive()
+                self.supervisor.attempts.restarts.forgive()
                 told = True
                 return result
             except WireError as fault:
                 told = self._tell_breaker(fault)
-                elapsed, words = concurrency.monotonic() - started, fault.obituary
-                server, redact = self.owner.config.name, self.owner.redact
+                elapsed, words = concurrency.monotonic() - started, fault.failure_reason
+                server, redact = self.supervisor.config.name, self.supervisor.redact
                 raise_alone(call_error(fault, server, about, elapsed, words, redact))
             finally:
-                self._gate.leave(self.owner.config.max_concurrency)
+                self._gate.leave(self.supervisor.config.max_concurrency)
         finally:
             self._under_way -= 1
             if not self._under_way and not self._idle.is_set():
@@ -204,7 +204,7 @@ class RequestSender:
     async def idle(self) -> None:
         """Until nothing is under way on the wire."""
         self._idle.clear()
-        if self._under_way and self.owner.live is not None:
+        if self._under_way and self.supervisor.live is not None:
             await self._idle.wait()
 
     async def live(self, end: float) -> ActiveConnection:
@@ -214,7 +214,7 @@ class RequestSender:
             WireError, AuthNeeded, NotTrusted: there is none.
         """
         try:
-            return await self.owner.connected(end - concurrency.monotonic())
+            return await self.supervisor.connected(end - concurrency.monotonic())
         except (AuthNeeded, NotTrusted):
             raise
         except MooringError as problem:
@@ -233,10 +233,10 @@ class RequestSender:
             CallError: the server announced a change and then could not be listed.
             WireError: there is no connection.
         """
-        if self.owner.lists.outdated:
+        if self.supervisor.lists.outdated:
             try:
                 async with asyncio.timeout(end - concurrency.monotonic()):
-                    await self.owner.lists.settle()
+                    await self.supervisor.lists.settle()
             except (MooringError, TimeoutError) as problem:
                 reason = "not in time" if isinstance(problem, TimeoutError) else str(problem)
                 raise CallError(
@@ -246,8 +246,11 @@ class RequestSender:
                     tool=about,
                     outcome="not sent",
                 ) from None
-        live = self.owner.live or await self.live(end)
-        if self.owner.guard is not None and (problem := self.owner.guard(method, params)) is not None:
+        live = self.supervisor.live or await self.live(end)
+        if (
+            self.supervisor.guard is not None
+            and (problem := self.supervisor.guard(method, params)) is not None
+        ):
             raise problem
         return live
 
@@ -262,7 +265,7 @@ class RequestSender:
             return True
         if live.channel.death is not None:
             fault.news, live.mourned = not live.mourned, True
-            fault.obituary = await live.channel.obituary()
+            fault.failure_reason = await live.channel.failure_reason()
         return False
 
     async def _last(
@@ -307,7 +310,7 @@ class RequestSender:
             Overloaded: the queue is full.
             CallTimeout: no permit became free within `timeout`.
         """
-        config, name = self.owner.config, self._name
+        config, name = self.supervisor.config, self._name
         try:
             await self._gate.enter(config.max_concurrency, config.max_queue, timeout)
         except QueueFull:

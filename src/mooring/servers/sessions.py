@@ -90,7 +90,7 @@ class PrivateConnection:
         self.name = config.name
         self.start, self.refresh, self.stop = connection.start, connection.refresh, connection.stop
         self.call = connection.call
-        self.listed_on = connection.owner.live
+        self.listed_on = connection.supervisor.live
         """The active connection of the last listing."""
 
     @property
@@ -105,7 +105,7 @@ class PrivateConnection:
         if config is not self.config:
             if not plan(HostConfig(servers=(self.config,)), HostConfig(servers=(config,))).keep:
                 return False
-            self.config = self.connection.owner.config = config
+            self.config = self.connection.supervisor.config = config
         return self.connection.state != "needs-auth"
 
 
@@ -265,13 +265,13 @@ class HostSessions(Generic[S]):
             cached = CachedSnapshot.of(listed) if listed else None
             connection = self._manager.private(config, cached, headers)
         private = PrivateConnection(connection, config)
-        connection.owner.principal = principal
-        connection.owner.privately(session.id, partial(self._listed, private, public))
+        connection.supervisor.principal = principal
+        connection.supervisor.privately(session.id, partial(self._listed, private, public))
         return private
 
     def _listed(self, private: PrivateConnection, public: bool, snapshot: Snapshot) -> Guard | None:
         """Publish the first listing of a connection; return the guard for its requests."""
-        active = private.connection.owner.live
+        active = private.connection.supervisor.live
         first, private.listed_on = active is not private.listed_on, active
         shown = self._catalog.snapshot(private.name)
         if public and (shown is None or (first and snapshot.tools != shown.tools)):

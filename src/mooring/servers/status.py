@@ -54,15 +54,15 @@ def leaf(problem: BaseException) -> BaseException:
 
 
 def explain(
-    problem: BaseException, config: ServerConfig, last_words: Sequence[str], redact: Redactor
+    problem: BaseException, config: ServerConfig, last_output: Sequence[str], redact: Redactor
 ) -> MooringError:
     """Why a server is not connected, and what to do next."""
-    found = _explained(problem, config, last_words)
+    found = _explained(problem, config, last_output)
     found.args = (redact(str(found)),)
     return found
 
 
-def _explained(problem: BaseException, config: ServerConfig, last_words: Sequence[str]) -> MooringError:
+def _explained(problem: BaseException, config: ServerConfig, last_output: Sequence[str]) -> MooringError:
     name = config.name
     if isinstance(problem, ConnectError):
         return problem
@@ -71,14 +71,14 @@ def _explained(problem: BaseException, config: ServerConfig, last_words: Sequenc
             return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
         if problem.kind == "timeout":
             text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
-            return ConnectError("\n".join([text, *last_words]), server=name)
+            return ConnectError("\n".join([text, *last_output]), server=name)
         return ConnectError(str(problem), server=name)
     if isinstance(problem, TimeoutError):
         patience = (
             f"no answer within {config.connect_timeout:g} s; "
             "raise `connect_timeout` if it is only slow to start"
         )
-        return ConnectError("\n".join([patience, *last_words]), server=name)
+        return ConnectError("\n".join([patience, *last_output]), server=name)
     if isinstance(problem, CannotStart | Incompatible | ConfigError):
         return Permanent(str(problem), server=name)
     if isinstance(problem, OSError):

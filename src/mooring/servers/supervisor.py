@@ -38,7 +38,7 @@ from mooring.servers.status import (
     leaf,
 )
 from mooring.transport.base import Transport
-from mooring.transport.forwarding import PASSAGE
+from mooring.transport.forwarding import FORWARDED
 from mooring.transport.message import WireError
 from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
@@ -107,9 +107,11 @@ class Supervisor(StateReporter):
         self._rested = True
         self._given_up = False
         """Whether this attempt has failed and its callers know, though its child may still be ending."""
-        self._last_words: list[str] = []
+        self._last_output: list[str] = []
         self._waiters: list[asyncio.Future[ActiveConnection]] = []
         self._kick = asyncio.Event()
+        self._kick_by_waiters = False
+        """Whether only callers that wait for an attempt have set `_kick`."""
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -128,6 +130,7 @@ class Supervisor(StateReporter):
     def kick(self, urgency: Urgency = 2) -> None:
         """End the rest, or the sleep of a lazy server: it is wanted now."""
         self._kick.set()
+        self._kick_by_waiters = False
         if urgency > self._urgency:
             self._urgency = urgency
             self._starts.reconsider()
@@ -184,7 +187,9 @@ class Supervisor(StateReporter):
         self, method: str, params: Mapping[str, Any], on: Transport | None = None
     ) -> dict[str, Any]:
         """The result of a request of the server's, which came on this wire; see `Questions.answer`."""
-        return await self.questions.answer(self.config.name, method, params, on.passages if on else ())
+        return await self.questions.answer(
+            self.config.name, method, params, on.forwarded_requests if on else ()
+        )
 
     async def stop(self) -> None:
         """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
@@ -204,7 +209,9 @@ class Supervisor(StateReporter):
 
     async def _wait(self, timeout: float | None, urgency: Urgency | None) -> ActiveConnection:
         if urgency is not None:
+            by_waiters = self._kick_by_waiters or not self._kick.is_set()
             self.kick(urgency)
+            self._kick_by_waiters = by_waiters
         waiter: asyncio.Future[ActiveConnection] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -222,7 +229,7 @@ class Supervisor(StateReporter):
         """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
         if self.state == "disabled":
             return
-        PASSAGE.set(None)  # whoever's call woke it: what it says from now on is not said to them
+        FORWARDED.set(None)  # whoever's call woke it: what it says from now on is not said to them
         try:
             with self._life:
                 if self.config.start == "lazy":
@@ -241,14 +248,14 @@ class Supervisor(StateReporter):
     async def _once(self) -> None:
         """Connect and serve until it ends; this is the one broad catch of the library."""
         self._to("pending", self.problem)
-        self._last_words, self._given_up = [], False
+        self._last_output, self._given_up = [], False
         born = concurrency.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
             if not self._given_up:
                 fault = leaf(group)
-                problem = explain(fault, self.config, self._last_words, self.redact)
+                problem = explain(fault, self.config, self._last_output, self.redact)
                 if isinstance(problem, AuthNeeded) and self.access is not None:
                     problem = await self.access.explain(self.redact(str(fault)))
                 self._give_up(problem)
@@ -301,6 +308,9 @@ class Supervisor(StateReporter):
         if delay or self.next_try is None:
             self._to(state, problem)
             self._tell(self._waiters, problem)
+            if self._kick_by_waiters:
+                # They joined an attempt under way and have its result: it must not cause another one.
+                self._kick.clear()
         else:
             self._to("pending", problem)
 
@@ -385,9 +395,9 @@ class Supervisor(StateReporter):
                 await self._not_served(channel, left, fault)
                 raise
             except anyio.get_cancelled_exc_class():
-                self._last_words = channel.last_words()
+                self._last_output = channel.last_output()
                 if self._clock.cancel_called:
-                    self._give_up(explain(TimeoutError(), self.config, self._last_words, self.redact))
+                    self._give_up(explain(TimeoutError(), self.config, self._last_output, self.redact))
                 raise
             self._end_start()
             channel.listed = True
@@ -397,7 +407,7 @@ class Supervisor(StateReporter):
             self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
             await self.lists.run(live, freshness)
-            reason = self.redact(await channel.obituary())
+            reason = self.redact(await channel.failure_reason())
             self.lists.fail(ConnectError(reason, server=self.config.name))
             return reason
 
@@ -408,13 +418,13 @@ class Supervisor(StateReporter):
             _Again: another transport or era is due.
         """
         if isinstance(fault, WireError) and channel.death is not None:
-            fault.args = (await channel.obituary(),)
-        self._last_words = channel.last_words()
+            fault.args = (await channel.failure_reason(),)
+        self._last_output = channel.last_output()
         if isinstance(fault, WireError) and fault.kind == "auth":
             return  # what to do about it is found out after the channel is closed
         if self.attempts.another_way(left, fault):
             raise _Again from fault
-        self._give_up(explain(fault, self.config, self._last_words, self.redact))
+        self._give_up(explain(fault, self.config, self._last_output, self.redact))
 
     def _online(self, live: ActiveConnection, snapshot: Snapshot) -> None:
         name = self.config.name

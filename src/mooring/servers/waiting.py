@@ -132,7 +132,7 @@ async def gather(
 
     async def connect(connection: Connection) -> None:
         try:
-            await connection.owner.connected(timeout, 1)
+            await connection.supervisor.connected(timeout, 1)
         except MooringError as problem:
             errors[connection.name] = str(problem)
 
@@ -165,7 +165,7 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
         await _first([connection.settled for connection in starting])
     if tool in view.catalog.tools:
         return
-    stale = [connection for connection in owners() if connection.owner.lists.outdated or not withheld]
+    stale = [connection for connection in owners() if connection.supervisor.lists.outdated or not withheld]
     waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
     try:
         async with asyncio.timeout(RELISTED_WITHIN):
@@ -203,7 +203,7 @@ def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None
 def _lasting(status: ServerStatus, manager: ServerManager) -> ServerStatus:
     """Return the status; for a server that is being retried because of this call, the status before that."""
     connection = manager.connections.get(status.name)
-    problem = None if connection is None else connection.owner.problem
+    problem = None if connection is None else connection.supervisor.problem
     if status.state != "pending" or problem is None:
         return status
     return replace(status, state="needs-auth" if isinstance(problem, AuthNeeded) else "failed")

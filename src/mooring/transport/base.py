@@ -106,7 +106,7 @@ class Transport:
         """Process id of the child, for transports that have one."""
         self.listed = False
         """Whether the server finished its start: it was negotiated with and listed."""
-        self.passages: list[ForwardedRequest] = []
+        self.forwarded_requests: list[ForwardedRequest] = []
         """The clients of a gateway for whom requests are under way here."""
         self.death: str | None = None
         self.dropped: int = 0
@@ -211,11 +211,11 @@ class Transport:
     def settle(self, protocol: str, *, modern: bool) -> None:
         """The era is known. HTTP needs it; pipes do not care."""
 
-    def last_words(self) -> list[str]:
+    def last_output(self) -> list[str]:
         """Lines that may tell a person why the server does not answer."""
         return []
 
-    async def obituary(self) -> str:
+    async def failure_reason(self) -> str:
         """Why the wire is gone, with all that is known of it."""
         return self.death or "the connection is gone"
 
@@ -309,8 +309,8 @@ class Transport:
         if waiter is None or progress is None:
             return
         waiter.touch()
-        if waiter.passage is not None:
-            waiter.passage.heard("notifications/progress", params)  # as it is, and before the answer
+        if waiter.forwarded is not None:
+            waiter.forwarded.heard("notifications/progress", params)  # as it is, and before the answer
         elif waiter.on_progress is not None:
             words = text if isinstance(text, str) else None
             self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)

@@ -13,7 +13,7 @@ from mooring.core.types import EMPTY
 if TYPE_CHECKING:
     from mooring.core.types import Era
 
-__all__ = ["ABILITIES", "PASSAGE", "ClientBridge", "ForwardedRequest"]
+__all__ = ["ABILITIES", "FORWARDED", "ClientBridge", "ForwardedRequest"]
 
 ABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 """Every client capability that a server may make its lists depend on. All commands declare them, and all
@@ -22,60 +22,63 @@ hosts do when they list a 2026 server, so that what was locked is what is listed
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ForwardedRequest:
-    """Whoever is behind a request, as far as the server may know."""
+    """A request made for a client of a gateway."""
 
     client: object
-    """Who it is: two passages of one client are as good as one."""
+    """Identity of the client."""
     era: Era | None = None
-    """The era in which a server that speaks both is to be asked; None: either."""
+    """The era to use with a server that supports both; None: either."""
     meta: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """What the client put into `_meta`; ours wins."""
+    """The client's `_meta`; keys that mooring sets win."""
     stamp: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """What stands in `_meta` instead of ours: the client's abilities, the log level it wants."""
+    """Keys of `_meta` that replace mooring's: the client's capabilities and log level."""
     params: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Parameters beside those that we know, as the client sent them."""
+    """Further parameters, as the client sent them."""
     answers: bool = False
-    """Whether the client answers an `input_required` itself: then it is a result like any other."""
+    """Whether the client answers `input_required` itself, so that it is passed on as a result."""
     heard: Callable[[str, Mapping[str, Any]], None]
-    """Takes notices that belong to this request."""
+    """Receives notifications that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-    """Answers what the server asks meanwhile."""
+    """Answers requests that the server sends during this one."""
     waiting: int = 0
-    """Questions of the server that the client has not answered yet."""
+    """Requests of the server that the client has not answered yet."""
 
 
-PASSAGE: ContextVar[ForwardedRequest | None] = ContextVar("passage", default=None)
+FORWARDED: ContextVar[ForwardedRequest | None] = ContextVar("forwarded", default=None)
 
 
 class ClientBridge:
-    """Marks requests that are made for a client of a gateway. A host that is given one tells servers that its
-    clients can be asked, and passes what a server says or asks to the client that it concerns."""
+    """Connects servers to the clients of a gateway.
+
+    A host with a bridge declares the clients' capabilities to servers, and passes notifications and requests
+    of a server to the client that they concern.
+    """
 
     def __init__(self, *, asks: bool = True) -> None:
-        """Make a relay; without `asks` servers are told that clients answer no questions."""
+        """Create a bridge; without `asks` no capabilities are declared."""
         self.capabilities: Mapping[str, Any] = ABILITIES if asks else {}
 
     @contextmanager
-    def under_way(self, passage: ForwardedRequest) -> Generator[None]:
-        """While the block runs, requests of this task are made for `passage`."""
-        token = PASSAGE.set(passage)
+    def under_way(self, forwarded: ForwardedRequest) -> Generator[None]:
+        """Make the requests of this task in the block for `forwarded`."""
+        token = FORWARDED.set(forwarded)
         try:
             yield
         finally:
-            PASSAGE.reset(token)
+            FORWARDED.reset(token)
 
-    def find(self, passages: Sequence[ForwardedRequest]) -> ForwardedRequest | None:
-        """The client that a server speaks to: the one of this task, or else the only one that has requests
-        under way (`passages`) on the wire that the server speaks on.
+    def find(self, forwarded_requests: Sequence[ForwardedRequest]) -> ForwardedRequest | None:
+        """Return the request that a message of a server belongs to, or None.
 
-        A pipe does not say which request a message belongs to. While it works for several clients, the
-        message is for none of them; `isolation: session` avoids that. A request that waits for its client's
-        answer does not count: what works on it is waiting, too, and the client may never come back.
+        That is the request of this task, or else the last one of the only client with `forwarded_requests`
+        under way on the connection. A pipe does not say which request a message belongs to: with several
+        clients it belongs to none of them, which `isolation: session` avoids. Requests that wait for an
+        answer of their client do not count: the server waits, too, and the client may never answer.
         """
-        passage = PASSAGE.get()
-        if passage is not None:
-            return passage
-        passages = [one for one in passages if not one.waiting] or passages
-        if passages and all(one.client is passages[0].client for one in passages):
-            return passages[-1]
+        forwarded = FORWARDED.get()
+        if forwarded is not None:
+            return forwarded
+        candidates = [one for one in forwarded_requests if not one.waiting] or forwarded_requests
+        if candidates and all(one.client is candidates[0].client for one in candidates):
+            return candidates[-1]
         return None

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic, perf_counter
 
-from mooring.transport.forwarding import PASSAGE
+from mooring.transport.forwarding import FORWARDED
 
 LATE = 0.05
 """A timer that fires so many seconds late tells of a loop that was blocked. As long again is given to
@@ -19,7 +19,7 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 class Pending:
     """A request of ours without an answer: an absolute end, and a silence that signs of life interrupt."""
 
-    __slots__ = ("_end", "_heard", "_idle", "_loop", "on_progress", "passage")
+    __slots__ = ("_end", "_heard", "_idle", "_loop", "forwarded", "on_progress")
 
     def __init__(self, timeout: float | None, idle: float | None, on_progress: Progress | None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ class Pending:
         self._end = math.inf if timeout is None else now + timeout
         self._idle = math.inf if idle is None else idle
         self.on_progress = on_progress
-        self.passage = PASSAGE.get()
+        self.forwarded = FORWARDED.get()
 
     @property
     def due(self) -> float:

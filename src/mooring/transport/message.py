@@ -11,26 +11,6 @@ from pydantic_core import from_json
 
 from mooring.errors import Outcome
 
-LARGE = 128 * 2**10
-"""Smaller blocks are kept anyway."""
-_MOST = 2 * 2**20
-"""For larger answers the memory had better go back: sixteen megabytes at most are kept."""
-_FOLD = 4
-
-_known = LARGE
-
-
-def keep_room(size: int) -> None:
-    """An answer of this many bytes came: have room kept for the next one, once for each size.
-
-    Elsewhere than with glibc it does nothing, and nowhere does it touch the memory that it asks for.
-    """
-    global _known
-    if _known < size <= _MOST:
-        _known = min(2 * size, _MOST)
-        bytes(_FOLD * _known)  # asked for and let go: the largest block that was ever freed
-
-
 RequestId = int | str
 Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
 
@@ -76,7 +56,7 @@ class WireError(Exception):
         self.retry_after = retry_after
         self.challenge = challenge
         """`WWW-Authenticate` of a 401 or 403."""
-        self.obituary: str | None = None
+        self.failure_reason: str | None = None
         """All that is known of the death of the wire, when that was the reason."""
         self.news = True
         """False when another request has already reported the same death of the wire."""
@@ -108,8 +88,6 @@ def decode(line: bytes) -> Any:
     Raises:
         ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
     """
-    if len(line) > LARGE:
-        keep_room(len(line))
     try:
         return from_json(line, allow_inf_nan=False)
     except ValueError as problem:

@@ -91,7 +91,7 @@ class StdioTransport(DuplexTransport):
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, data: bytes) -> None:
-        if self.child.doomed:
+        if self.child.kill_pending:
             self.die("the server is being killed")
         elif self.child.write(data) > BACKLOG * self._max:
             self.die("the server does not read its input")
@@ -182,7 +182,7 @@ class StdioTransport(DuplexTransport):
         self._unread = self.child.unread if self.waiting else 0
         self.die("the server closed its output")
 
-    async def obituary(self) -> str:
+    async def failure_reason(self) -> str:
         if self.death is not None and (self.flooded or "max_message" in self.death):
             return self.death
         with anyio.move_on_after(EXIT_WAIT):
@@ -190,15 +190,15 @@ class StdioTransport(DuplexTransport):
             await self.child.silent.wait()
         code = self.child.returncode
         reason = self.death or "the server does not answer" if code is None else _exit_text(code)
-        return "\n".join([reason, *self.last_words()])
+        return "\n".join([reason, *self.last_output()])
 
-    def last_words(self) -> list[str]:
+    def last_output(self) -> list[str]:
         lines: list[str] = []
         # Errors of the start do not explain why a server that has worked fails later.
         if not self.answered and (first := self.child.first_errors.before(STDERR_LINES)):
             lines += ["its first errors on stderr:", *first]
         if tail := [line for line in self.child.stderr_tail if line.strip()]:
-            lines += ["its last words on stderr:", *tail]
+            lines += ["its last lines on stderr:", *tail]
         if self.noise:
             lines += ["on stdout, where only messages belong, it wrote:", *self.noise]
         return lines

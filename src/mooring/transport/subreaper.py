@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # `signal`, `socket` and `contextlib` take milliseconds to import
 
+assert sys.platform == "linux"  # for type checkers, too
+
 DESCRIPTORS = 5
 GRACE = 1.0
 """Seconds that servers have to end by themselves after the host died without closing them."""

@@ -103,6 +103,8 @@ class Supervised:
 
     def wait_closed(self, seconds: float) -> None:
         """Block until the supervisor is gone."""
+        if sys.platform != "linux":
+            return
         until = monotonic() + seconds
         poll = select.poll()
         with suppress(OSError, ValueError):
@@ -176,7 +178,7 @@ async def start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) ->
         ValueError: its arguments or its environment cannot be passed to a program.
     """
     global _unusable
-    if not _supported():
+    if sys.platform != "linux" or not _supported():
         return None
     request = _request(argv, env, cwd)
     for _ in range(2):  # the first process may have been ended by someone
@@ -217,8 +219,7 @@ def _supported() -> bool:
     # A frozen program or an embedded interpreter cannot run a script.
     name = Path(sys.executable or "").name.lower()
     return (
-        sys.platform == "linux"
-        and not _unusable
+        not _unusable
         and name.startswith(("python", "pypy"))
         and not getattr(sys, "frozen", False)
         and PROGRAM.is_file()
@@ -227,6 +228,8 @@ def _supported() -> bool:
 
 def _ask() -> Supervised | None:
     """Hand the descriptors of one server to the process that forks supervisors."""
+    if sys.platform != "linux":
+        return None
     opened: list[int] = []
     try:
         for _ in range(3):
@@ -261,7 +264,7 @@ def _ask() -> Supervised | None:
 def _channel() -> socket.socket | None:
     """The socket to the process that forks supervisors, which is started if need be. Call with the lock."""
     global _requests, _identity
-    if not _supported():
+    if sys.platform != "linux" or not _supported():
         return None
     identity = (os.getpid(), os.getresuid(), os.getresgid())
     if _requests is not None and _identity == identity:
