@@ -154,7 +154,7 @@ async def test_a_progress_callback_that_fails_costs_its_report_only(
 
     async with hosting(lab_server(tools=["sleep"], progress=True)) as host:
         assert (await host.call("mcp_lab_sleep", {"seconds": 0.1}, on_progress=fail)).text == "slept"
-    assert "callback on_progress failed" in caplog.text
+    assert "callback failed: on_progress" in caplog.text
 
 
 async def test_reports_beyond_the_bound_drop_the_oldest() -> None:

@@ -199,7 +199,7 @@ async def test_a_call_that_fails_is_a_result_that_the_agent_reads(arguments: str
         ({"alias": "", "transport": "stdio", "command": "x"}, "has no alias; add 'alias:"),
         ({"alias": 7, "transport": "stdio", "command": "x"}, "its alias must be text"),
         ({"alias": "a/b", "transport": "stdio", "command": "x"}, "field 'alias': must be a name"),
-        ({"alias": "a ", "transport": "stdio", "command": "x"}, "field 'alias': must be a name"),
+        ({"alias": "a ", "transport": "stdio", "command": "x"}, "field 'alias': must not be empty"),
         ({"alias": "a", "transport": "carrier-pigeon", "command": "x"}, "carrier-pigeon|must be one of"),
         ({"alias": "a", "transport": "stdio"}, "neither 'command'"),
         ({"alias": "a", "transport": "sse"}, "neither 'command'|needs 'url'"),

@@ -104,7 +104,7 @@ mcp_notes_read_note	notes	Read one note.
 mcp_notes_write_note	notes	Write or replace a note.
 """)
     assert done.stderr.startswith(
-        "warning: Server 'broken' is missing: the server exited with code 1; its last words "
+        "warning: Server 'broken' is missing: the server exited with code 1; its last lines "
     )
 
 

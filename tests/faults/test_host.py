@@ -83,7 +83,7 @@ async def test_FA72_a_caller_cancelled_while_connecting_costs_the_others_nothing
 async def test_FA73_a_loop_blocked_by_the_application_kills_no_server_and_no_answer_that_is_there(
     wire: str, tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telemetry, "PULSE", 0.1)  # so that no block lies between two beats
+    monkeypatch.setattr(telemetry, "INTERVAL", 0.1)  # so that no block lies between two beats
     # The laboratory answers while nobody looks: over HTTP it needs a loop of its own.
     log = tmp_path / "log"
     with LabThread() as lab:

@@ -171,7 +171,7 @@ async def test_TH19_planted_secrets_leave_no_trace_in_what_a_host_says(
         "chatty": "connected", "good": "connected", "python": "connected", "crash": "failed",
         "broken": "failed",
     }  # fmt: skip
-    crash = next(text for text in said if "its last words" in text)
+    crash = next(text for text in said if "its last lines" in text)
     assert "leaked" in crash
     assert "***" in crash
     written = "\n".join(

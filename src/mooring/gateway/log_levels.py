@@ -60,7 +60,7 @@ class LogLevels:
         if not client.profile.admits(server):
             return None
         provider: Any = client.profile.provider(server, client.session)
-        return getattr(getattr(provider, "connection", provider), "owner", None)
+        return getattr(getattr(provider, "connection", provider), "supervisor", None)
 
 
 async def _set_level(supervisor: Any, level: str) -> None:
