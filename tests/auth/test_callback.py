@@ -91,7 +91,7 @@ async def test_TH13_a_login_that_nobody_finishes_ends_by_itself(
     monkeypatch.setattr(logins, "LIFE", 0.1)
     async with AuthLab() as auth, hosting(auth.config()) as host:
         login = await host.login("web")
-        with pytest.raises(AuthNeeded, match="nobody logged in"):
+        with pytest.raises(AuthNeeded, match="no login within"):
             await login.done(5)
         again = await host.login("web")
         assert again.url != login.url

@@ -262,5 +262,5 @@ async def test_TH32_a_server_once_seen_modern_is_not_silently_taken_as_legacy(
         async with hosting(server) as host:
             [status] = host.status()
             assert status.state == "connected"
-            doubted = [warning for warning in status.warnings if "somebody may stand in between" in warning]
+            doubted = [warning for warning in status.warnings if "this may be an attack" in warning]
             assert bool(doubted) == (era == "legacy")

@@ -1,4 +1,4 @@
-"""How one HTTP server is let know who asks: its token, renewed in time, and the way to a new login."""
+"""Credentials for one HTTP server: its token, refreshed in time, and new logins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Credentials:
         self.auth = auth
         self.way = way
         self.principal = principal
-        """Whose login it is; None: that of whoever runs the host."""
+        """Principal of the login; None for the user who runs the host."""
         self.hopeless = False
         """Whether the server refuses access and a login in a browser would not help."""
         self.wanted: str | None = None
@@ -68,7 +68,7 @@ class Credentials:
         self._loaded = self._loaded and not self.news()
 
     def news(self) -> bool:
-        """Whether a login was kept by somebody else since we looked."""
+        """Whether another process has stored a login since the last read."""
         return self._loaded and self.store.changed()
 
     def visit(self) -> GuardedHttp:
@@ -157,8 +157,8 @@ class Credentials:
         return refresh is not None or self.auth.type == "client_credentials"
 
     async def _renew(self, stale: str | None) -> bool:
-        """Whether there is a token other than `stale` now. However many ask, one request is made; whoever
-        asks may go away, but a refresh token that was used up must be followed by the next one."""
+        """Whether there is a token other than `stale` now. Concurrent callers share one request; a cancelled
+        caller does not cancel it."""
         if self._renewal is None:
             if self.grant is not None and self.grant.tokens.access != stale:
                 return True
@@ -171,7 +171,7 @@ class Credentials:
     def _renewed(self, task: asyncio.Task[bool]) -> None:
         self._renewal = None
         if not task.cancelled():
-            task.exception()  # seen, also when nobody waits any more
+            task.exception()  # retrieved even if no caller waits any more
 
     async def _renew_once(self, stale: str | None) -> bool:
         from mooring.auth.guarded_http import UnreachableError
@@ -343,8 +343,8 @@ def access_for(
     principal: str | None = None,
 ) -> Credentials | None:
     """The access of a server that may want a login: one over HTTP, without credentials in its headers.
-    `on_wanted` is told when it wants more rights than the login has. Client credentials are the
-    configuration's own, whoever is served: a principal has none of those."""
+    `on_wanted` is called when the server requires more scopes than the login has. Client credentials are the
+    configuration's own for every caller: a principal has none of those."""
     auth = AuthConfig(**target.auth)
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None

@@ -171,8 +171,8 @@ async def discover(
     parts = urlsplit(visit.server_url)
     if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
         raise RefusedAddressError("its own address is without TLS: a token could be read on its way")
-    told = (challenge.resource_metadata if challenge else None) or hint
-    protected = await _protected(visit, told)
+    announced = (challenge.resource_metadata if challenge else None) or hint
+    protected = await _protected(visit, announced)
     if protected is None:
         # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
         # or without metadata.
@@ -189,11 +189,11 @@ async def discover(
         raise NoOAuthError("no authorization server could be found for it")
     if auth.issuer is not None and server.issuer != auth.issuer:
         raise RefusedAddressError(f"its authorization server is {server.issuer!r}, not the configured issuer")
-    return Found(protected=protected, server=server, resource_metadata=told)
+    return Found(protected=protected, server=server, resource_metadata=announced)
 
 
-async def _protected(visit: GuardedHttp, told: str | None) -> Protected | None:
-    for url in (told,) if told is not None else metadata_urls(visit.server_url):
+async def _protected(visit: GuardedHttp, announced: str | None) -> Protected | None:
+    for url in (announced,) if announced is not None else metadata_urls(visit.server_url):
         document = await visit.get(url, "its resource metadata")
         if document is not None:
             return read_resource(document, visit.server_url)
@@ -278,7 +278,7 @@ async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
 
 
 async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
-    """A grant that needs nobody: the client speaks for itself; raises as `tokens_for` does."""
+    """Request a client credentials grant, which needs no user; raises as `tokens_for` does."""
     client = known_client(auth.client_id or "", auth.client_secret, found.server)
     form = {"grant_type": "client_credentials", "resource": found.protected.resource}
     if scopes:

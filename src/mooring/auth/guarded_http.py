@@ -1,4 +1,4 @@
-"""Requests to addresses that somebody else named: each one checked, down to the address connected to."""
+"""Requests to URLs from untrusted metadata: each URL and the address it resolves to are checked."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Login:
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._outcome.add_done_callback(_seen)
         self._closing: asyncio.Task[None] | None = None
-        text = f"nobody logged in within {LIFE / 60:g} minutes"
+        text = f"no login within {LIFE / 60:g} minutes"
         self._timer = asyncio.get_running_loop().call_later(LIFE, self._end, text)
         callback.answered = self._answer
 
@@ -274,7 +274,7 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
     """What the tool `authenticate` answers once the login has worked.
 
     Raises:
-        AuthNeeded: somebody has to open an address first and nobody was asked to; or it did not work.
+        AuthNeeded: A person must open a URL first and no `on_auth` is set, or the login failed.
     """
     if on_auth is None:
         raise AuthNeeded(
@@ -294,7 +294,7 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
     try:
         await login.done(timeout)
     except TimeoutError:
-        text = f"{login.server!r} is not logged in yet: nobody has done so in time; the login still waits"
+        text = f"{login.server!r} is not logged in yet: the login was not completed in time and is still open"
         raise_alone(AuthNeeded(text, server=login.server, url=login.url))
     return f"Logged in to {login.server!r}. Its tools are available now."
 
@@ -308,6 +308,6 @@ async def _settled() -> None:
 
 
 def _seen(outcome: asyncio.Future[None]) -> None:
-    """A login that fails while nobody waits for it is no error of the program."""
+    """Retrieve the exception of a login that no caller awaits any more."""
     if not outcome.cancelled():
         outcome.exception()

@@ -1,6 +1,6 @@
 """The documents of OAuth as values: what a server, its metadata and its authorization server say.
 
-Pure: headers and JSON in, checked values out. All of it is somebody else's text, so that whatever does
+Pure: headers and JSON in, checked values out. The input is untrusted, so whatever does
 not fit is refused with its reason and is never mended.
 """
 
@@ -171,7 +171,7 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
     issuer = _text(fields, "issuer")
     if issuer not in issuers:
         raise RefusedAddressError(
-            f"the authorization server calls itself {str(issuer)[:200]!r}, not {min(issuers)!r} as was told"
+            f"the authorization server calls itself {str(issuer)[:200]!r}, not {min(issuers)!r} as announced"
         )
 
     def endpoint(name: str) -> str | None:

@@ -238,7 +238,7 @@ SERVICE = "mooring-oauth"
 """Not the service that `${keyring:…}` reads: no configuration can have a token put into a header."""
 LIMIT = 256 * 1024
 LOCK_PATIENCE = 30.0
-# Neither through a link, nor waiting for whoever would write into a pipe; Windows knows neither.
+# Do not follow links or block on pipes. Windows has neither flag.
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _warned: set[str] = set()
 
@@ -268,7 +268,7 @@ class TokenStore:
         """The login that was kept, if any.
 
         Raises:
-            UnsafeStoreError: somebody else could have put it there.
+            UnsafeStoreError: Another user may have written the file.
         """
         self._stamp = self._now()
         raw = self._read()
@@ -300,7 +300,7 @@ class TokenStore:
         self._stamp = self._now()
 
     def changed(self) -> bool:
-        """Whether somebody else has kept something since we looked."""
+        """Whether another process has written the store since the last read."""
         return self._now() not in (0, self._stamp)
 
     def _now(self) -> int:

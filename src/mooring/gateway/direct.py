@@ -69,7 +69,7 @@ class Context:
 
 
 @dataclass(slots=True, eq=False)
-class _Listener:
+class _SdkListener:
     """One `subscriptions/listen` request."""
 
     id: int | str
@@ -90,7 +90,7 @@ class Dispatcher:
         self._on_request: OnRequest | None = None
         self._intercept: Intercept | None = None
         self._notices: anyio.abc.ObjectSendStream[tuple[str, Mapping[str, Any]]] | None = None
-        self._listeners: set[_Listener] = set()
+        self._listeners: set[_SdkListener] = set()
         self._watched: dict[str, int] = {}
         self._request_count = 0
         self._closed = anyio.Event()
@@ -322,7 +322,7 @@ class Dispatcher:
                     await self._watch(uri, None)
                     uris.append(uri)
             kinds = frozenset(kind for kind in KINDS if wanted.get(kind) is True)
-            listener = _Listener(key, kinds, frozenset(uris))
+            listener = _SdkListener(key, kinds, frozenset(uris))
             self._listeners.add(listener)
             try:
                 accepted: dict[str, Any] = dict.fromkeys(sorted(kinds), True)
@@ -418,7 +418,7 @@ class Dispatcher:
             if kind in listener.kinds:
                 self._notify(KINDS[kind], {}, listener)
 
-    def _notify(self, method: str, params: Mapping[str, Any], listener: _Listener | None = None) -> None:
+    def _notify(self, method: str, params: Mapping[str, Any], listener: _SdkListener | None = None) -> None:
         """Send a notification to the client."""
         if listener is not None:
             params = {**params, "_meta": {SUBSCRIPTION: listener.id}}

@@ -198,7 +198,7 @@ class ActiveConnection:
     task_keys: set[str] = field(default_factory=set[str])
     """Ids of the held requests that tell of tasks."""
     log_level: str | None = None
-    """What the server was last told to log from (handshake era)."""
+    """Log level last set on the server (handshake era)."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_number(self) -> int:
@@ -318,17 +318,17 @@ def _needs_task(tool: Tool) -> bool:
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"
-"""What somebody who asked for no level is told from."""
+"""Log level of clients that did not set one."""
 WITHIN = 5.0
 
 
 def louder(one: str, other: str) -> str:
-    """The level of the two at which more is told."""
+    """Return the more verbose of two log levels."""
     return min(one, other, key=LEVELS.index)
 
 
 async def set_level(live: ActiveConnection, level: str) -> None:
-    """Have the server log from `level` on, where it can be told. One that refuses logs as it likes."""
+    """Set the log level of a server that supports it. A refusal is ignored."""
     able = live.peer.era == "legacy" and "logging" in live.peer.info.capabilities
     if able and live.log_level != level:
         live.log_level = level

@@ -87,7 +87,7 @@ class InputRounds:
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
-                "nobody answered the question that it asked",
+                "the question that it asked was not answered",
                 server=self._server,
                 tool=self._about,
                 elapsed=self._elapsed,
@@ -95,7 +95,7 @@ class InputRounds:
             ) from None
 
     async def _followed(self, state: Mapping[str, Any], on_progress: Progress | None) -> dict[str, Any]:
-        """The result of a task; whoever stops waiting for it stops it, too."""
+        """Return the result of a task. Cancelling the caller cancels the task."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return await self._sender.ask(method, params, self._about, self._end)
@@ -451,7 +451,7 @@ class Connection:
             freshness.use()
 
     async def watch(self, uri: str, timeout: float | None = None) -> None:
-        """Have changes of a resource told as `ResourceUpdated`, on this connection and the next ones.
+        """Subscribe to changes of a resource (`ResourceUpdated`), on this connection and the next ones.
 
         Raises:
             CallError, AuthNeeded: the server does not do that.
@@ -469,10 +469,10 @@ class Connection:
                 raise
 
     async def unwatch(self, uri: str, timeout: float | None = None) -> None:
-        """Have them told no longer.
+        """Unsubscribe from a resource.
 
         Raises:
-            CallError, AuthNeeded: the server did not take the word; they are not told all the same.
+            CallError, AuthNeeded: the server did not confirm; no event is emitted all the same.
         """
         self.supervisor.notices.watched.discard(uri)
         if self.supervisor.live is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with a server, told by its state and words, and the next thing to type.
+"""Diagnosis of a server from its state and messages, with the next command to type.
 
 Errors are written for people; this is the one place that reads them back. What it does not recognise
 gets the general advice, so that a change of words elsewhere costs precision and nothing else.
@@ -240,7 +240,7 @@ def _login(server: ServerConfig, error: str) -> str:
     if "`mooring login" in error:
         return f"Log in: `mooring login {server.name}`."
     if "OAuth login cannot be used" in error:
-        return "Ask whoever runs the server to correct its OAuth metadata, or give it a token in `headers`."
+        return "Ask the server's operator to correct its OAuth metadata, or give it a token in `headers`."
     variable = re.sub(r"\W+", "_", server.name, flags=re.ASCII).upper().strip("_") or "SERVER"
     return (
         f'Give its entry "headers": {{"Authorization": "Bearer ${{{variable}_TOKEN}}"}}, '

@@ -279,7 +279,7 @@ class Relister:
             self._under_way.set_result(None)
             self._under_way = None
         if live.channel.death is not None:
-            self._callers += asked  # they are told why the connection is gone
+            self._callers += asked  # they get the reason why the connection is gone
             return
         if problem is not None:
             self._dirty = True  # what was announced is still not known

@@ -56,7 +56,7 @@ async def converse(
 
 
 def passed_on() -> bool:
-    """Whether questions are for somebody else to answer."""
+    """Whether the caller answers the questions itself."""
     forwarded = FORWARDED.get()
     return forwarded is not None and forwarded.answers
 
@@ -101,7 +101,7 @@ def task_in(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class Task:
-    """One task of a server's, followed by whoever made the call."""
+    """One task of a server, polled by the caller."""
 
     def __init__(
         self, state: Mapping[str, Any], live: ActiveConnection, ask: Ask, answer: AnswerInput
@@ -143,7 +143,7 @@ class Task:
                 await listener
 
     def abandon(self) -> None:
-        """Tell the server that nobody waits any more; nobody waits for its answer either."""
+        """Cancel the task on the server, without waiting for the answer."""
         self._live.channel.spawn(self._cancel)
 
     async def _cancel(self) -> None:
@@ -161,7 +161,7 @@ class Task:
         if status not in ("input_required", "completed", "failed"):
             raise failed("its task is in a state that is not known")
         if self._handshake:
-            # There it ends, or asks its questions, while somebody waits for the result.
+            # The task ends, or asks its questions, while the result is awaited.
             return await self._ask("tasks/result", {"taskId": self.id})
         if status == "input_required":
             await self._give_input()
@@ -211,7 +211,7 @@ class Task:
         self._news.clear()
 
     async def _listen(self) -> None:
-        """Ask to be told of changes; a server that does not tell is asked from time to time."""
+        """Subscribe to changes of the task; it is polled as well."""
         if not self._handshake:
             params = {"notifications": {"taskIds": [self.id]}}
             key = f"task-{self._live.next_number()}"

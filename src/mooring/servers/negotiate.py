@@ -65,15 +65,15 @@ def refuse_older(peer: Peer, least: str | None) -> None:
 
 
 def doubted(snapshot: Snapshot, seen: str | None) -> Snapshot:
-    """The snapshot, with a warning if the server spoke a newer era before: somebody may stand in between."""
+    """Return the snapshot, with a warning if the server spoke a newer era before (possible downgrade)."""
     now = snapshot.info.protocol
     if snapshot.info.chosen:
         return snapshot
     if era_of(seen) != "modern" or era_of(now) != "legacy":
         return snapshot
     warning = (
-        f"{snapshot.server}: it spoke protocol {seen} before and only {now} now; if nobody has put an older "
-        f"version there, somebody may stand in between: `min_protocol: {seen}` refuses that"
+        f"{snapshot.server}: it spoke protocol {seen} before and only {now} now; if no older "
+        f"version was installed, this may be an attack: `min_protocol: {seen}` refuses it"
     )
     return replace(snapshot, warnings=(*snapshot.warnings, warning))
 

@@ -32,7 +32,7 @@ def subscription_id(params: Mapping[str, Any]) -> str:
 
 
 class ResourceSubscriptions:
-    """The resources of one server that somebody watches."""
+    """Subscriptions to resources of one server."""
 
     def __init__(
         self, live: ActiveConnection, wanted: Set[str], timeout: float, missed: Callable[[str], None]
@@ -199,7 +199,7 @@ UPDATED = "notifications/resources/updated"
 OURS = frozenset(
     (*LIST_CHANGED, *NOTICES, ACKNOWLEDGED, UPDATED, "notifications/progress", "notifications/cancelled")
 )
-"""What concerns the connection. All else is said to whoever called, known to us or not."""
+"""Notifications that the connection handles. All others are forwarded to the caller."""
 
 
 class NotificationRouter:
@@ -218,7 +218,7 @@ class NotificationRouter:
         self._other = heard
         self._stale = partial(stale, server)
         self.watched: set[str] = set()
-        """URIs of resources whose changes are told, on this connection and on the next."""
+        """URIs of subscribed resources, on this connection and the next."""
         self.session: str | None = None
         """Whose connection alone it is; None: everybody's."""
         self.watching: ResourceSubscriptions | None = None
@@ -271,5 +271,5 @@ class NotificationRouter:
 
     def _updated(self, uri: str, missed: bool = False) -> None:
         self._stale(uri)
-        if uri in self.watched:  # no server fills the events with what nobody asked for
+        if uri in self.watched:  # ignore updates of resources without a subscription
             self._emit(ResourceUpdated(server=self._server, uri=uri, missed=missed, session=self.session))

@@ -125,7 +125,7 @@ class RequestSender:
         self._breaker = Breaker()
         self._gate = gate or ConcurrencyLimiter()
         self._known: MooringError | None = None
-        """Why there was no connection, as it was last told."""
+        """Last reason why there was no connection."""
         self._under_way = 0
         self._idle = asyncio.Event()
 
@@ -161,7 +161,7 @@ class RequestSender:
         """
         started = concurrency.monotonic()
         probe = self._admitted(about, started)
-        told = False
+        counted = False
         self._under_way += 1
         try:
             if not self._gate.take(self.supervisor.config.max_concurrency):
@@ -185,10 +185,10 @@ class RequestSender:
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
                 self.supervisor.attempts.restarts.forgive()
-                told = True
+                counted = True
                 return result
             except WireError as fault:
-                told = self._tell_breaker(fault)
+                counted = self._tell_breaker(fault)
                 elapsed, words = concurrency.monotonic() - started, fault.failure_reason
                 server, redact = self.supervisor.config.name, self.supervisor.redact
                 raise_alone(call_error(fault, server, about, elapsed, words, redact))
@@ -198,7 +198,7 @@ class RequestSender:
             self._under_way -= 1
             if not self._under_way and not self._idle.is_set():
                 self._idle.set()
-            if probe and not told:
+            if probe and not counted:
                 self._breaker.abandoned()
 
     async def idle(self) -> None:

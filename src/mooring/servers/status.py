@@ -39,7 +39,7 @@ log = logger("mooring.connection")
 
 
 class Permanent(ConnectError):
-    """Trying again is useless until the configuration changes or somebody asks for it."""
+    """A failure that retries cannot fix until the configuration changes or a caller requests a retry."""
 
 
 class Flooding(ConnectError):

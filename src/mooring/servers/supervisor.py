@@ -93,7 +93,7 @@ class Supervisor(StateReporter):
         self.freshness: Freshness | None = None
         self.attempts = ConnectHistory(known)
         self.principal: str | None = None
-        """Whose login is used; None: that of whoever runs the host."""
+        """Principal whose login is used; None for the user who runs the host."""
         self.log_level: str | None = None
         """From which level on a handshake server is to log; None: as it likes."""
         self.ended = asyncio.Event()
@@ -229,7 +229,7 @@ class Supervisor(StateReporter):
         """Keep the server connected until `stop()`. A failing server becomes a state, never an exception."""
         if self.state == "disabled":
             return
-        FORWARDED.set(None)  # whoever's call woke it: what it says from now on is not said to them
+        FORWARDED.set(None)  # later messages do not belong to the call that started the task
         try:
             with self._life:
                 if self.config.start == "lazy":
@@ -315,7 +315,7 @@ class Supervisor(StateReporter):
             self._to("pending", problem)
 
     async def _rest(self) -> bool:
-        """Leave the server alone for a while; whoever may end the rest kicks. True if nobody did."""
+        """Wait before the next attempt. Return False if a caller ended the wait."""
         with anyio.move_on_after(
             math.inf if self.next_try is None else self.next_try - concurrency.monotonic()
         ) as rest:
@@ -441,7 +441,7 @@ class Supervisor(StateReporter):
                 waiter.set_result(live)
 
     def _died(self, reason: str) -> None:
-        """Synchronous, from the wire itself: nobody gets the dead connection any more."""
+        """Withdraw the closed connection synchronously, so that no request uses it."""
         self.live = None
         self.lists.wake()
 
@@ -468,8 +468,8 @@ class Supervisor(StateReporter):
 
     @staticmethod
     def _tell(waiters: list[Any], problem: MooringError) -> None:
-        told = waiters[:]
+        pending = waiters[:]
         waiters.clear()
-        for waiter in told:
+        for waiter in pending:
             if not waiter.done():
                 waiter.set_exception(problem)

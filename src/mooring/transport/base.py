@@ -251,7 +251,7 @@ class Transport:
         return body
 
     def failed(self, method: str, fault: WireError) -> None:
-        """A request of ours got no answer: tell whoever traces."""
+        """Report a request without an answer to the trace listeners."""
         if taps:
             passing(self.server, "fault", f"{method}: {fault}")
 

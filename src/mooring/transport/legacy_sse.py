@@ -70,7 +70,7 @@ class SseTransport(DuplexTransport):
                 if response.status >= 300:
                     raise await self._inbox.refused(response, session=True)
         except TimeoutError:
-            pass  # whoever waits has a deadline of its own
+            pass  # the waiting request has a deadline of its own
         except WireError as fault:
             if waiter is not None:
                 waiter.fail(fault)

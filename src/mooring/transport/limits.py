@@ -53,7 +53,7 @@ class Pending:
         self.expire()
 
     def expire(self) -> None:
-        """Tell whoever waits that no answer came in time."""
+        """Fail the waiters whose deadline has passed."""
         raise NotImplementedError(type(self).__name__)
 
 

@@ -67,7 +67,7 @@ def closed(reason: str, outcome: Outcome) -> WireError:
 
 
 def not_offered(method: str) -> WireError:
-    """The answer to a request of the server's that nobody here takes."""
+    """Return the error response to a server request that is not supported."""
     return WireError(f"{method} is not offered", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 

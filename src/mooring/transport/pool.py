@@ -28,7 +28,7 @@ _Stamp = tuple[tuple[str, int, int], ...]
 
 
 class HttpRoute(Value):
-    """How one server, and whoever logs us in to it, is reached."""
+    """TLS context and proxy for one server and its authorization server."""
 
     ssl: ssl.SSLContext | bool = True
     """True: what the system trusts, and no certificate of our own."""
@@ -210,7 +210,7 @@ def _advice(why: str) -> str:
     if "mismatch" in why.lower():
         return "reach it by a name that its certificate is for"
     if "expired" in why.lower():
-        return "whoever runs it has to renew it"
+        return "its operator has to renew it"
     return "if it is signed by an authority of your own, name that in `tls.ca`"
 
 
@@ -278,7 +278,7 @@ def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 class _AsTheyCame:
-    """Pieces that nobody joined: that is done once, by whoever wants it. A generator would cost every
+    """Chunks of a body, joined once when they are needed. A generator would cost every
     answer a tenth of what aiohttp does."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:

@@ -216,6 +216,6 @@ def dismiss() -> None:
 
 def _say(line: str) -> None:
     if _pipe is not None:
-        # A watchdog that somebody ended is no reason to fail: it is only the last resort.
+        # A watchdog that was killed is no reason to fail: it is only the fallback.
         with contextlib.suppress(OSError):
             os.write(_pipe, line.encode())

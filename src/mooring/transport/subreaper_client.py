@@ -1,7 +1,7 @@
 """Servers that run under a supervisor process, which ends them with all their descendants (Linux).
 
 `subreaper` is the program of the supervisors. The server has its pipes to this process; the supervisor only
-starts it, reports its exit, and kills every descendant when it is told to or when this process dies.
+starts it, reports its exit, and kills every descendant on request or when this process dies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _requests: socket.socket | None = None
 _identity: object = None
 _unusable = False
 _processes: list[subprocess.Popen[bytes]] = []
-"""Processes that fork supervisors: the one in use, and those that were told to end."""
+"""Processes that fork supervisors: the one in use, and those that are ending."""
 _running: dict[Supervised, int] = {}
 """Servers not ended yet, each with the process that started it: a fork must not end its parent's servers."""
 

@@ -145,7 +145,7 @@ def info(raw: Raw, protocol: str) -> ServerInfo:
 
 def result(server: str, tool_name: str, raw: Raw, duration: float) -> Result:
     """The outcome of a call. What is not as the protocol says is kept as far as it can be read, and
-    the result is marked as an error, so that nobody takes half an answer for a whole one."""
+    the result is marked as an error, so that a partial answer is not taken for a complete one."""
     blocks, problems = content(raw.get("content"))
     if "content" not in raw and "structuredContent" not in raw:
         problems.append("it holds no content")
