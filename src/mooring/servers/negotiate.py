@@ -49,7 +49,7 @@ def first_era(kind: str, config: ServerConfig, capabilities: Mapping[str, Any]) 
 
     On a pipe the first request decides for all others, and only a handshake server can ask while it works on
     a call. So where its questions can be answered, a child process is greeted with the handshake. Any other
-    server can have a second connection for that; see `Lanes`.
+    server can have a second connection for that; see `EraConnections`.
     """
     if kind != "stdio" or not capabilities or era_of(config.min_protocol) == "modern":
         return "modern"
