@@ -128,7 +128,7 @@ $(DEMO)/.ready: pyproject.toml requirements/dev.txt
 ifneq ($(UV),)
 	@$(UV) pip install --quiet --python $(DEMO)/bin/python -c requirements/dev.txt -r $(DEMO)/requirements.txt
 else
-	@$(PYTHON) -m pip --python $(DEMO)/bin/python install --quiet --disable-pip-version-check --no-compile \
+	@$(PYTHON) -m pip --python $(DEMO)/bin/python install --quiet --quiet --disable-pip-version-check --no-compile \
 		-c requirements/dev.txt -r $(DEMO)/requirements.txt
 endif
 	@echo "$(CURDIR)/src" > $$($(DEMO)/bin/python -c "import site; print(site.getsitepackages()[0])")/mooring.pth
