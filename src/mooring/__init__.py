@@ -36,6 +36,11 @@ _HOMES = {
     "ServerConfig": "config.models",
     "Policy": "config.sections",
     "ApprovalRequest": "policy",
+    "Decision": "core.rules",
+    "ToolCall": "core.types",
+    "Guard": "policy.guards",
+    "BudgetGuard": "policy.guards",
+    "SecretGuard": "policy.guards",
     "ApprovalAsked": "core.events",
     "CallDenied": "core.events",
     "CallFinished": "core.events",
@@ -61,6 +66,7 @@ _HOMES = {
     "CallError": "errors",
     "CallTimeout": "errors",
     "CircuitOpen": "errors",
+    "GuardDenied": "errors",
     "ConfigError": "errors",
     "ConnectError": "errors",
     "ConnectionLost": "errors",
@@ -128,6 +134,7 @@ if TYPE_CHECKING:
     from mooring.core.names import parse_tool_name as parse_tool_name
     from mooring.core.names import tool_name_prefix as tool_name_prefix
     from mooring.core.redact import Secret as Secret
+    from mooring.core.rules import Decision as Decision
     from mooring.core.search import Hit as Hit
     from mooring.core.types import Block as Block
     from mooring.core.types import Contents as Contents
@@ -140,6 +147,7 @@ if TYPE_CHECKING:
     from mooring.core.types import ServerStatus as ServerStatus
     from mooring.core.types import Snapshot as Snapshot
     from mooring.core.types import Tool as Tool
+    from mooring.core.types import ToolCall as ToolCall
     from mooring.errors import AmbiguousResource as AmbiguousResource
     from mooring.errors import AuthNeeded as AuthNeeded
     from mooring.errors import CallError as CallError
@@ -148,6 +156,7 @@ if TYPE_CHECKING:
     from mooring.errors import ConfigError as ConfigError
     from mooring.errors import ConnectError as ConnectError
     from mooring.errors import ConnectionLost as ConnectionLost
+    from mooring.errors import GuardDenied as GuardDenied
     from mooring.errors import MooringError as MooringError
     from mooring.errors import NotTrusted as NotTrusted
     from mooring.errors import Overloaded as Overloaded
@@ -162,6 +171,9 @@ if TYPE_CHECKING:
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
     from mooring.policy import ApprovalRequest as ApprovalRequest
+    from mooring.policy.guards import BudgetGuard as BudgetGuard
+    from mooring.policy.guards import Guard as Guard
+    from mooring.policy.guards import SecretGuard as SecretGuard
     from mooring.prompts import PromptList as PromptList
     from mooring.resources import ResourceList as ResourceList
     from mooring.servers.semantic_ranking import SemanticRanker as SemanticRanker

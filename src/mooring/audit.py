@@ -20,7 +20,7 @@ from anyio import to_thread
 from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
-from mooring.core.types import Result
+from mooring.core.types import EMPTY, Result
 
 PATIENCE = 5.0
 """Longest wait in seconds for the lock of another process."""
@@ -198,10 +198,19 @@ class Conversation(Protocol):
 class Caller:
     """The client of a gateway request."""
 
-    __slots__ = ("noted", "principal", "profile", "session")
+    __slots__ = ("headers", "noted", "principal", "profile", "session")
 
-    def __init__(self, principal: str, *, profile: str | None, session: str | None) -> None:
+    def __init__(
+        self,
+        principal: str,
+        *,
+        profile: str | None,
+        session: str | None,
+        headers: Mapping[str, str] = EMPTY,
+    ) -> None:
         self.principal, self.profile, self.session = principal, profile, session
+        self.headers = headers
+        """HTTP headers of the request."""
         self.noted = False
         """Whether the request was recorded."""
 
@@ -209,10 +218,12 @@ class Caller:
 class Note:
     """Facts of a call that are recorded with it."""
 
-    __slots__ = ("approval",)
+    __slots__ = ("approval", "sent")
 
     def __init__(self) -> None:
         self.approval: Literal["given", "denied"] | None = None
+        self.sent: Mapping[str, Any] | None = None
+        """The arguments as the server gets them, if they differ from those of the caller."""
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("mooring_audit_caller", default=None)
@@ -268,7 +279,7 @@ class Audit:
                 error=type(result.error).__name__ if result and result.error else None,
                 seconds=time.monotonic() - started,
                 approval=note.approval,
-                arguments=arguments,
+                arguments=arguments if note.sent is None else note.sent,
             )
 
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:

@@ -12,6 +12,7 @@
     ├── NotTrusted             .server .file: the project file that configures it is not approved
     ├── PolicyDenied           .server .tool .reason
     │   └── ToolChanged
+    ├── GuardDenied            .reason: raised by guards; callers get PolicyDenied
     └── CallError              .server .tool .elapsed .outcome
         ├── CallTimeout
         ├── ConnectionLost
@@ -38,6 +39,7 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConnectionLost",
+    "GuardDenied",
     "MooringError",
     "NotTrusted",
     "Outcome",
@@ -210,6 +212,18 @@ class PolicyDenied(MooringError):
         super().__init__(message)
         self.server = server
         self.tool = tool
+        self.reason = reason
+
+
+class GuardDenied(MooringError):
+    """Raised by a guard to deny a call or to withhold its result.
+
+    Attributes:
+        reason: For the caller; without values of the arguments.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.reason = reason
 
 

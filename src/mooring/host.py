@@ -22,7 +22,7 @@ from mooring.core.types import Hidden, Result, ServerStatus, Tool
 from mooring.errors import ConfigError, NotTrusted
 from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.lock.enforce import memory_of
-from mooring.policy import Approver, Ask, PolicyEnforcer, Trust
+from mooring.policy import Approver, Ask, Decide, PolicyEnforcer, Trust
 from mooring.prompts import ContentVerbs, Prompts
 from mooring.resources import ContentsCache, Resources, ResourceTools
 from mooring.results.pipeline import ResultPipeline, home_at
@@ -39,6 +39,7 @@ from mooring.telemetry import AuditManager, ConnectionTimer, monitor_loop
 
 if TYPE_CHECKING:
     from mooring.auth.login import Login, OnAuth
+    from mooring.policy.guards import Guard
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
     from mooring.transport.forwarding import ClientBridge
@@ -76,11 +77,14 @@ class Host(ContentVerbs):
         trust: Approves project files that were found automatically: True for all, or a function that is
             asked. Default: only those approved with `mooring trust`.
         on_approval: Asked for calls whose policy is `ask`. Default: such calls are denied.
+        decide: Decides about every call that the policies do not deny: `allow`, `ask`, `deny`, True or False.
+            An exception, another answer or none within `policy.decide.timeout` seconds (2) denies the call.
+        guards: Checks before and after each call; see `Guard`.
         max_starting: Servers that start at the same time. Default: from the configuration, or the CPU count.
 
     Raises:
         TypeError: `servers` is not a list of `ServerConfig`.
-        ConfigError: Two providers have the same name.
+        ConfigError: Two providers have the same name, or a rule of a policy cannot be used.
     """
 
     def __init__(
@@ -102,6 +106,8 @@ class Host(ContentVerbs):
         artifacts: str | os.PathLike[str] | None = None,
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
+        decide: Decide | None = None,
+        guards: Iterable[Guard] = (),
         max_starting: int | None = None,
     ) -> None:
         check_servers(servers)
@@ -116,7 +122,12 @@ class Host(ContentVerbs):
         self._lock = lock
         self._events = events = EventHub(ConnectionTimer().observe)
         policy = PolicyEnforcer(
-            own=own | {OWNER}, current=current, servers=table.configs, ask=on_approval, emit=events.emit
+            own=own | {OWNER},
+            current=current,
+            servers=table.configs,
+            ask=on_approval,
+            emit=events.emit,
+            decide=decide,
         )
         builder = CatalogBuilder(
             table,
@@ -152,6 +163,7 @@ class Host(ContentVerbs):
             servers=self._servers,
             builder=builder,
             policy=policy,
+            guards=tuple(guards),
             results=ResultPipeline(partial(home_at, home), current.artifacts, launcher.redact),
             audits=audits,
             sessions=self._sessions,
@@ -159,6 +171,7 @@ class Host(ContentVerbs):
             prompts=self._prompts,
             config=Reconfigurer(current, self._servers, self._sessions, builder, audits, self._trust, events),
             relay=relay,
+            redact=launcher.redact,
         )
         self._shared = Session(self._runtime)
         self._tasks: Tasks | None = None
@@ -239,6 +252,7 @@ class Host(ContentVerbs):
         self._runtime.builder.pins.close()
         await self._runtime.results.close()
         await self._runtime.audits.close()
+        await self._runtime.policy.close()
         if self._on_change is not None:
             await self._on_change.delivered()
         self._events.close()

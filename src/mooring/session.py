@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
@@ -27,6 +27,7 @@ from mooring.core.events import CallFinished, CallStarted, Event
 from mooring.core.json_values import not_json
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
+from mooring.core.transforms import CallContext, TransformError
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import OnProgress, Progress, Provider
@@ -45,6 +46,8 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.core.redact import Redactor
+    from mooring.policy.guards import Guard, GuardChain
     from mooring.transport.forwarding import ClientBridge
 
 log = logger("mooring.session")
@@ -116,9 +119,22 @@ class Runtime(Protocol):
         ...
 
     async def permit(
-        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
     ) -> None:
         """Ask for the approval that a call needs; raise PolicyDenied if it is not given."""
+        ...
+
+    def context(self, session: Session) -> CallContext:
+        """Return the caller, for transforms, rules and guards."""
+        ...
+
+    def shown_to(self, session: Session, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """Return the tools that the rules do not hide from this caller now."""
+        ...
+
+    @property
+    def guards(self) -> GuardChain | None:
+        """Checks before and after each call; None if there are none."""
         ...
 
     def withheld(self, tool: str) -> MooringError | None:
@@ -141,6 +157,7 @@ class HostRuntime:
         servers: ServerManager,
         builder: CatalogBuilder,
         policy: PolicyEnforcer,
+        guards: Sequence[Guard],
         results: ResultPipeline,
         audits: AuditManager,
         sessions: HostSessions[Session],
@@ -148,13 +165,17 @@ class HostRuntime:
         prompts: Prompts,
         config: Reconfigurer,
         relay: ClientBridge | None,
+        redact: Redactor,
     ) -> None:
+        self._redact = redact
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
         self._events, self._prompts, self._sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
         self.check_running = servers.check_started
+        self.policy, self._guards = policy, tuple(guards)
+        self._chain: GuardChain | None = None
         self.allows, self.permit = policy.allows, policy.permit
         self.exposure, self.withheld = builder.exposure, builder.withheld
 
@@ -181,6 +202,33 @@ class HostRuntime:
     @property
     def observed(self) -> bool:
         return self._events.hears(CallStarted)
+
+    @property
+    def guards(self) -> GuardChain | None:
+        if not self._guards and self.current.config.guards is None:
+            return None
+        if self._chain is None:
+            from mooring.policy.guards import GuardChain  # lazy: most hosts have none
+
+            self._chain = GuardChain(
+                self._guards,
+                current=self.current,
+                redact=self._redact,
+                exempt=frozenset((OWNER,)),
+                emit=self.emit,
+            )
+        return self._chain
+
+    def context(self, session: Session) -> CallContext:
+        return CallContext(session=session.id, agent=session.agent_id, principal=session.principal)
+
+    def shown_to(
+        self, session: Session, tools: tuple[Tool, ...], context: CallContext | None = None
+    ) -> tuple[Tool, ...]:
+        if not self.policy.by_caller:
+            return tools
+        caller = context or self.context(session)
+        return tuple(tool for tool in tools if self.policy.visible(tool, caller))
 
     def rules(self, server: str) -> Rules:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
@@ -285,7 +333,8 @@ class Session(SessionIdentity):
         if self._runtime.results.has(self.id):
             self._shown = self._shown.plus([READ.name])
         self._offers_call = self._offers_call or (complete and self._exposure.discovery)
-        return self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        shown = self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        return self._runtime.shown_to(self, shown)
 
     async def call(
         self,
@@ -353,10 +402,13 @@ class Session(SessionIdentity):
             if name == READ.name:
                 return await self._read(arguments, budget)
             tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
-            checked = _checked(tool, arguments)
-            if not runtime.allows(tool):
-                await runtime.permit(tool, checked, self.id, _left(started, timeout))
-            result = await self._send(tool, checked, _left(started, timeout), on_progress)
+            checked, guards = _checked(tool, arguments), runtime.guards
+            if tool.shape is not None or guards is not None:
+                result = await self._shaped_call(tool, checked, guards, started, timeout, on_progress)
+            else:
+                if not runtime.allows(tool):
+                    await runtime.permit(tool, checked, runtime.context(self), _left(started, timeout))
+                result = await self._send(tool, checked, _left(started, timeout), on_progress)
         except MooringError as problem:
             result = _failed(problem, name, tool, time.monotonic() - started)
         results = runtime.results
@@ -371,6 +423,38 @@ class Session(SessionIdentity):
         return await results.keep(
             tool, result, session=self.id, budget=limit, conformance=rules.output_schema
         )
+
+    async def _shaped_call(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        guards: GuardChain | None,
+        started: float,
+        timeout: float | None,
+        on_progress: Progress | None,
+    ) -> Result:
+        """Call a tool with its transform and the guards. The policy sees the arguments as they are sent."""
+        runtime = self._runtime
+        context = runtime.context(self)
+        if tool.shape is not None:
+            try:
+                arguments = tool.shape.sent(arguments, context)
+            except TransformError as problem:
+                raise _not_called(tool, str(problem)) from None
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=False)
+        if runtime.audit is not None:
+            from mooring.audit import NOTE  # lazy: most hosts have no audit log
+
+            if (note := NOTE.get()) is not None:
+                note.sent = arguments
+        if not runtime.allows(tool):
+            await runtime.permit(tool, arguments, context, _left(started, timeout))
+        if guards is None:
+            return await self._send(tool, arguments, _left(started, timeout), on_progress)
+        arguments = await guards.before(tool, arguments, context, last=True)
+        result = await self._send(tool, arguments, _left(started, timeout), on_progress)
+        return await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY

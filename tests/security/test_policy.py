@@ -22,6 +22,7 @@ from mooring import (
     PolicyDenied,
     ServerConfig,
 )
+from mooring.core.transforms import CallContext
 from mooring.host import runtime_of
 from tests.lab.stdio import COMMAND, lab_server, methods
 
@@ -92,7 +93,7 @@ async def test_a_denied_tool_is_neither_listed_nor_called(hosting: Any, tmp_path
         tool = host.catalog.tools["mcp_lab_echo"]
         await host.apply(HostConfig(servers=host.config.servers, policy=Policy(deny=["lab/echo"])))
         with pytest.raises(PolicyDenied, match=r"`deny: lab/echo` in the host's policy"):
-            await runtime_of(host).permit(tool, {}, "s", None)
+            await runtime_of(host).permit(tool, {}, CallContext(session="s"), None)
         assert not host.catalog.tools
     assert calls(log) == 0
 

@@ -96,7 +96,7 @@ def _in_style(tools: Iterable[Tool], style: Style) -> int:
     from mooring.core.names import assign
     from mooring.core.tokens import tool_cost
 
-    listed = [(tool, (tool.server, tool.remote_name)) for tool in tools]
+    listed = [(tool, (tool.server, tool.own_name)) for tool in tools]
     names = assign((pair for _, pair in listed), style)
     return sum(tool_cost(replace(tool, name=names[pair])) for tool, pair in listed if pair in names)
 

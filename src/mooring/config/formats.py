@@ -295,7 +295,7 @@ DEFAULTS = frozenset(
 )
 """Fields of a server that may also be host-wide settings, as defaults."""
 _SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
-GUARDED = frozenset(("gateway", "policy", "audit"))
+GUARDED = frozenset(("gateway", "policy", "audit", "guards"))
 """Security settings: a misspelling of one is always reported."""
 SHAPES = (
     ("mcpServers",),

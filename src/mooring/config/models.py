@@ -30,6 +30,7 @@ from mooring.core.value import Value, field
 
 if TYPE_CHECKING:
     from mooring.config.audit import AuditSettings
+    from mooring.config.shaping import GuardSettings, Transform
 
 __all__ = [
     "ConfigSource",
@@ -108,6 +109,20 @@ def _audit(value: object) -> AuditSettings | None:
     from mooring.config.audit import read_audit
 
     return read_audit(value)
+
+
+def _transforms(value: object) -> Mapping[str, Transform]:
+    from mooring.config.shaping import transforms
+
+    return transforms(value)
+
+
+def _guards(value: object) -> GuardSettings | None:
+    if value is None:
+        return None
+    from mooring.config.shaping import GuardSettings
+
+    return section(GuardSettings)(value)
 
 
 def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
@@ -263,6 +278,8 @@ class ServerConfig(Settings):
     """As the host's, for the results of this server."""
     context: CallerContext | None = setting(optional(section(CallerContext)), default=None)
     """Caller information for this server; as the host's when left out."""
+    transforms: Mapping[str, Transform] = setting(_transforms, default=EMPTY)
+    """Changes of its tools, by the server's own names: names, descriptions, arguments, presets."""
     source: ConfigSource = setting(instance(ConfigSource), default=ConfigSource())
     """Where the entry is written. Set by the loader."""
 
@@ -284,6 +301,18 @@ class ServerConfig(Settings):
             raise ValueError(
                 f"has 'protocol' {self.protocol}, which is older than its 'min_protocol' {self.min_protocol}"
             )
+        if self.policy.decide is not None or self.policy.timezone != "UTC":
+            raise ValueError(
+                "has 'decide' or 'timezone' in its 'policy'; only the policy of the host has them"
+            )
+        if self.scope == "project" and self.transforms:
+            from mooring.config.shaping import asks_for_caller
+
+            if asks_for_caller(self.transforms):
+                raise ValueError(
+                    "passes the principal, session or a header to the server with its 'transforms'; "
+                    "project files found automatically may not do that"
+                )
         if self.command is not None:
             try:
                 validate.check_command(self.command, has_args=bool(self.args))
@@ -416,6 +445,8 @@ class HostConfig(Settings):
     """Directory for a record of every call."""
     audit: AuditSettings | None = setting(_audit, default=None)
     """Audit log with a line for every call."""
+    guards: GuardSettings | None = setting(_guards, default=None)
+    """Checks before and after each call: `secrets`, `budget`."""
     session_ttl: float = setting(_duration, default=1800.0)
     """Seconds after which an idle session ends."""
     idle_reap_interval: float = setting(_duration, default=60.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
@@ -25,17 +25,48 @@ from mooring.config.validate import (
     within,
 )
 from mooring.core.names import STYLES, Style
+from mooring.core.rules import STRICTNESS, Decision, Verdict, strictest
 from mooring.core.types import EMPTY, Tool
 from mooring.core.value import Value
 
 if TYPE_CHECKING:
     from mooring.config.audit import AuditSettings
+    from mooring.config.shaping import DecideSettings, Rule, Transform
 
 
-Verdict = Literal["allow", "ask", "deny"]
-
-_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _HINTS = ("@destructive", "@read-only")
+
+
+def _rules(value: object) -> tuple[Rule, ...]:
+    from mooring.config.shaping import rules
+
+    return rules(value)
+
+
+def _decide(value: object) -> DecideSettings | None:
+    if value is None:
+        return None
+    from mooring.config.shaping import DecideSettings
+
+    return section(DecideSettings)(value)
+
+
+def _transforms(value: object) -> Mapping[str, Transform]:
+    from mooring.config.shaping import transforms
+
+    return transforms(value)
+
+
+def _timezone(value: object) -> str:
+    name = some_text(value)
+    if name != "UTC":
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError, KeyError):
+            raise ValueError("must be the name of a time zone, such as 'Europe/Berlin'") from None
+    return name
 
 
 def _patterns(value: object) -> tuple[str, ...]:
@@ -49,7 +80,9 @@ def _patterns(value: object) -> tuple[str, ...]:
 class Policy(Settings):
     """Rules for calls: globs of tools. The strictest list that matches applies. In the host's policy a glob
     with a slash is `server/tool`; others match the server's own tool names. `@destructive` matches tools with
-    `destructiveHint`, `@read-only` those with `readOnlyHint` of servers with `trust_hints`."""
+    `destructiveHint`, `@read-only` those with `readOnlyHint` of servers with `trust_hints`.
+
+    The first of `rules` that applies decides in the place of `ask`, `allow` and `otherwise`."""
 
     deny: tuple[str, ...] = setting(_patterns, default=())
     """Neither listed nor called."""
@@ -59,12 +92,15 @@ class Policy(Settings):
     """Called without approval."""
     otherwise: Verdict = setting(one_of("allow", "ask", "deny"), default="allow")
     """For tools that match no list."""
+    rules: tuple[Rule, ...] = setting(_rules, default=())
+    """Expressions over the arguments, the caller and the time."""
+    timezone: str = setting(_timezone, default="UTC")
+    """Time zone of `now` in the rules of all policies. Of the host's policy only."""
+    decide: DecideSettings | None = setting(_decide, default=None)
+    """A service that decides about calls. Of the host's policy only."""
 
 
-class Decision(Value):
-    verdict: Verdict
-    reason: str = ""
-    """The rule, in words of the configuration, without text of the server."""
+_NO_RULES: Sequence[Sequence[Decision | None]] = ((None,), (None,), (None,))
 
 
 class OwnPolicy(Value):
@@ -83,32 +119,50 @@ class JointPolicy(Value):
     own: OwnPolicy
     project: Policy = Policy()
 
-    def decide(self, tool: Tool) -> Decision:
-        """Return the decision for a tool, with the rule."""
+    def decide(self, tool: Tool, ruled: Sequence[Sequence[Decision | None]] = _NO_RULES) -> Decision:
+        """Return the decision for a tool, with the rule.
+
+        Args:
+            tool: The tool.
+            ruled: For each of `policies`: what its rules may decide; None: they may leave it to the lists. Of
+                several possible decisions the mildest counts.
+        """
         own, server = self.own, tool.server
-        decisions = [
-            _decided(tool, self.host, own.trust_hints, server=server, whose="the host's policy"),
-            _decided(tool, self.project, own.trust_hints, server=server, whose="the project's policy"),
-            _decided(tool, own.policy, own.trust_hints, server=None, whose=f"the policy of {server!r}"),
-        ]
+        decisions = list[Decision]()
+        scopes = (server, server, None)  # a server's own policy has no globs of other servers
+        for (whose, policy), scope, possible in zip(self.policies(server), scopes, ruled, strict=True):
+            each = [_decided(tool, policy, own.trust_hints, one, scope, whose) for one in possible]
+            decisions.append(min(each, key=lambda one: STRICTNESS[one.verdict]))
         if any(fnmatchcase(tool.remote_name, glob) for glob in own.approve):
             decisions.append(Decision(verdict="ask", reason=f"`approve` of {server!r}"))
-        return max(decisions, key=lambda one: _STRICTNESS[one.verdict])
+        return strictest(decisions)
+
+    def policies(self, server: str) -> tuple[tuple[str, Policy], ...]:
+        """Return the policies that apply, each with its name."""
+        return (
+            ("the host's policy", self.host),
+            ("the project's policy", self.project),
+            (f"the policy of {server!r}", self.own.policy),
+        )
 
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
         policies = (self.host, self.project, self.own.policy)
-        return any(policy.deny or policy.otherwise == "deny" for policy in policies)
+        return any(policy.deny or policy.otherwise == "deny" or policy.rules for policy in policies)
 
 
-def _decided(tool: Tool, policy: Policy, trusted: bool, *, server: str | None, whose: str) -> Decision:
+def _decided(
+    tool: Tool, policy: Policy, trusted: bool, ruled: Decision | None, server: str | None, whose: str
+) -> Decision:
     lists: tuple[tuple[Verdict, tuple[str, ...]], ...] = (
         ("deny", policy.deny),
         ("ask", policy.ask),
         ("allow", policy.allow),
     )
     for verdict, patterns in lists:
+        if verdict != "deny" and ruled is not None:
+            return ruled
         for pattern in patterns:
             if _fits(tool, pattern, trusted, server):
                 return Decision(verdict=verdict, reason=f"`{verdict}: {pattern}` in {whose}")
@@ -150,6 +204,8 @@ class ProfileSettings(Settings):
     scopes: tuple[str, ...] = setting(list_of_text, default=())
     """Scopes that a token must have."""
     call_timeout: float | None = setting(optional(_duration), default=None)
+    transforms: Mapping[str, Transform] = setting(_transforms, default=EMPTY)
+    """Changes of tools, by `server/tool`, over those of the servers."""
 
 
 class TokenSettings(Settings):

@@ -23,6 +23,7 @@ NEVER: Mapping[str, str] = {
     "gateway": "the gateway is configured by your own file",
     "audit": "project files found automatically may not set output paths",
     "artifacts": "project files found automatically may not set output paths",
+    "guards": "guards are configured by your own file",
 }
 """Settings that project files found automatically may not have, even if approved, and why."""
 
@@ -56,7 +57,10 @@ def combined(
             refused.append(name)
 
     if "policy" in given:
-        changes["project_policy"] = changes.pop("policy")  # both apply, the stricter one wins
+        # Both apply, the stricter one wins. A service would receive the arguments of every call.
+        changes["project_policy"] = replace(changes.pop("policy"), decide=None)
+        if theirs.policy.decide is not None:
+            refused.append("policy.decide")
     if "enabled" in given:
         keep("enabled", mine.enabled and theirs.enabled)
     if "enabled_servers" in given and (wanted := mine.enabled_servers) is not None:

@@ -270,8 +270,8 @@ def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str
     for tool in snapshot.tools:
         if choosy and not passing.passes(tool.remote_name):
             continue
-        if offer.setdefault(tool.remote_name, tool) is not tool:
-            repeated[tool.remote_name] = None
+        if offer.setdefault(tool.own_name, tool) is not tool:
+            repeated[tool.own_name] = None
     _warn(warnings, snapshot.server, "is offered more than once; the first counts", repeated)
     hidden = [
         name

@@ -74,7 +74,7 @@ def tool_texts(tool: Tool) -> Texts:
     description = runs(tool.description[:_LONGEST_TEXT])
     names, texts = _parameters(tool.input_schema)
     return (
-        runs(tool.remote_name[:_LONGEST_NAME]),
+        runs(tool.own_name[:_LONGEST_NAME]),
         runs(tool.title[:_LONGEST_NAME]) if tool.title else [],
         description[:_LEAD_WORDS],
         description[_LEAD_WORDS:],
@@ -309,7 +309,7 @@ class Index:
     def _remote(self) -> dict[str, list[int]]:
         remote: dict[str, list[int]] = {}
         for name, tool in self._known.items():
-            remote.setdefault(tool.remote_name.lower(), []).append(self._numbers[name])
+            remote.setdefault(tool.own_name.lower(), []).append(self._numbers[name])
         return remote
 
     @cached_property
@@ -328,7 +328,8 @@ class Index:
 def _reads_as(pinned: Tool, tool: Tool) -> bool:
     """Whether a tool has the same search words as the pinned one."""
     return (
-        tool.input_schema is pinned.input_schema
+        tool.shape is None
+        and tool.input_schema is pinned.input_schema
         and tool.description == pinned.description
         and tool.title == pinned.title
     )

@@ -12,6 +12,7 @@ from mooring.core.text import line
 from mooring.core.value import Value, field
 
 if TYPE_CHECKING:
+    from mooring.core.transforms import Shape
     from mooring.errors import MooringError
 
 
@@ -58,6 +59,40 @@ class Tool(Value):
     """Fields of the definition that mooring does not know, passed through."""
     verb: Verb = "call"
     """`prompt` for a tool that returns a prompt of the server instead of calling a tool."""
+    shape: Shape | None = field(default=None, shown=False)
+    """The transform of the configuration, if there is one; it holds the server's own definition."""
+
+    @property
+    def own_name(self) -> str:
+        """Its name without the part of the server: that of its transform, or else the server's own."""
+        return self.remote_name if self.shape is None else self.shape.name
+
+
+class ToolCall(Value):
+    """A call that is about to be made, for guards and `decide`."""
+
+    server: str
+    """Id of the provider."""
+    tool: str
+    """The server's own name of the tool."""
+    name: str
+    """The name of the tool in the catalog."""
+    arguments: Mapping[str, Any]
+    """As the server gets them."""
+    annotations: Mapping[str, Any] = EMPTY
+    """The hints of the tool."""
+    session: str = ""
+    """Id of the session; for clients of a gateway a hash of it."""
+    agent: str | None = None
+    principal: str | None = None
+    """Authenticated user; None if there is none."""
+    profile: str | None = None
+    """Profile of the gateway; None outside of a gateway."""
+
+    def __repr__(self) -> str:
+        """Show the names of the arguments only: their values may hold secrets."""
+        names = sorted(self.arguments)
+        return f"ToolCall({self.server!r}, {self.tool!r}, arguments={names}, principal={self.principal!r})"
 
 
 class Resource(Value):
@@ -353,9 +388,10 @@ class CachedSnapshot:
         return self._make()
 
 
-HiddenBy = Literal["lock", "policy", "filter", "trust"]
+HiddenBy = Literal["lock", "policy", "filter", "transform", "trust"]
 """`lock`: differs from the approved definition. `policy`: a rule denies it. `filter`: `allow` or `deny` of
-its server. `trust`: the file that configures the server is not approved, so the server is not started."""
+its server. `transform`: its transform hides it or does not fit it. `trust`: the file that configures the
+server is not approved, so the server is not started."""
 
 MOST_LISTED = 100
 _MOST_NAMES = 8

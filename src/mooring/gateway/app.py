@@ -124,7 +124,7 @@ class Gateway:
         """
         started = time.monotonic()
         outcome = "cancelled"
-        caller = _caller(client)
+        caller = _caller(client, exchange.headers)
         token = CALLER.set(caller)
         self.under_way += 1
         try:
@@ -190,7 +190,8 @@ class Gateway:
         await self.registry.close()
 
 
-def _caller(client: Client) -> Caller:
+def _caller(client: Client, headers: Mapping[str, str]) -> Caller:
     # Only a prefix: the full id would give access to the session.
     session = client.id[:8] if client.era == "legacy" else None
-    return Caller(client.principal.name, profile=client.profile.name or None, session=session)
+    profile = client.profile.name or None
+    return Caller(client.principal.name, profile=profile, session=session, headers=headers)

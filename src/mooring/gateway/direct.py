@@ -346,7 +346,7 @@ class Dispatcher:
         if self._tools_cache is None or self._tools_cache[0] is not catalog:
             found = (tool for tool in catalog.tools.values() if tool.server == self._server)
             plain = {
-                item.remote_name: item for item in found if item.verb == "call" and item.remote_name != LOGIN
+                item.own_name: item for item in found if item.verb == "call" and item.remote_name != LOGIN
             }
             self._tools_cache = (catalog, plain)
         return self._tools_cache[1]

@@ -290,6 +290,9 @@ class RequestHandlers:
         client = request.client
         if request.method == "tools/list" and client.profile.settings.discovery != "never":
             return tools_page(client.session.tools(), client.era)
+        if request.method == "tools/list" and client.profile.by_caller:
+            listed = tuple(client.profile.catalog.tools.values())
+            return tools_page(client.profile.shown_to(client.session, listed), client.era)
         return self._profile_lists(client).page(request.method, client.era)
 
     def _profile_lists(self, client: Client) -> Lists:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from mooring.audit import CALLER
 from mooring.config.logs import logger
 from mooring.config.sections import ProfileSettings
 from mooring.core.builtin_tools import is_login
@@ -15,7 +17,8 @@ from mooring.core.discovery import OWNER, Mode, VisibleTools, plan_exposure
 from mooring.core.events import Event
 from mooring.core.names import Style, assign
 from mooring.core.search import Index, Ranker
-from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
+from mooring.core.transforms import CallContext
+from mooring.core.types import EMPTY, Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
 from mooring.host import runtime_of
@@ -26,8 +29,12 @@ from mooring.session import Session
 if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.host import Host
+    from mooring.policy.guards import GuardChain
 
 log = logger("mooring.gateway")
+
+MAX_WARNINGS = 200
+"""Warnings about transforms that one profile logs at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,7 @@ class Profile:
         self._seen: Catalog | None = None
         self._contents: ProfileCatalog | None = None
         self._index: tuple[Catalog, Index] | None = None
+        self._warned: set[str] = set()
 
     def reconfigure(self, settings: ProfileSettings, *, logins: bool) -> None:
         """Apply new settings to the same sessions.
@@ -130,9 +138,32 @@ class Profile:
         return self._runtime.allows(tool)
 
     async def permit(
-        self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
+        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
     ) -> None:
-        await self._runtime.permit(tool, arguments, session, timeout)
+        await self._runtime.permit(tool, arguments, context, timeout)
+
+    def context(self, session: Session) -> CallContext:
+        caller = CALLER.get()
+        return CallContext(
+            session=session.id,
+            shown_session=sha256(session.id.encode()).hexdigest()[:32],
+            agent=session.agent_id,
+            principal=session.principal,
+            profile=self.name,
+            headers=EMPTY if caller is None else caller.headers,
+        )
+
+    def shown_to(self, session: Session, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        return self._runtime.shown_to(session, tools, self.context(session))
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether the rules hide tools from some clients, or at some times."""
+        return self._runtime.policy.by_caller
+
+    @property
+    def guards(self) -> GuardChain | None:
+        return self._runtime.guards
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._runtime.get_prompt(tool, arguments, timeout)
@@ -175,10 +206,11 @@ class Profile:
             return False  # clients use the protocol for resources and prompts, not tools
         if not self._logins and is_login(tool) and not self._isolated(tool.server):
             return False
-        name = f"{tool.server}/{tool.remote_name}"
-        if any(fnmatchcase(name, glob) for glob in self.settings.deny):
+        # A transform does not take a tool out of the globs for its own name.
+        names = {f"{tool.server}/{tool.remote_name}", f"{tool.server}/{tool.own_name}"}
+        if any(fnmatchcase(name, glob) for name in names for glob in self.settings.deny):
             return False
-        return any(fnmatchcase(name, glob) for glob in self.settings.allow)
+        return any(fnmatchcase(name, glob) for name in names for glob in self.settings.allow)
 
     def _make(self, whole: Catalog) -> ProfileCatalog:
         settings = self.settings
@@ -217,9 +249,11 @@ class Profile:
         for tool in whole.tools.values():
             if self.admits(tool.server) and self._passes(tool):
                 if tool.server in offers:
-                    offers[tool.server].append(replace(tool, name=tool.remote_name))
+                    offers[tool.server].append(replace(tool, name=tool.own_name))
                 else:
                     own.setdefault(tool.server, []).append(tool)
+        if self.settings.transforms:
+            offers = {server: self._shaped(server, tools) for server, tools in offers.items()}
         instructions = {group.id: group for group in whole.groups}
 
         def snapshot(server: str, tools: list[Tool]) -> Snapshot:
@@ -242,6 +276,25 @@ class Profile:
             configured=whole.configured,
             previous=self._contents.catalog if self._contents is not None else None,
         )
+
+    def _shaped(self, server: str, tools: list[Tool]) -> list[Tool]:
+        """Return the tools of a server with the transforms of this profile."""
+        from mooring.core.transforms import shape_tools
+
+        start = f"{server}/"
+        own = {
+            name.removeprefix(start): transform
+            for name, transform in self.settings.transforms.items()
+            if name.startswith(start)
+        }
+        if not own:
+            return tools
+        shaped = shape_tools(tools, own)
+        for warning in shaped.warnings:
+            if warning not in self._warned and len(self._warned) < MAX_WARNINGS:
+                self._warned.add(warning)
+                log.warning("profile %r: %s", self.name, warning)
+        return list(shaped.tools)
 
 
 def resource_server(profile: Profile, uri: str) -> str | None:

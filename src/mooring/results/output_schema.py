@@ -7,11 +7,10 @@ logged once and then ignored.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from threading import local
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mooring.config.logs import logger
-from mooring.core.schema.validate import Validator, Violation
+from mooring.core.schema.validate import Validator, Violation, linear_match
 from mooring.core.text import line
 from mooring.core.types import Tool
 
@@ -34,7 +33,6 @@ QUICK = 0.002
 _SMALL = 200
 _MOST_VALUES = 20_000
 _MOST_NODES, _DEEPEST = 5_000, 64
-_LONGEST_PATTERN, _LONGEST_MATCHED = 200, 1_000
 
 
 class _Unusable(Exception):
@@ -115,7 +113,7 @@ def _compiled(schema: Mapping[str, Any]) -> Callable[[Any, float], str | None]:
         try:
             validator: Validator | None = getattr(validators, "mine", None)
             if validator is None:  # one per thread: it has state
-                validator = validators.mine = Validator(schema, matches=_matches, tick=tick)
+                validator = validators.mine = Validator(schema, matches=linear_match, tick=tick)
             first = validator.first(value)
             return None if first is None else _described(first)
         except _TooLong:
@@ -161,32 +159,3 @@ def _depth(value: Any, most: int) -> int:
                 inner.extend(cast("list[Any]", item))
         level = [item for item in inner if isinstance(item, Mapping | list)]
     return depth
-
-
-def _matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern matches the text; None if that is not checked."""
-    found = _expression(pattern) if len(text) <= _LONGEST_MATCHED else None
-    return None if found is None else found.isinstance_python(text)
-
-
-_CLASS = re.compile(r"\\[wWdDsSbBpP]|\[\^|\.")
-_TIMES = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-
-
-@lru_cache(maxsize=512)
-def _expression(pattern: str) -> Any:
-    """Compile a pattern with the linear-time engine of pydantic_core; None if it is too costly or not
-    supported."""
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    times = 1
-    for low, high in _TIMES.findall(pattern):
-        times *= max(int(low[:9]), int((high or "0")[:9]), 1)
-    if len(pattern) > _LONGEST_PATTERN or "(?i" in pattern:
-        return None
-    if len(_CLASS.findall(pattern)) * times > 64 or len(pattern) * times > 10_000:
-        return None
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except SchemaError:
-        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from mooring.core.events import CatalogChanged, Event, LoginNeeded, StateChanged
 from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.tokens import tool_cost
-from mooring.core.types import CachedSnapshot, Hidden, Snapshot
+from mooring.core.types import CachedSnapshot, Hidden, Snapshot, Tool
 from mooring.core.value import replace
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.lock.enforce import LockEnforcer, PinSource
@@ -24,6 +24,8 @@ from mooring.policy import PolicyEnforcer
 from mooring.servers.state import CurrentConfig, ServerTable
 
 if TYPE_CHECKING:
+    from mooring.config.shaping import Transform
+    from mooring.core.transforms import Shaped
     from mooring.servers.active import Guard
 
 log = logger("mooring.catalog")
@@ -76,6 +78,8 @@ class CatalogBuilder:
         self._index: tuple[Catalog, Index] | None = None
         self._stale = False
         self._warned: set[str] = set()
+        self._shaped: dict[str, tuple[tuple[Tool, ...], Mapping[str, Transform], Shaped]] = {}
+        """By server: its tools, its transforms, and what they make of them."""
         self.use_pins(pins)
         events.observers.append(self._on_event)
 
@@ -179,7 +183,11 @@ class CatalogBuilder:
         old = self._catalog
         configs = self._table.configs
         filters = {name: Filter(allow=one.allow, deny=one.deny) for name, one in configs.items()}
-        snapshots = {name: snapshot for name, snapshot in self._snapshots.items() if name not in self.own}
+        snapshots = {
+            name: self._transformed(snapshot)
+            for name, snapshot in self._snapshots.items()
+            if name not in self.own
+        }
         for name, tool in self._table.logins().items():
             snapshot, passing = snapshots.get(name, Snapshot(server=name)), filters[name]
             snapshots[name] = replace(snapshot, tools=(*snapshot.tools, tool))
@@ -197,6 +205,8 @@ class CatalogBuilder:
             previous=old,
         )
         self._warn(self._catalog.warnings)
+        for shaped in self._shaped.values():
+            self._warn(shaped[2].warnings)
         if self._announced and (change := diff(old, self._catalog)):
             self._announce(change)
 
@@ -205,6 +215,26 @@ class CatalogBuilder:
             self._events.emit(CatalogChanged(revision=self._catalog.revision, **vars(change)))
         if self._on_change is not None and self._tasks is not None:
             self._tasks.start_from_anywhere(self._on_change)
+
+    def _transformed(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with the transforms of its server. The lock has seen the original."""
+        name, server = snapshot.server, self._table.configs.get(snapshot.server)
+        if server is None or not server.transforms:
+            self._shaped.pop(name, None)
+            return snapshot
+        known = self._shaped.get(name)
+        if known is None or known[0] is not snapshot.tools or known[1] is not server.transforms:
+            from mooring.core.transforms import shape_tools  # lazy: most servers have none
+
+            shaped = shape_tools(snapshot.tools, server.transforms)
+            known = self._shaped[name] = (snapshot.tools, server.transforms, shaped)
+        return replace(snapshot, tools=known[2].tools)
+
+    def shape_warnings(self, server: str) -> tuple[str, ...]:
+        """Return the problems of the transforms of a server."""
+        _ = self.catalog
+        known = self._shaped.get(server)
+        return () if known is None else known[2].warnings
 
     def _warn(self, warnings: Sequence[str]) -> None:
         """Log each warning once, and at most `MAX_WARNINGS` of them."""
@@ -246,6 +276,9 @@ class CatalogBuilder:
                 found.append(Hidden(server=name, tool=tool, by="lock", reason=why))
         for name, denied in self._policy.denied.items():
             found += [Hidden(server=name, tool=tool, by="policy", reason=why) for tool, why in denied.items()]
+        for name, (_, _, shaped) in self._shaped.items():
+            left_out = shaped.hidden.items()
+            found += [Hidden(server=name, tool=one, by="transform", reason=why) for one, why in left_out]
         for name, server in self._table.configs.items():
             chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
             for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():

@@ -295,10 +295,13 @@ class ServerManager:
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Return the status of every configured server, sorted by name."""
-        return tuple(
-            self.connections[name].status() if name in self.connections else self._lazy_status(name)
-            for name in sorted(self.configs)
-        )
+        return tuple(map(self._status, sorted(self.configs)))
+
+    def _status(self, name: str) -> ServerStatus:
+        known = self.connections[name].status() if name in self.connections else self._lazy_status(name)
+        if not self.configs[name].transforms:
+            return known
+        return replace(known, warnings=(*known.warnings, *self._catalog.shape_warnings(name)))
 
     def _lazy_status(self, name: str) -> ServerStatus:
         known = self._lazy[name]

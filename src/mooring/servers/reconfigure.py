@@ -15,6 +15,7 @@ from mooring.config.watch import follow
 from mooring.core.events import ConfigApplied
 from mooring.core.value import replace
 from mooring.policy import Trust
+from mooring.policy.enforce import check_rules
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
 from mooring.servers.sessions import HostSessions
@@ -55,6 +56,7 @@ class Reconfigurer:
     async def start(self) -> None:
         """Ask for the approvals that the files need, and log the warnings of the configuration."""
         self._current.config = await self._approved(self._current.config, strict=False)
+        check_rules(self._current.config)
         self._changes = Changes(self._current.config.servers)
         for warning in self._current.config.warnings:
             log.warning("%s", warning)
@@ -73,6 +75,7 @@ class Reconfigurer:
 
     async def add(self, server: ServerConfig) -> None:
         """Add a server; see `Host.add`."""
+        check_rules(replace(self._current.config, servers=(server,)))
         active = replace(self._current.config, servers=(server,)).active
         await self._manager.add(server, enabled=bool(active))
         self._set_servers((*self._current.config.servers, server))
@@ -101,6 +104,7 @@ class Reconfigurer:
 
     async def _apply(self, config: HostConfig) -> Plan:
         config = self._usable(config)
+        check_rules(config)
         vetted = None if self.vet is None else self.vet(config)
         old, self._current.config = self._current.config, config
         try:

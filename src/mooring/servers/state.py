@@ -19,7 +19,8 @@ from mooring.results.pipeline import directory
 if TYPE_CHECKING:
     from mooring.auth.login import OnAuth
     from mooring.config import GetSecret
-    from mooring.policy import Approver, Ask
+    from mooring.policy import Approver, Ask, Decide
+    from mooring.policy.guards import Guard
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
     from mooring.transport.forwarding import ClientBridge
@@ -118,6 +119,8 @@ class CommonOptions(TypedDict, total=False):
     artifacts: str | os.PathLike[str] | None
     trust: bool | Ask | None
     on_approval: Approver | None
+    decide: Decide | None
+    guards: Iterable[Guard]
     max_starting: int | None
 
 

@@ -15,7 +15,7 @@ __all__ = ["written"]
 
 _OURS_ALONE = (
     *("start", "isolation", "idle_timeout", "max_concurrency", "idempotent", "approve", "auth", "pins"),
-    *("always", "max_queue"),
+    *("always", "max_queue", "transforms"),
 )
 
 

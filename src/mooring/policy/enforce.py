@@ -1,0 +1,390 @@
+"""Decide whether a call may be made: lists, rules over its arguments, and an external decision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from mooring.concurrency import call_back
+from mooring.config.logs import logger
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.config.sections import JointPolicy, OwnPolicy
+from mooring.core.events import ApprovalAsked, CallDenied, Event
+from mooring.core.names import Style, assign
+from mooring.core.rules import Decision, Facts, Residual, Verdict, compile_rules, strictest
+from mooring.core.types import Snapshot, Tool, ToolCall
+from mooring.core.value import Value, replace
+from mooring.errors import ConfigError, PolicyDenied
+
+if TYPE_CHECKING:
+    from mooring.config.shaping import Rule
+    from mooring.core.transforms import CallContext
+    from mooring.policy.external import DecisionService
+    from mooring.servers.state import CurrentConfig
+
+log = logger("mooring.policy")
+
+
+Q = TypeVar("Q")
+
+
+async def approved_by(
+    callback: Callable[[Q], bool | Awaitable[bool]], question: Q, limit: float | None
+) -> bool:
+    """Return whether the callback returns True within `limit` seconds (None: no limit).
+
+    An exception counts as False and is logged. A plain function runs in a thread, because it may wait for a
+    person.
+    """
+    with anyio.move_on_after(limit):
+        try:
+            return await call_back(callback, question) is True
+        except Exception:
+            log.exception("approval callback failed; the request is denied")
+    return False
+
+
+ANSWER_TIMEOUT = 300.0
+"""Seconds that a person has to approve, unless the call has a timeout of its own."""
+_MOST_PLANS = 20_000
+_CALLER = re.compile(r"\b(?:principal|profile|now)\b")
+_NO_MORE = "Do not try again; tell the user what you wanted to do."
+
+
+class ApprovalRequest(Value):
+    """A call that needs approval. Title and arguments are unchecked text of the server and the model: clean
+    them before a person reads them (`mooring.core.text.clean`)."""
+
+    server: str
+    tool: str
+    """The name of the tool at the server."""
+    name: str
+    """The name of the tool in the catalog."""
+    title: str | None
+    arguments: Mapping[str, Any]
+    reason: str
+    """The rule that requires the approval."""
+    session: str
+    """The id of the session that calls."""
+
+    def __repr__(self) -> str:
+        """Show the names of the arguments only: their values may hold secrets."""
+        names = sorted(self.arguments)
+        return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
+
+
+Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
+
+
+Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | Verdict | bool]"]
+"""Decides about a call: a decision, its verdict, True (allow) or False (deny)."""
+
+
+class _Plan:
+    """What the policies say about one tool, as far as it is known without arguments."""
+
+    __slots__ = ("decision", "joint", "variants")
+
+    def __init__(self, joint: JointPolicy, variants: Sequence[tuple[Tool, tuple[Residual, ...]]]) -> None:
+        self.joint, self.variants = joint, variants
+        """`variants`: the tool, and with its original annotations if a transform changed them."""
+        settled = all(rules.decided for _, residuals in variants for rules in residuals)
+        self.decision = self.decide(Facts(tool="", server="")) if settled else None
+
+    def decide(self, facts: Facts) -> Decision:
+        """Return the decision about one call."""
+        found = list[Decision]()
+        for tool, residuals in self.variants:
+            known = _about(facts, tool)
+            found.append(self.joint.decide(tool, [(rules.decide(known),) for rules in residuals]))
+        return found[0] if len(found) == 1 else strictest(found)
+
+    def mildest(self, facts: Facts | None = None) -> Decision:
+        """Return the mildest decision that is possible, whatever the arguments are."""
+        found = list[Decision]()
+        for tool, residuals in self.variants:
+            possible = list[list[Decision | None]]()
+            for rules in residuals:
+                if facts is not None:
+                    rules = rules.with_facts(_about(facts, tool))
+                possible.append([rules.final, *(rule.decision for rule in rules.rules)])
+            found.append(self.joint.decide(tool, possible))
+        return strictest(found)
+
+
+def _about(facts: Facts, tool: Tool) -> Facts:
+    same = facts.annotations is tool.annotations
+    return facts if same else replace(facts, annotations=tool.annotations)
+
+
+class PolicyEnforcer:
+    """Applies the policies of one host, as configured at the moment of a call."""
+
+    def __init__(
+        self,
+        *,
+        own: frozenset[str],
+        current: CurrentConfig,
+        servers: Mapping[str, ServerConfig],
+        ask: Approver | None,
+        emit: Callable[[Event], None],
+        decide: Decide | None = None,
+    ) -> None:
+        """
+        Args:
+            own: Providers of the application's functions and of mooring's built-in tools, which are always
+                allowed.
+            current: The configuration with the policies.
+            servers: The configured servers.
+            ask: Approves calls whose policy is `ask`; None: they are denied.
+            emit: Receives `ApprovalAsked` and `CallDenied`.
+            decide: Decides about calls that the policies do not deny.
+
+        Raises:
+            ConfigError: A rule of the configuration is wrong.
+        """
+        self._own = own
+        self._current, self._servers, self._ask, self._emit = current, servers, ask, emit
+        self._decide = decide
+        self._service: DecisionService | None = None
+        self._plans: dict[str, tuple[tuple[object, ...], _Plan]] = {}
+        self._rules: dict[str, tuple[tuple[Rule, ...], Residual]] = {}
+        self._denied: dict[str, dict[str, tuple[str, str]]] = {}
+        check_rules(current.config)
+
+    def listed(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot without tools that the policy denies, whatever their arguments are."""
+        joint = self._policy(snapshot.server)
+        self._denied.pop(snapshot.server, None)
+        if snapshot.server in self._own or not joint.may_deny:
+            return snapshot
+        judged = [(tool, self._made(tool).mildest()) for tool in snapshot.tools]
+        denied = {tool.name: (tool.remote_name, one.reason) for tool, one in judged if one.verdict == "deny"}
+        if not denied:
+            return snapshot
+        self._denied[snapshot.server] = denied
+        return replace(snapshot, tools=tuple(tool for tool, one in judged if one.verdict != "deny"))
+
+    @property
+    def denied(self) -> Mapping[str, Mapping[str, str]]:
+        """By server and name at the server: the rule that denies a tool."""
+        return {server: dict(denied.values()) for server, denied in self._denied.items()}
+
+    def explain(self, local_name: str, style: Style) -> PolicyDenied | None:
+        """Return the error for a tool of this name, if the policy hides it."""
+        known = frozenset(self._servers)
+        for server, denied in self._denied.items():
+            for shown, (remote, reason) in denied.items():
+                if assign([(server, shown)], style, known).get((server, shown)) == local_name:
+                    problem = f"{local_name!r} is not called: {_denial(reason)}"
+                    return PolicyDenied(problem, server=server, tool=remote, reason=reason)
+        return None
+
+    # --- which tools a caller sees --------------------------------------------------------------
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether some tools are hidden from some callers, or at some times."""
+        config = self._current.config
+        written = (config.policy, config.project_policy, *(one.policy for one in self._servers.values()))
+        return any(_CALLER.search(rule.when) for policy in written for rule in policy.rules)
+
+    def visible(self, tool: Tool, context: CallContext) -> bool:
+        """Return whether a caller sees a tool of the catalog now."""
+        if tool.server in self._own:
+            return True
+        plan = self._plan(tool)
+        return plan.decision is not None or plan.mildest(self._facts(tool, context)).verdict != "deny"
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def allows(self, tool: Tool) -> bool:
+        """Return whether the tool may be called without approval, whatever its arguments are."""
+        if tool.server in self._own:
+            return True
+        decision = self._plan(tool).decision
+        return decision is not None and decision.verdict == "allow" and not self._asks_others
+
+    def decision(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> Decision:
+        """Return what the policies of the configuration say about a call."""
+        plan = self._plan(tool)
+        if plan.decision is not None:
+            return plan.decision
+        return plan.decide(self._facts(tool, context, arguments))
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
+    ) -> None:
+        """Ask for the approval that the policy requires, if any.
+
+        Raises:
+            PolicyDenied: The policy denies the call, or it was not approved.
+        """
+        if self.allows(tool):
+            return
+        decision = self.decision(tool, arguments, context)
+        if decision.verdict != "deny" and self._asks_others:
+            decision = strictest([decision, await self._external(tool_call(tool, arguments, context))])
+        if decision.verdict == "allow":
+            return
+        problem = _denial(decision.reason)
+        if decision.verdict == "ask":
+            problem = await self._refusal(tool, arguments, context.session, decision.reason, timeout)
+        if problem is None:
+            return
+        self._emit(
+            CallDenied(server=tool.server, tool=tool.remote_name, session=context.session, reason=problem)
+        )
+        raise PolicyDenied(
+            f"{tool.name!r} was not called: {problem}",
+            server=tool.server,
+            tool=tool.remote_name,
+            reason=decision.reason,
+        )
+
+    async def _refusal(
+        self, tool: Tool, arguments: Mapping[str, Any], session: str, reason: str, timeout: float | None
+    ) -> str | None:
+        """Ask for approval; return why the call is denied, or None."""
+        if self._ask is None:
+            return f"it needs a person's approval ({reason}), and this application cannot ask. {_NO_MORE}"
+        self._emit(ApprovalAsked(server=tool.server, tool=tool.remote_name, session=session, reason=reason))
+        request = ApprovalRequest(
+            server=tool.server,
+            tool=tool.remote_name,
+            name=tool.name,
+            title=tool.title,
+            arguments=arguments,
+            reason=reason,
+            session=session,
+        )
+        from mooring.audit import NOTE
+
+        approved = await approved_by(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
+        if (note := NOTE.get()) is not None:
+            note.approval = "given" if approved else "denied"
+        return None if approved else f"it needs approval ({reason}), and was not approved. {_NO_MORE}"
+
+    # --- decisions of others --------------------------------------------------------------------
+
+    @property
+    def _asks_others(self) -> bool:
+        settings = self._current.config.policy.decide
+        return self._decide is not None or (settings is not None and settings.url is not None)
+
+    async def _external(self, call: ToolCall) -> Decision:
+        """Return the strictest decision of the application and the service. Without an answer: deny."""
+        from mooring.policy.external import DecisionService, ask_function
+
+        settings = self._current.config.policy.decide
+        limit = 2.0 if settings is None else settings.timeout
+        found = list[Decision]()
+        if self._decide is not None:
+            found.append(await ask_function(self._decide, call, limit))
+        if settings is not None and settings.url is not None and all(one.verdict != "deny" for one in found):
+            if self._service is None:
+                self._service = DecisionService()
+            found.append(await self._service.ask(settings.url, call, self._now(), limit))
+        return strictest(found)
+
+    async def close(self) -> None:
+        """Close the connections to the decision service."""
+        if self._service is not None:
+            await self._service.close()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _now(self) -> datetime:
+        zone = self._current.config.policy.timezone
+        if zone == "UTC":
+            return datetime.now(UTC)
+        from zoneinfo import ZoneInfo
+
+        return datetime.now(ZoneInfo(zone))
+
+    def _facts(self, tool: Tool, context: CallContext, arguments: Mapping[str, Any] | None = None) -> Facts:
+        return Facts(
+            tool=tool.remote_name,
+            server=tool.server,
+            annotations=tool.annotations,
+            arguments=arguments,
+            principal=context.principal or "",
+            profile=context.profile or "",
+            now=self._now(),
+        )
+
+    def _plan(self, tool: Tool) -> _Plan:
+        """Return the plan of a tool, cached while the tool and the policies are the same objects."""
+        config = self._current.config
+        basis = (tool, self._servers.get(tool.server), config.policy, config.project_policy)
+        known = self._plans.get(tool.name)
+        if known is not None and all(map(is_, known[0], basis)):
+            return known[1]
+        plan = self._made(tool)
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[tool.name] = (basis, plan)
+        return plan
+
+    def _made(self, tool: Tool) -> _Plan:
+        joint = self._policy(tool.server)
+        variants = [tool]
+        if tool.shape is not None and tool.shape.definition.annotations != tool.annotations:
+            variants.append(replace(tool, annotations=tool.shape.definition.annotations))
+        compiled = [self._compiled(whose, policy.rules) for whose, policy in joint.policies(tool.server)]
+        made = list[tuple[Tool, tuple[Residual, ...]]]()
+        for one in variants:
+            facts = Facts(tool=one.remote_name, server=one.server, annotations=one.annotations)
+            made.append((one, tuple(rules.with_facts(facts) for rules in compiled)))
+        return _Plan(joint, made)
+
+    def _compiled(self, whose: str, written: tuple[Rule, ...]) -> Residual:
+        known = self._rules.get(whose)
+        if known is None or known[0] is not written:
+            try:
+                rules = compile_rules(written, whose)
+            except ConfigError as problem:  # a server added while running
+                rules = Residual((), Decision(verdict="deny", reason=str(problem)))
+            known = self._rules[whose] = (written, rules)
+        return known[1]
+
+    def _policy(self, server: str) -> JointPolicy:
+        one, own, config = self._servers.get(server), OwnPolicy(), self._current.config
+        if one is not None:  # else a provider of the application
+            own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
+        return JointPolicy(host=config.policy, project=config.project_policy, own=own)
+
+
+def check_rules(config: HostConfig) -> None:
+    """Raise ConfigError if a rule of the configuration is wrong, or cannot be evaluated here."""
+    for whose, policy in (
+        ("the host's policy", config.policy),
+        ("the project's policy", config.project_policy),
+    ):
+        compile_rules(policy.rules, whose)
+    for server in config.servers:
+        compile_rules(server.policy.rules, f"the policy of {server.name!r}")
+
+
+def tool_call(tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolCall:
+    """Return a call for guards and `decide`."""
+    return ToolCall(
+        server=tool.server,
+        tool=tool.remote_name,
+        name=tool.name,
+        arguments=arguments,
+        annotations=tool.annotations,
+        session=context.shown_session or context.session,
+        agent=context.agent,
+        principal=context.principal,
+        profile=context.profile,
+    )
+
+
+def _denial(reason: str) -> str:
+    return f"the configuration denies it ({reason}). {_NO_MORE}"
