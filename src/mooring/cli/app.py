@@ -104,6 +104,7 @@ COMMANDS = {
     "check": "Compare the servers with mooring.lock",
     "approve": "Accept the changes of a server",
     "trust": "Approve the servers of a project file",
+    "policy": "Test the policy, and try it on a past audit log",
     "cost": "Tokens that the tools take in a prompt",
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",

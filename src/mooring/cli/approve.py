@@ -36,7 +36,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.ask import confirm
     from mooring.cli.hosting import report_suspicious
-    from mooring.cli.locking import change_document, change_lines, compared, listing, lock_file, own_lock_file
+    from mooring.cli.locking import (
+        change_document,
+        change_lines,
+        compared,
+        listing,
+        lock_file,
+        own_lock_file,
+        shown_document,
+        shown_lines,
+        transformed,
+    )
     from mooring.lock.cache import load_lock, save_lock
     from mooring.lock.compare import approve
 
@@ -57,15 +67,20 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     accepted = approve(lock, snapshot, fingerprint=mark, tools=tools, volatile=volatile)
     found = compared(lock.servers.get(server), snapshot, mark)
     selected = tuple(change for change in found if tool is None or _is_of(change, tool))
+    shown = [one for one in transformed(listed, server) if tool in (None, one[1].remote_name)]
     if not options.json:
         out.lines(change_lines(selected, out, approvable=False))
+        if selected:
+            out.lines(shown_lines(shown, out))
     question = f"Approve {plural(len(selected), 'change')}?"
     yes = bool(selected) and (args.yes or await confirm(question, "Nothing was approved.", out))
     if yes:
         save_lock(file, accepted)
     if options.json:
         changes = [change_document(change) for change in selected]
-        out.document({"lock": str(file), "server": server, "tool": tool, "approved": yes, "changes": changes})
+        transforms = [shown_document(profile, one) for profile, one in shown]
+        about: dict[str, object] = {"lock": str(file), "server": server, "tool": tool, "approved": yes}
+        out.document({**about, "changes": changes, "transforms": transforms})
     elif yes or not selected:
         out.note(_verdict(args.target, selected, found))
     return 0 if yes or not selected else NEEDS_LOGIN

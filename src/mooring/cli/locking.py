@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.cli.hosting import chosen, open_host, watch
 from mooring.cli.options import Options
-from mooring.cli.output import GAP, Output, Style, plural, table, wrap
+from mooring.cli.output import GAP, Output, Style, fields, plural, table, wrap
 from mooring.config import found_files
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.text import clean, clean_line
-from mooring.core.types import ServerStatus, Snapshot
+from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError
 from mooring.lock.cache import lock_path, own_lock_path, speaks_of
 from mooring.lock.compare import Lock, Pin, compare, united, volatile_between
@@ -22,6 +22,7 @@ from mooring.lock.diff import Change, describe
 from mooring.lock.model import Marks
 
 if TYPE_CHECKING:
+    from mooring.config.sections import ProfileSettings
     from mooring.host import Host
 
 DRIFT, UNREACHABLE = 10, 11
@@ -48,6 +49,8 @@ class Review:
     tools: int = 0
     changes: tuple[Change, ...] = ()
     error: str | None = None
+    shown: tuple[tuple[str, Tool], ...] = ()
+    """Tools with a transform, as clients see them, each with its profile (empty: everywhere)."""
     partial: bool = False
     """Whether an older version wrote its pin, without resources, `_meta` and unknown fields."""
 
@@ -80,6 +83,8 @@ class Listing:
     """Of connected servers."""
     volatile: Mapping[str, Marks]
     """By server: the fields that differ at each start."""
+    profiles: Mapping[str, ProfileSettings]
+    """The profiles of the gateway, whose transforms are shown in the review."""
 
     def fingerprint(self, server: str) -> str:
         return fingerprint(self.configured[server])
@@ -145,7 +150,10 @@ async def _listed(
             one.name: host.provider(one.name).snapshot for one in statuses if one.state == "connected"
         }
         configured = {server.name: server for server in host.config.servers if server.name not in excluded}
-    return Listing(configured=configured, statuses=statuses, snapshots=snapshots, volatile={})
+        profiles = host.config.gateway.profiles
+    return Listing(
+        configured=configured, statuses=statuses, snapshots=snapshots, volatile={}, profiles=profiles
+    )
 
 
 def uncovered(host: Host, options: Options) -> set[str]:
@@ -174,8 +182,55 @@ def review(listed: Listing, lock: Lock, names: Sequence[str] = ()) -> list[Revie
             kind, changes = "unpinned", ()
         partial = pin is not None and not pin.whole
         tools = len(snapshot.tools)
-        reviews.append(Review(server=name, status=kind, tools=tools, changes=changes, partial=partial))
+        shown = transformed(listed, name)
+        reviews.append(
+            Review(server=name, status=kind, tools=tools, changes=changes, partial=partial, shown=shown)
+        )
     return sorted((one for one in reviews if not names or one.server in names), key=lambda one: one.server)
+
+
+def transformed(listed: Listing, server: str) -> tuple[tuple[str, Tool], ...]:
+    """The tools of a server with a transform, as clients see them, each with its profile."""
+    from mooring.core.transforms import shape_tools
+
+    whole = shape_tools(listed.snapshots[server].tools, listed.configured[server].transforms).tools
+    found = [("", tool) for tool in whole if tool.shape is not None]
+    start = f"{server}/"
+    for name, profile in listed.profiles.items():
+        own = {
+            key.removeprefix(start): one for key, one in profile.transforms.items() if key.startswith(start)
+        }
+        for tool in shape_tools(whole, own).tools if own else ():
+            if tool not in whole:
+                found.append((name, tool))
+    return tuple(found)
+
+
+def shown_document(profile: str, tool: Tool) -> dict[str, Any]:
+    """The JSON form of a tool with a transform: as the server defines it, and as clients see it."""
+    assert tool.shape is not None
+    original = tool.shape.definition
+    names = ("title", "description", "input_schema", "annotations")
+    return {
+        "tool": tool.remote_name,
+        "name": tool.own_name,
+        "profile": profile or None,
+        "original": fields(original, *names),
+        "shown": fields(tool, *names),
+    }
+
+
+def shown_lines(shown: Iterable[tuple[str, Tool]], out: Output, indent: str = "") -> list[str]:
+    """Describe how clients see the tools that have a transform."""
+    from mooring.core.transforms import described
+
+    lines: list[str] = []
+    for profile, tool in shown:
+        where = f" in profile {profile}" if profile else ""
+        lines += wrap(f"transform of tool {clean_line(tool.remote_name)}{where}:", out.width, indent)
+        for text in described(tool):
+            lines += (out.paint(part, "dim") for part in wrap(clean_line(text), out.width, f"{indent}  "))
+    return lines
 
 
 def compared(pin: Pin | None, snapshot: Snapshot, mark: str) -> tuple[Change, ...]:
@@ -195,6 +250,7 @@ def report(reviews: Iterable[Review], file: Path, *, written: bool = False) -> d
             "error": one.error,
             "partial": one.partial,
             "changes": [change_document(change) for change in one.changes],
+            "transforms": [shown_document(profile, tool) for profile, tool in one.shown],
         }
         for one in reviews
     ]
@@ -238,6 +294,7 @@ def review_lines(reviews: Sequence[Review], out: Output, *, approvable: bool = T
             lines.extend(out.paint(line, "dim") for line in wrap(clean(one.error), out.width, "    "))
         if one.status == "changed":
             lines.extend(change_lines(one.changes, out, approvable=approvable, indent="    "))
+        lines.extend(shown_lines(one.shown, out, "    "))
     return lines
 
 

@@ -24,6 +24,7 @@ from mooring.config.models import (
     look_alike_warnings,
 )
 from mooring.config.references import unknown
+from mooring.config.sections import Policy
 from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
 from mooring.core.value import Value, replace
@@ -362,6 +363,8 @@ class _Merge:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             good = {name: value for name, value in values.items() if name not in wrong}
+            if wrong & {"policy", "guards"} and source.scope != "project":
+                good["policy"] = Policy(otherwise="deny")  # what it would have denied is not known
             return HostConfig.from_fields(good), wrong
 
     def refuse(

@@ -146,6 +146,14 @@ class JointPolicy(Value):
         )
 
     @property
+    def uses_hints(self) -> bool:
+        """Whether a list or rule looks at the annotations of tools."""
+        policies = (self.host, self.project, self.own.policy)
+        listed = (pattern for one in policies for pattern in (*one.deny, *one.ask, *one.allow))
+        written = (rule.when for one in policies for rule in one.rules)
+        return any(pattern in _HINTS for pattern in listed) or any("annotations" in text for text in written)
+
+    @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
         policies = (self.host, self.project, self.own.policy)

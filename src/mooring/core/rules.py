@@ -84,7 +84,7 @@ class Facts(Value):
     tool: str
     """The server's own name of the tool."""
     server: str
-    annotations: Mapping[str, Any] = EMPTY
+    annotations: Mapping[str, Any] | None = EMPTY
     arguments: Mapping[str, Any] | None = None
     principal: str | None = None
     profile: str | None = None
@@ -95,7 +95,7 @@ class Facts(Value):
         made: dict[str, Any] = {}
         for name in names:
             value = getattr(self, name)
-            if name == "annotations":
+            if name == "annotations" and value is not None:
                 made[name] = {**dict.fromkeys(HINTS), **value}
             elif name == "arguments" and value is not None and arguments is not None:
                 made[name] = {key: value[key] for key in arguments if key in value}
@@ -161,15 +161,14 @@ class Residual:
         self._limits = (_MOST_VALUES_MACRO, _MOST_TEXT_MACRO) if macro else (_MOST_VALUES, _MOST_TEXT)
 
     @property
+    def arguments(self) -> frozenset[str] | None:
+        """The arguments that the undecided rules use; None: all."""
+        return self._arguments
+
+    @property
     def decided(self) -> bool:
         """Whether the arguments and the caller make no difference."""
         return not self.rules
-
-    @property
-    def denies_all(self) -> bool:
-        """Whether a call is denied whatever its arguments are."""
-        final = self.final is not None and self.final.verdict == "deny"
-        return final and all(rule.verdict == "deny" for rule in self.rules)
 
     def with_facts(self, facts: Facts) -> Residual:
         """Return the rules that are still undecided with more facts."""

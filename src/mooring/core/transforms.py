@@ -515,7 +515,8 @@ def _counter() -> Callable[[], None]:
 
 
 def _warning(server: str, tool: str, problem: str) -> str:
-    return f"Server {line(server, 80)!r}, transform of tool {line(tool, 80)!r}: {problem}."
+    end = "" if problem.endswith("?") else "."
+    return f"Server {line(server, 80)!r}, transform of tool {line(tool, 80)!r}: {problem}{end}"
 
 
 def _rule_text(rule: ArgumentSettings) -> str:

@@ -134,6 +134,7 @@ def _tool(
             "meta": meta or EMPTY,
             "extra": extra or EMPTY,
             "verb": "call",
+            "shape": None,
         }
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -103,6 +103,14 @@ class _Plan:
             known = _about(facts, tool)
             found.append(self.joint.decide(tool, [(rules.decide(known),) for rules in residuals]))
         return found[0] if len(found) == 1 else strictest(found)
+
+    def settled(self, facts: Facts) -> bool:
+        """Return whether these facts are enough for a decision."""
+        return all(
+            rules.with_facts(_about(facts, tool)).decided
+            for tool, residuals in self.variants
+            for rules in residuals
+        )
 
     def mildest(self, facts: Facts | None = None) -> Decision:
         """Return the mildest decision that is possible, whatever the arguments are."""
@@ -210,12 +218,51 @@ class PolicyEnforcer:
         decision = self._plan(tool).decision
         return decision is not None and decision.verdict == "allow" and not self._asks_others
 
-    def decision(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> Decision:
-        """Return what the policies of the configuration say about a call."""
+    def decision(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        *,
+        now: datetime | None = None,
+    ) -> Decision:
+        """Return what the policies of the configuration say about a call; `now`: at another time."""
         plan = self._plan(tool)
         if plan.decision is not None:
             return plan.decision
-        return plan.decide(self._facts(tool, context, arguments))
+        return plan.decide(self._facts(tool, context, arguments, now))
+
+    def replayed(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        context: CallContext,
+        *,
+        now: datetime,
+        inexact: frozenset[str] = frozenset(),
+        hints: bool = True,
+    ) -> Decision | None:
+        """Return what the policies say about a past call; None if too little is known of it.
+
+        Args:
+            tool: The tool.
+            arguments: Those that are known exactly; None: none.
+            context: The caller.
+            now: The time of the call.
+            inexact: Names of other arguments that it had.
+            hints: Whether the annotations of the tool are known.
+        """
+        plan = self._made(tool)
+        if not hints and plan.joint.uses_hints:
+            return None
+        facts = self._facts(tool, context, arguments, now)
+        if arguments is not None:
+            used = [rules.arguments for _, residuals in plan.variants for rules in residuals if rules.rules]
+            if not inexact or all(one is not None and not one & inexact for one in used):
+                return plan.decide(facts)
+        facts = replace(facts, arguments=None)
+        found = plan.mildest(facts)
+        return found if plan.settled(facts) or found.verdict == "deny" else None
 
     async def permit(
         self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
@@ -299,15 +346,25 @@ class PolicyEnforcer:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _now(self) -> datetime:
+    @property
+    def _zone(self) -> tzinfo:
         zone = self._current.config.policy.timezone
         if zone == "UTC":
-            return datetime.now(UTC)
+            return UTC
         from zoneinfo import ZoneInfo
 
-        return datetime.now(ZoneInfo(zone))
+        return ZoneInfo(zone)
 
-    def _facts(self, tool: Tool, context: CallContext, arguments: Mapping[str, Any] | None = None) -> Facts:
+    def _now(self) -> datetime:
+        return datetime.now(self._zone)
+
+    def _facts(
+        self,
+        tool: Tool,
+        context: CallContext,
+        arguments: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
+    ) -> Facts:
         return Facts(
             tool=tool.remote_name,
             server=tool.server,
@@ -315,7 +372,7 @@ class PolicyEnforcer:
             arguments=arguments,
             principal=context.principal or "",
             profile=context.profile or "",
-            now=self._now(),
+            now=self._now() if now is None else now.astimezone(self._zone),
         )
 
     def _plan(self, tool: Tool) -> _Plan:

@@ -78,6 +78,7 @@ def tool(server: str, raw: Raw) -> Tool:
         "meta": _optional_mapping(raw, "_meta"),
         "extra": _rest(raw, _TOOL),
         "verb": "call",
+        "shape": None,
     }
     return Tool.holding(fields)
 
