@@ -11,9 +11,10 @@ JOBS ?= 2
 SECONDS ?= 600
 PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
+ROUNDS ?= 1000000
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
-	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway soak-gateway
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -58,12 +59,16 @@ soak: $(READY)  ## Twenty servers with random faults, 64 callers (SECONDS=600)
 mutation: $(READY)  ## Change single operators in the core and the lock, and run the tests (MUTANTS=200 SECONDS=600)
 	$(BIN)/python scripts/mutation.py --mutants $(MUTANTS) --seconds $(SECONDS)
 
+fuzz-policy: $(READY)  ## A million evaluations of random rules and arguments (ROUNDS=1000000)
+	MOORING_FUZZ_RULES=$(ROUNDS) $(BIN)/python -m pytest -q -s -p no:randomly tests/core/test_rules.py -k crashes
+
 nightly: $(READY)  ## The long tests: fuzzing, soak, mutation, the benchmark and its gate
 	FUZZ=100000 $(BIN)/python -m pytest -n $(JOBS) tests/faults/test_fuzz.py --timeout 3600
 	for round in $$(seq 10); do \
 		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
+	$(MAKE) fuzz-policy
 	$(MAKE) mutation SECONDS=3600
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json

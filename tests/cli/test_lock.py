@@ -94,6 +94,7 @@ def test_lock_as_json(ran, config, lab, tmp_path) -> None:
                 "tools": 2,
                 "error": None,
                 "partial": False,
+                "transforms": [],
                 "changes": [
                     IsPartialDict(subject="server", name="lab", kind="text"),
                     IsPartialDict(subject="tool", name="read", kind="added"),
@@ -234,6 +235,7 @@ def test_check_as_json_has_stable_keys(ran, locked, lab, tmp_path) -> None:
                     "tools": 2,
                     "error": None,
                     "partial": False,
+                    "transforms": [],
                     "changes": [],
                 },
                 {
@@ -242,6 +244,7 @@ def test_check_as_json_has_stable_keys(ran, locked, lab, tmp_path) -> None:
                     "tools": 2,
                     "error": None,
                     "partial": False,
+                    "transforms": [],
                     "changes": [
                         {
                             "subject": "tool",
@@ -355,6 +358,7 @@ def test_approve_as_json(ran, locked, lab, tmp_path) -> None:
         "tool": "read",
         "approved": True,
         "changes": [IsPartialDict(subject="tool", name="read", kind="text", differences=[IsPartialDict()])],
+        "transforms": [],
     }
 
 

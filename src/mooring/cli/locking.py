@@ -200,9 +200,8 @@ def transformed(listed: Listing, server: str) -> tuple[tuple[str, Tool], ...]:
         own = {
             key.removeprefix(start): one for key, one in profile.transforms.items() if key.startswith(start)
         }
-        for tool in shape_tools(whole, own).tools if own else ():
-            if tool not in whole:
-                found.append((name, tool))
+        shown = shape_tools(whole, own).tools if own else ()
+        found += [(name, tool) for tool in shown if tool not in whole]
     return tuple(found)
 
 
