@@ -1,0 +1,3 @@
+from tests.gateway.conftest import serving
+
+__all__ = ["serving"]
