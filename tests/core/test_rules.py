@@ -109,6 +109,7 @@ def test_a_rule_that_cannot_be_evaluated_denies_and_repeats_no_value(when: str, 
         ("startWith(tool)", "did you mean 'startsWith'?"),
         ("arguments.a.all(x, x.b.all(y, y))", "inside another one"),
         ("tool.matches(arguments.pattern)", "constant pattern"),
+        ("size(arguments.a.map(x, x)) > 1", "'map', which is not available"),
         ("(" * 300 + "true" + ")" * 300, "is not a valid expression"),
     ],
 )

@@ -129,11 +129,11 @@ async def test_a_profile_shapes_tools_for_its_clients_only(
         client = await here.caller(modern=modern, path="/mcp/team", token="ana-0123456789abcdef")
         client.headers["X-Team"] = "blue"
         assert await client.tools() == ["note"]
-        assert (await client.call("note")).text == "ana/blue"
+        assert (await client.call("note")).text == "token:ana/blue"
         other = await here.caller(modern=modern, path="/mcp/plain", token="bob-0123456789abcdef")
         assert (await other.call("echo", {"text": "as it is"})).text == "as it is"
         assert set(here.host.catalog.tools) == {"echo", "pid"}
-    assert sent(log) == [{"text": "ana/blue"}, {"text": "as it is"}]
+    assert sent(log) == [{"text": "token:ana/blue"}, {"text": "as it is"}]
 
 
 @pytest.mark.parametrize("header", ["Authorization", "cookie", "Mcp-Session-Id"])
@@ -195,7 +195,7 @@ def test_a_policy_that_cannot_be_read_denies_everything(tmp_path: Path, settings
 
 RULES = [
     {"when": 'tool == "echo" && arguments.text.startsWith("rm ")', "then": "deny", "reason": "no deleting"},
-    {"when": 'tool == "pid" && principal != "ana"', "then": "deny"},
+    {"when": 'tool == "pid" && principal != "token:ana"', "then": "deny"},
 ]
 
 
@@ -213,7 +213,7 @@ async def test_rules_apply_to_arguments_and_to_the_caller_at_list_and_at_call(
         refused = await bob.call("echo", {"text": "rm -r /"})
         assert "rule 1 of the host's policy: no deleting" in str(refused.last)
         assert "rule 2 of the host's policy" in str((await bob.call("pid")).last)
-        assert (await ana.call("pid")).result["isError"] is False
+        assert (await ana.call("pid")).result.get("isError") in (None, False)
         # An argument of another type cannot be compared: the call is denied, not made.
         assert "could not be evaluated" in str((await bob.call("echo", {"text": ["rm "]})).last)
     assert [one for one in sent(log) if one] == [{"text": "ls"}]
@@ -454,7 +454,7 @@ async def test_a_budget_counts_each_principal_alone_and_not_what_the_policy_deni
         bob = await here.caller(modern=modern, token="bob-0123456789abcdef")
         for _ in range(3):
             await ana.call("echo", {"text": "rm x"})
-        assert (await ana.call("pid")).result["isError"] is False
+        assert (await ana.call("pid")).result.get("isError") in (None, False)
         assert (await ana.call("echo", {"text": "1"})).text == "1"
         assert "the budget of the day is used up (3 of 3 spent" in str(
             (await ana.call("echo", {"text": "2"})).last

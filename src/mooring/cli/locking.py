@@ -208,14 +208,17 @@ def transformed(listed: Listing, server: str) -> tuple[tuple[str, Tool], ...]:
 def shown_document(profile: str, tool: Tool) -> dict[str, Any]:
     """The JSON form of a tool with a transform: as the server defines it, and as clients see it."""
     assert tool.shape is not None
-    original = tool.shape.definition
-    names = ("title", "description", "input_schema", "annotations")
+
+    def definition(one: Tool) -> dict[str, Any]:
+        texts = fields(one, "title", "description")
+        return {**texts, "input_schema": dict(one.input_schema), "annotations": dict(one.annotations)}
+
     return {
         "tool": tool.remote_name,
         "name": tool.own_name,
         "profile": profile or None,
-        "original": fields(original, *names),
-        "shown": fields(tool, *names),
+        "original": definition(tool.shape.definition),
+        "shown": definition(tool),
     }
 
 

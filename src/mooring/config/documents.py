@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,41 @@ from mooring.config.validate import shown
 from mooring.errors import ConfigError
 
 DEPTH_LIMIT = 64
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
+
+
+class Unquoted(str):
+    """A text without quotes in YAML that JSON would write as a number or a boolean.
+
+    It is text everywhere else, so that `1.10` and `22:22` mean what they look like.
+    """
+
+    __slots__ = ()
+
+
+def plain_scalar(text: str) -> str:
+    """Return a text without quotes, marked if it could be a JSON value."""
+    return Unquoted(text) if text in ("true", "false") or _NUMBER.fullmatch(text) else text
+
+
+def as_json(value: object) -> Any:
+    """Return a JSON value from a file.
+
+    Raises:
+        ValueError: It is none, such as a date of TOML.
+    """
+    if isinstance(value, Unquoted):
+        found = _NUMBER.fullmatch(value)
+        if found is None:
+            return value == "true"
+        return float(value) if found[1] or found[2] else int(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in cast("Mapping[object, object]", value).items()}
+    raise ValueError("must hold JSON values; put dates and times in quotes")
 
 
 class BadSyntaxError(ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from mooring.config.documents import as_json
 from mooring.config.units import kind, number, seconds
 from mooring.config.validate import (
     InvalidEntryError,
@@ -78,19 +79,8 @@ def named(of: type[S], what: str) -> Callable[[object], Mapping[str, S]]:
 # --- transforms
 
 
-def _json(value: object) -> Any:
-    """Return a JSON value; files also have dates, which JSON does not."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_json(item) for item in cast("list[object]", value)]
-    if isinstance(value, Mapping):
-        return {str(key): _json(item) for key, item in cast("Mapping[object, object]", value).items()}
-    raise ValueError(f"must hold JSON values, not {kind(value)}; put it in quotes")
-
-
 def _boxed(value: object) -> tuple[Any]:
-    found = _json(value)
+    found = as_json(value)
     for source in placeholders(found):
         head, _, header = source.partition(":")
         if head == "header" and _HEADER.fullmatch(header):
@@ -105,7 +95,7 @@ def _boxed(value: object) -> tuple[Any]:
 def _values(value: object) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError("must be a list of at least one value")
-    return tuple(_json(item) for item in cast("list[object]", value))
+    return tuple(as_json(item) for item in cast("list[object]", value))
 
 
 def _tool_name(value: object) -> str:
@@ -118,7 +108,7 @@ def _tool_name(value: object) -> str:
 def _annotations(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping such as {{readOnlyHint: true}}, not {kind(value)}")
-    return MappingProxyType(cast("dict[str, Any]", _json(cast("object", value))))
+    return MappingProxyType(cast("dict[str, Any]", as_json(cast("object", value))))
 
 
 class ArgumentTransform(Settings):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from mooring.config.documents import DEPTH_LIMIT, BadSyntaxError
+from mooring.config.documents import DEPTH_LIMIT, BadSyntaxError, plain_scalar
 
 __all__ = ["parse"]
 
@@ -83,7 +83,8 @@ class _Builder:
                 if self.stack:
                     self.stack[-1].notice_merge(event)
                 plain_null = not event.style and event.value in _NULLS
-                self.put(None if plain_null else event.value, line, anchor, self.count)
+                text = event.value if event.style else plain_scalar(event.value)
+                self.put(None if plain_null else text, line, anchor, self.count)
             case yaml.AliasEvent():
                 if anchor not in self.anchors:
                     raise BadSyntaxError(

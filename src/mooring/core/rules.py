@@ -312,12 +312,13 @@ def _checked(source: str) -> tuple[bool, frozenset[str] | None]:
             calls.append(before in _MACROS and at > 1 and tokens[at - 2][1] == ".")
             if calls[-1]:
                 if sum(calls) > 1:
-                    raise RuleError(
-                        "has a macro (all, exists, map, filter) inside another one; split the rule"
-                    )
+                    raise RuleError("has a macro (such as all or filter) inside another one; split the rule")
                 macro = True
         elif text in ")]}" and kind == "other" and calls:
             calls.pop()
+        elif kind == "name" and text == "map" and before == "." and following[0] == "(":
+            # Each step copies the whole list again, so that a few hundred items take a minute.
+            raise RuleError("uses 'map', which is not available; use 'all', 'exists' or 'filter'")
         elif kind == "name" and text == "matches" and following[0] == "(":
             if before != "." or tokens[at + 2][0] != "string" or following[2] != ")":
                 raise RuleError('needs a constant pattern: write text.matches("…")')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,6 +123,14 @@ class _Plan:
                 possible.append([rules.final, *(rule.decision for rule in rules.rules)])
             found.append(self.joint.decide(tool, possible))
         return strictest(found)
+
+
+def _with_offset(now: datetime, zone: tzinfo) -> datetime:
+    """Return the time in a zone; CEL knows offsets, and no zones."""
+    if zone is UTC:
+        return now if now.tzinfo is UTC else now.astimezone(UTC)
+    local = now.astimezone(zone)
+    return local.replace(tzinfo=timezone(local.utcoffset() or timedelta()))
 
 
 def _about(facts: Facts, tool: Tool) -> Facts:
@@ -336,7 +344,7 @@ class PolicyEnforcer:
         if settings is not None and settings.url is not None and all(one.verdict != "deny" for one in found):
             if self._service is None:
                 self._service = DecisionService()
-            found.append(await self._service.ask(settings.url, call, self._now(), limit))
+            found.append(await self._service.ask(settings.url, call, datetime.now(self._zone), limit))
         return strictest(found)
 
     async def close(self) -> None:
@@ -355,9 +363,6 @@ class PolicyEnforcer:
 
         return ZoneInfo(zone)
 
-    def _now(self) -> datetime:
-        return datetime.now(self._zone)
-
     def _facts(
         self,
         tool: Tool,
@@ -372,7 +377,7 @@ class PolicyEnforcer:
             arguments=arguments,
             principal=context.principal or "",
             profile=context.profile or "",
-            now=self._now() if now is None else now.astimezone(self._zone),
+            now=_with_offset(datetime.now(UTC) if now is None else now, self._zone),
         )
 
     def _plan(self, tool: Tool) -> _Plan:

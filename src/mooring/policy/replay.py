@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Literal, cast
 
+from mooring.config.documents import as_json
 from mooring.config.models import HostConfig
 from mooring.config.validate import Settings, one_of, optional, section, setting, some_text
 from mooring.core.rules import Decision, Verdict
@@ -41,7 +42,7 @@ def enforcer(config: HostConfig) -> PolicyEnforcer:
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError("must be a mapping")
-    return cast("Mapping[str, Any]", value)
+    return cast("Mapping[str, Any]", as_json(cast("object", value)))
 
 
 def _time(value: object) -> datetime:
