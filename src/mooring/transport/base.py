@@ -162,11 +162,17 @@ class Transport:
         if self.death is None:
             self.death = reason
             passing(self.server, "fault", reason)
-            self._watch.end()
+            self.rest()
             self.on_death(reason)
             self._gone.set()
             for scope in self._bound:
                 scope.cancel()
+
+    def rest(self) -> None:
+        """End the watch over deadlines once the wire is gone and no request is under way. Requests over HTTP
+        outlive their wire, and keep their deadlines."""
+        if self.death is not None and not self.waiting:
+            self._watch.end()
 
     @contextmanager
     def lifetime(self) -> Generator[None]:

@@ -123,3 +123,4 @@ class DuplexTransport(Transport):
             for waiter in self.waiting.values():
                 request = cast(Waiter, waiter)
                 request.fail(closed(reason, self.outcome(request)))
+            self._watch.end()

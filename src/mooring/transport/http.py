@@ -109,6 +109,7 @@ class HttpTransport(Transport):
             raise
         finally:
             del self.waiting[key]
+            self.rest()
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
