@@ -26,20 +26,20 @@ _MODULES = {
 __all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
 
 if TYPE_CHECKING:
-    from mooring.agents.actions import McpRun as McpRun
-    from mooring.agents.actions import StepResult as StepResult
-    from mooring.agents.deferred import DeferredTool as DeferredTool
-    from mooring.agents.deferred import discovered_names as discovered_names
-    from mooring.agents.deferred import register_factories as register_factories
+    from mooring.agents.engine import DeferredTool as DeferredTool
     from mooring.agents.engine import Engine as Engine
     from mooring.agents.engine import McpToolProvider as McpToolProvider
     from mooring.agents.engine import RefreshError as RefreshError
+    from mooring.agents.engine import discovered_names as discovered_names
+    from mooring.agents.engine import register_factories as register_factories
     from mooring.agents.extension import FunctionTool as FunctionTool
     from mooring.agents.extension import McpBridgeExtension as McpBridgeExtension
     from mooring.agents.manager import EventBus as EventBus
     from mooring.agents.manager import McpCallResult as McpCallResult
     from mooring.agents.manager import McpManager as McpManager
+    from mooring.agents.manager import McpRun as McpRun
     from mooring.agents.manager import McpToolInfo as McpToolInfo
+    from mooring.agents.manager import StepResult as StepResult
     from mooring.agents.manager import mcp_tools_section as mcp_tools_section
 
 

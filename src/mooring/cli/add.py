@@ -127,7 +127,7 @@ def _warn_similar_name(name: str, target: EditTarget, out: Output) -> None:
 
 
 def _warn_secrets(fields: dict[str, Any], target: EditTarget, out: Output) -> None:
-    from mooring.config.programs.references import Vault
+    from mooring.config.programs.model import Vault
 
     _, notes = Vault().scrub("secret", fields)
     for note in notes:
@@ -145,7 +145,7 @@ async def _probe(
     from mooring.cli.hosting import log_to_stderr, watch
     from mooring.config.models import ConfigSource, ServerConfig
     from mooring.host import Host
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
     log_to_stderr(options.verbose)
     source = ConfigSource(file=str(target.path), scope=target.found.scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -114,6 +114,18 @@ COMMANDS = {
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
 
+_HOMES = {
+    "check": "lock",
+    "disable": "enable",
+    "export": "import_",
+    "groups": "tools",
+    "logout": "login",
+    "prompt": "prompts",
+    "read": "resources",
+    "search": "tools",
+}
+"""Commands that are a class in the module of another command, such as `CheckCommand` in lock.py."""
+
 _EXAMPLES = """\
   mooring demo
   mooring --config mcp.json list
@@ -194,29 +206,30 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
-    from mooring.cli.event_loop import run_to_end
-
-    return run_to_end(_module(argv[0]).run(args, options, out))
+    return run_to_end(_command(argv[0]).run(args, options, out))
 
 
 def parser_of(command: str) -> Parser:
     """The argument parser of one command."""
-    module = _module(command)
+    found = _command(command)
     parser = Parser(
         prog=f"mooring {command}",
-        usage=module.USAGE,
-        description=f"{COMMANDS[command]}.{module.DETAILS}",
-        examples=module.EXAMPLES,
+        usage=found.USAGE,
+        description=f"{COMMANDS[command]}.{found.DETAILS}",
+        examples=found.EXAMPLES,
     )
-    if hasattr(module, "configure"):
-        module.configure(parser)
+    if hasattr(found, "configure"):
+        found.configure(parser)
     parser.describe_options()
     return parser
 
 
-def _module(command: str) -> Any:
+def _command(name: str) -> Any:
+    """The module or class of a command."""
+    if name in _HOMES:
+        return getattr(import_module(f"mooring.cli.{_HOMES[name]}"), f"{name.capitalize()}Command")
     # A module cannot be named `import`.
-    return import_module(f"mooring.cli.{command}{'_' if iskeyword(command) else ''}")
+    return import_module(f"mooring.cli.{name}{'_' if iskeyword(name) else ''}")
 
 
 def _version(out: Output) -> int:
@@ -261,3 +274,33 @@ def _innermost(problem: BaseException) -> BaseException:
     """The error inside exception groups of one: task groups wrap what their bodies raise."""
     nested: Sequence[BaseException] = getattr(problem, "exceptions", ())
     return _innermost(nested[0]) if len(nested) == 1 else problem
+
+
+def run_to_end(command: Coroutine[Any, Any, int]) -> int:
+    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs."""
+    import asyncio
+
+    return asyncio.run(_cancelled_by_signals(command))
+
+
+async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+    import signal
+
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    if sys.platform != "win32":
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if not received:  # Ctrl-C: asyncio turns it into KeyboardInterrupt
+            raise
+        return 128 + received[0]

@@ -137,7 +137,7 @@ def _document(result: Result) -> dict[str, object]:
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
     """The result as lines: formatted for a terminal, plain text in a pipe."""
-    from mooring.core.tokens import dumps
+    from mooring.core.text import dumps
 
     shown = [await _line(block, host) for block in result.blocks]
     if out.width is None:

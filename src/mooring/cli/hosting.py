@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mooring.core.types import Snapshot
     from mooring.host import Host
     from mooring.policy import Approver
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def open_host(
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
     from mooring.host import Host, runtime_of
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
     log_to_stderr(options.verbose)
     with show_warnings("mooring.lock.enforce", out, at_end=True):

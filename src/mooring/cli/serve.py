@@ -51,7 +51,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.gateway.workers import is_worker, run_workers
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
     if args.workers > 1:

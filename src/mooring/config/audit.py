@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, cast
 
-from mooring.config.units import size
-from mooring.config.validate import Settings, one_of, section, setting, some_text, whole, within
+from mooring.config.validate import Settings, one_of, section, setting, size, some_text, whole, within
 from mooring.core.redact import MASK, is_secret_name
 from mooring.core.text import clean_line
 from mooring.errors import CallError, MooringError, NotTrusted, PolicyDenied

@@ -8,8 +8,7 @@ from datetime import date
 from typing import Any, cast, get_args
 
 from mooring.config.models import HostConfig, ServerConfig, Transport
-from mooring.config.units import kind, number, seconds
-from mooring.config.validate import Problem, flag, misspelled, shown
+from mooring.config.validate import Problem, flag, kind, misspelled, number, seconds, shown
 from mooring.core.text import did_you_mean
 
 _KNOWN = ServerConfig.field_names() - {"name", "source"}

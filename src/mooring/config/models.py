@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.config import validate
 from mooring.config.sections import GatewaySettings, Policy
-from mooring.config.units import kind, seconds, size
 from mooring.config.validate import (
     Settings,
     flag,
     instance,
+    kind,
     list_of_text,
     one_of,
     optional,
+    seconds,
     section,
     setting,
     shown,
+    size,
     some_text,
     whole,
     within,

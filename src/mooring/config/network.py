@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from mooring.config.references import references
-from mooring.config.units import kind
 from mooring.config.validate import (
     Settings,
+    kind,
     list_of_text,
     one_of,
     optional,

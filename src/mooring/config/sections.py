@@ -8,18 +8,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
 from mooring.config.references import is_reference
-from mooring.config.units import kind, number, seconds, size
 from mooring.config.validate import (
     InvalidEntryError,
     Problem,
     Settings,
     flag,
+    kind,
     list_of_text,
+    number,
     one_of,
     optional,
+    seconds,
     section,
     setting,
     shown,
+    size,
     some_text,
     whole,
     within,

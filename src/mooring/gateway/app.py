@@ -14,13 +14,12 @@ from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.handlers import Answer, RequestHandlers
-from mooring.gateway.log_levels import LogLevels
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
-from mooring.gateway.subscriptions import Subscriptions
+from mooring.gateway.subscriptions import LogLevels, Subscriptions
 from mooring.host import Host, runtime_of
-from mooring.transport.forwarding import ClientBridge
+from mooring.transport.message import ClientBridge
 
 __all__ = ["Gateway"]
 

@@ -19,8 +19,7 @@ from mooring.core.types import hidden_document
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import METADATA, Authenticator, Denied
 from mooring.gateway.clients import account
-from mooring.gateway.http import HttpHandler, json_response
-from mooring.gateway.legacy_sse import LegacySse
+from mooring.gateway.http import HttpHandler, LegacySse, json_response
 
 MAX_TRACKED_CLIENTS = 50_000
 """Clients whose use is tracked; the least recently active is dropped first."""

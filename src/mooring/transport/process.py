@@ -23,16 +23,17 @@ import anyio
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
 from mooring.transport import base, process_tree, subreaper_client
-from mooring.transport.process_probe import ProcessProbe, watch_exit
 from mooring.transport.process_tree import (
     MARKER,
     ROUNDS,
+    ProcessProbe,
     descendants,
     host_mark,
     kill_all,
     kill_marked,
     new_mark,
     put_mark,
+    watch_exit,
 )
 
 if TYPE_CHECKING:

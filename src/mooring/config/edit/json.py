@@ -9,6 +9,7 @@ import json
 import re
 from typing import cast
 
+from mooring.config.documents import BLANK, JsoncParser
 from mooring.config.edit.text import (
     KeyPath,
     Node,
@@ -20,7 +21,6 @@ from mooring.config.edit.text import (
     spliced,
     wrapped,
 )
-from mooring.config.jsonc import BLANK, JsoncParser
 
 __all__ = ["drop", "flow_drop", "flow_insert", "put", "unit_of"]
 

@@ -40,12 +40,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from mooring.core.schema.algebra import merge
-from mooring.core.schema.back import Plan, undo
 from mooring.core.schema.dialects import SUBSETS, Dialect, Notes, Subset
 from mooring.core.schema.read import SchemaReader
-from mooring.core.schema.shapes import OPEN, Alt, SetAside, Shape, check
-from mooring.core.schema.write import Writer
+from mooring.core.schema.shapes import OPEN, Alt, SetAside, Shape, check, merge
+from mooring.core.schema.write import Plan, Writer, undo
 from mooring.core.types import Json, Tool
 
 __all__ = ["Compiled", "Dialect", "SetAside", "compile", "compile_tools"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from mooring.core.tokens import dumps
+from mooring.core.text import dumps
 
 __all__ = ["ASSERTIONS"]
 

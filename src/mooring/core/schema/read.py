@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-from mooring.core.schema.algebra import join, meet
 from mooring.core.schema.dialects import Notes, Path
 from mooring.core.schema.shapes import (
     NEVER,
@@ -19,7 +18,9 @@ from mooring.core.schema.shapes import (
     as_object,
     finite,
     is_kind,
+    join,
     kind_of,
+    meet,
     value_key,
 )
 from mooring.core.types import Json
