@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _MODULES = {
-    "DeferredTool": "deferred",
-    "discovered_names": "deferred",
-    "register_factories": "deferred",
+    "DeferredTool": "engine",
+    "discovered_names": "engine",
+    "register_factories": "engine",
     "Engine": "engine",
     "McpToolProvider": "engine",
     "RefreshError": "engine",
@@ -18,8 +18,8 @@ _MODULES = {
     "McpCallResult": "manager",
     "McpManager": "manager",
     "McpToolInfo": "manager",
-    "McpRun": "actions",
-    "StepResult": "actions",
+    "McpRun": "manager",
+    "StepResult": "manager",
     "mcp_tools_section": "manager",
 }
 

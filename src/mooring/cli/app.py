@@ -117,7 +117,6 @@ COMMANDS = {
 _HOMES = {
     "check": "lock",
     "disable": "enable",
-    "export": "import_",
     "groups": "tools",
     "logout": "login",
     "prompt": "prompts",
