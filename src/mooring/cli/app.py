@@ -10,7 +10,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
-from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options, wants_json
+from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
@@ -201,7 +201,7 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         return _version(out)
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
-        near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
+        near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 

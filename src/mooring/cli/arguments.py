@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import UsageError, did_you_mean
+from mooring.cli.options import UsageError, suggestion
 from mooring.cli.output import Output
 from mooring.core.text import clean_line
 
@@ -161,7 +161,7 @@ def _check_names(
     open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
     unknown = [name for name in arguments if name not in properties] if properties and not open_ended else []
     if unknown:
-        near = did_you_mean(unknown[0], list(properties))
+        near = suggestion(unknown[0], list(properties))
         raise UsageError(
             f"The tool has no argument {unknown[0]!r}.{near} {_signature(properties, required, schema)}"
         )

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
             if rest and not command:
                 raise UsageError(f"Write the program and its arguments after `--`. See `{self.prog} --help`.")
         if rest:
-            near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
+            near = suggestion(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
             kind = "option" if rest[0].startswith("-") else "argument"
             raise UsageError(f"Unknown {kind} {rest[0]!r}.{near} See `{self.prog} --help`.")
         return args
@@ -120,7 +120,7 @@ def wants_json(argv: Sequence[str]) -> bool:
     return "--json" in argv[: argv.index("--") if "--" in argv else len(argv)]
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
+def suggestion(word: str, known: Sequence[str]) -> str:
     """A sentence with the nearest known word, or an empty text."""
     near = nearest(word, known, limit=1)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from heapq import nlargest
@@ -82,9 +81,8 @@ def _json_escape(code: int) -> str:
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
-_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
-# Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
-_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_NOT_TEXT = frozenset(("Cf", "Cn", "Co"))
+"""Categories that models do not get either: format characters, unassigned and private code points."""
 _BREAKS = dict.fromkeys(map(ord, "\r\u2028\u2029\x0b\x0c\x85"), "\n")
 _SPACE = r"[^\S\n]+"
 _GAP = r"\n\s*\n\s*"
@@ -95,7 +93,7 @@ def clean_for_model(text: str, limit: int) -> str:
     """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
     text = text[: 4 * limit]
     if not (text.isascii() and text.isprintable()):
-        text = _visible(re.sub(_BLANK, "", text))
+        text = _visible(text)
     text = re.sub(_GAP, "\n\n", re.sub(_SPACE, " ", text)).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
@@ -137,11 +135,12 @@ def _defused(mark: re.Match[str]) -> str:
 
 
 def _visible(text: str, tab: str = " ") -> str:
+    text = re.sub(_HIDDEN_CHARACTER, "", text.translate(_BREAKS)).replace("\t", tab)
+    if text.isascii():
+        return text
     from unicodedata import category  # most texts are plain
 
-    lines = text.translate(_BREAKS)
-    kept = (letter for letter in lines if letter in "\n\t" or category(letter) not in _UNSEEN)
-    return "".join(kept).replace("\t", tab)
+    return "".join(letter for letter in text if category(letter) not in _NOT_TEXT)
 
 
 _LONGEST = 96
@@ -197,13 +196,15 @@ def tool_cost(tool: Tool) -> int:
 
 
 def dumps(value: Any) -> str:
-    """Return compact JSON that can always be encoded; what is not JSON is named, never raised over."""
+    """Return compact JSON that can be encoded as UTF-8, with the type of each value that is not JSON."""
+    import json  # `mooring --help` needs none
+
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)
     except (TypeError, ValueError, RecursionError):
-        # Keys of several types, cycles, bottomless nesting: only a program can have built that.
+        # Keys of several types, cycles or deep nesting, which only a program can build.
         text = json.dumps({"error": "not representable as JSON"})
-    # A lone surrogate is legal in a JSON text and fatal in the UTF-8 that everybody makes of it.
+    # A lone surrogate is valid in JSON, but cannot be encoded as UTF-8.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
