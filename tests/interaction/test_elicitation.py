@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,60 @@ async def test_the_deadline_of_the_call_holds_while_the_user_thinks(era: str, ho
         result = await host.call("mcp_lib_ask", {"params": NAME}, timeout=0.5)
         assert isinstance(result.error, CallTimeout)
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("end", ["cancelled", "timed out"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_question_of_an_abandoned_call_blocks_no_other(place: str, end: str, hosting: Any) -> None:
+    asked, closed = anyio.Event(), anyio.Event()
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        if not asked.is_set():
+            asked.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                closed.set()
+        return question.accept({"name": "Ana"})
+
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        async with anyio.create_task_group() as tasks:
+            first = partial(
+                host.call, "mcp_lib_ask", {"params": NAME}, timeout=0.5 if end != "cancelled" else 60
+            )
+            tasks.start_soon(first)
+            with anyio.fail_after(20):
+                await asked.wait()
+                if end == "cancelled":
+                    tasks.cancel_scope.cancel()
+        with anyio.fail_after(20):
+            result = await host.call("mcp_lib_ask", {"params": NAME})
+            assert answer_in(result.text) == {"action": "accept", "content": {"name": "Ana"}}
+            await closed.wait()
+
+
+async def test_a_question_stays_while_a_call_that_it_may_belong_to_is_under_way(hosting: Any) -> None:
+    asked, answer = anyio.Event(), anyio.Event()
+    texts: list[str] = []
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        asked.set()
+        await answer.wait()
+        return question.accept({"name": "Ana"})
+
+    async with hosting(library_server(era="legacy"), on_elicit=on_elicit) as host:
+
+        async def ask() -> None:
+            texts.append((await host.call("mcp_lib_ask", {"params": NAME})).text)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            with anyio.fail_after(20):
+                await asked.wait()
+            result = await host.call("mcp_lib_ask", {"params": NAME}, timeout=0.2)
+            assert isinstance(result.error, CallTimeout)
+            answer.set()
+        assert answer_in(texts[0]) == {"action": "accept", "content": {"name": "Ana"}}
 
 
 async def test_questions_come_one_at_a_time_and_no_server_buries_the_user(hosting: Any) -> None:

@@ -19,7 +19,7 @@ from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import tool
-from tests.lab.stdio import lab_server, methods
+from tests.lab.stdio import lab_server, methods, starts
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +89,19 @@ async def test_a_failed_server_is_tried_again_for_a_name_that_it_could_own(tmp_p
         assert good.command is not None
         command.write_text(f"#!/bin/sh\nexec {shlex.join([good.command, *good.args])}\n")
         assert (await host.call("mcp_lab_echo", {"text": "hi"})).text == "hi"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_that_waited_for_a_failing_start_does_not_start_the_server_again(
+    era: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    server = lab_server(hang_on_list=True, era=era, log=str(log), settings={"connect_timeout": 0.5})
+    async with Host([server], lock=False) as host:
+        results = await asyncio.gather(*(host.call("mcp_lab_echo") for _ in range(3)))
+        assert {type(result.error) for result in results} == {UnknownTool}
+        assert "no answer within 0.5 s" in results[0].text
+        assert len(starts(log)) == 1
 
 
 async def test_the_error_names_the_server_that_failed(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class DuplexTransport(Transport):
             self.failed(method, fault)
             raise
         finally:
-            del self.waiting[key]
+            self.over(key, abandoned=abandoned)
             if abandoned and cancellable:
                 self.cancel_on_wire(wire_id)
         return take_answer(message)
