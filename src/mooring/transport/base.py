@@ -188,7 +188,7 @@ class Transport:
         self._watch.heed(request.due)
 
     def over(self, key: RequestId, *, abandoned: bool) -> None:
-        """A request of ours has ended. Requests that the server sent because of it end too if it was abandoned.
+        """A request of ours has ended. If it was abandoned, end requests that the server sent because of it.
 
         A server on a pipe does not say which request its own one belongs to: it is kept while any of those
         is under way that were when it came.
