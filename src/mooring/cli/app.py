@@ -192,11 +192,17 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    serves = argv[0] == "serve"
+    if serves and sys.platform != "win32":
+        import signal
+
+        # Until it can reload. Not SIG_IGN, which child processes would inherit.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     from mooring.cli.event_loop import run_to_end
 
-    return run_to_end(_module(argv[0]).run(args, options, out))
+    return run_to_end(_module(argv[0]).run(args, options, out), hangup=not serves)
 
 
 def parser_of(command: str) -> Parser:
