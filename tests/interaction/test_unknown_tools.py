@@ -139,8 +139,23 @@ async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_a
             await until(lambda: host.status()[0].state == "pending")
             result = await host.call(f"mcp_{lab.config().name}_read")
             assert host.status()[0].state == "pending"
-            assert "needs a login" in result.text
+            assert "it wants a login" in result.text
             again.cancel()
+
+
+async def test_no_login_is_advised_for_a_server_that_offers_none() -> None:
+    async def refuse(request: Any, message: dict[str, Any]) -> Any:
+        return web.Response(status=401)
+
+    async with HttpLab() as lab:
+        lab.faults["server/discover"] = lab.faults["initialize"] = refuse
+        async with Host([lab.config()], lock=False) as host:
+            await host.ready(10)
+            result = await host.call("mcp_web_read")
+            assert isinstance(result.error, UnknownTool)
+            assert (result.error.server, result.error.state) == ("web", "needs-auth")
+            assert "give it a token in `headers`" in result.text
+            assert "mooring login" not in result.text
 
 
 async def test_of_nested_names_the_longest_is_meant() -> None:

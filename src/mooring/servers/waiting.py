@@ -204,7 +204,7 @@ def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None
     return Absence(
         server=first.name,
         state=first.state,
-        hint=" ".join(_absent(status) for status in named),
+        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in named),
     )
 
 
@@ -217,10 +217,15 @@ def _lasting(status: ServerStatus, manager: ServerManager) -> ServerStatus:
     return replace(status, state="needs-auth" if isinstance(problem, AuthNeeded) else "failed")
 
 
-def _absent(status: ServerStatus) -> str:
+def _login_helps(status: ServerStatus, manager: ServerManager) -> bool:
+    connection = manager.connections.get(status.name)
+    return connection is None or not connection.hopeless
+
+
+def _absent(status: ServerStatus, login_helps: bool) -> str:
     server = f"Server {status.name!r}"
     match status.state:
-        case "needs-auth":
+        case "needs-auth" if login_helps:
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
