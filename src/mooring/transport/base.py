@@ -77,6 +77,8 @@ def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
 log = logger("mooring.net")
 
 
+UNRELATED_TIMEOUT = 300.0
+"""Seconds for the answer to a request that the server sends while none of ours is under way."""
 MAX_INBOUND = 256
 """Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
 
@@ -200,6 +202,8 @@ class Transport:
                 request.abandoned = request.abandoned or abandoned
                 if request.abandoned and not request.causes:
                     request.scope.cancel()
+                elif not request.causes:
+                    request.limit()
 
     @contextmanager
     def excused(self) -> Generator[None]:
@@ -373,17 +377,23 @@ class _ServerRequest:
         self.scope = anyio.CancelScope()
         self.causes = causes
         """Our requests, still under way, that it may belong to."""
+        if not causes:
+            self.limit()
         self.abandoned = False
         """Whether one of them was cancelled or timed out."""
         self.withdrawn = False
         """Whether the server no longer wants an answer."""
 
+    def limit(self) -> None:
+        """Limit the time for an answer: no request of ours, and so no timeout, ends this one."""
+        self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
+
 
 def _moot(method: str) -> dict[str, Any]:
-    """The answer to a request whose cause was abandoned."""
+    """The answer to a request whose cause was abandoned, or that took too long."""
     if method == "elicitation/create":
         return {"result": {"action": "cancel"}}
-    return {"error": {"code": INTERNAL_ERROR, "message": "the request that it belongs to was cancelled"}}
+    return {"error": {"code": INTERNAL_ERROR, "message": "it was not answered in time"}}
 
 
 def _as_error(error: Exception) -> dict[str, Any]:
