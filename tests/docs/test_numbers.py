@@ -1,4 +1,4 @@
-"""The numbers in the documents are those of the code, so that a test of the limit is a test of the sentence."""
+"""The numbers in the documents are those of the code: a test of the limit is a test of the sentence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CLAIMS = [
     ("docs/results.md", f"values below {models.SMALLEST_BUDGET} are refused"),
     (
         "docs/results.md",
-        f"up to {store.LARGEST_MEDIUM // MIB} MiB each, {store.ALL_MEDIA // MIB} MiB and {store.MOST_MEDIA} of",
+        f"to {store.LARGEST_MEDIUM // MIB} MiB each, {store.ALL_MEDIA // MIB} MiB and {store.MOST_MEDIA} of",
     ),
     ("docs/results.md", f"{store.MOST_FILES} files of one result"),
     ("docs/results.md", f"{store._MOST:,} of one host"),
