@@ -338,6 +338,26 @@ async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest
         assert "action=accept" in await answered(states[2])
 
 
+async def test_a_call_that_waits_for_an_answer_is_cancelled_after_its_limit(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(era_bridge, "WAIT", 0.1)
+    async with serving(fixture(era="legacy")) as here:
+        client = await here.caller(capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        await until(lambda: not here.serving.gateway.era_bridge.suspended_calls._waiting)
+        [key] = asked["inputRequests"]
+        more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+        assert "no call waits" in (await client.call("test_elicitation", QUESTION, **more)).error["message"]
+
+
+def test_state_is_good_for_an_hour() -> None:
+    seal = era_bridge.Seal(b"key")
+    sealed = seal.close({"state": "x"}, {"who": "ana"}, 1000.0)
+    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3599) == {"state": "x"}
+    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3601) is None
+
+
 async def test_a_client_that_reconnects_gets_missed_notifications_once(serving: Any) -> None:
     async def stream(last: str | None, count: int) -> list[str]:
         """The ids of so many events; then the stream breaks."""

@@ -203,9 +203,15 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    serves = argv[0] == "serve"
+    if serves and sys.platform != "win32":
+        import signal
+
+        # Until it can reload. Not SIG_IGN, which child processes would inherit.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
-    return run_to_end(_command(argv[0]).run(args, options, out))
+    return run_to_end(_command(argv[0]).run(args, options, out), hangup=not serves)
 
 
 def parser_of(command: str) -> Parser:
@@ -275,14 +281,17 @@ def _innermost(problem: BaseException) -> BaseException:
     return _innermost(nested[0]) if len(nested) == 1 else problem
 
 
-def run_to_end(command: Coroutine[Any, Any, int]) -> int:
-    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs."""
+def run_to_end(command: Coroutine[Any, Any, int], *, hangup: bool = True) -> int:
+    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs.
+
+    Without `hangup`, SIGHUP does not cancel it: `mooring serve` reloads its configuration then.
+    """
     import asyncio
 
-    return asyncio.run(_cancelled_by_signals(command))
+    return asyncio.run(_cancelled_by_signals(command, hangup))
 
 
-async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
+async def _cancelled_by_signals(command: Coroutine[Any, Any, int], hangup: bool) -> int:
     import asyncio
     import signal
 
@@ -295,7 +304,7 @@ async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
         task.cancel()
 
     if sys.platform != "win32":
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP) if hangup else (signal.SIGTERM,):
             asyncio.get_running_loop().add_signal_handler(number, end, number)
     try:
         return await command

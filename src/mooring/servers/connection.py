@@ -258,10 +258,10 @@ class Connection:
             return login_tool(self.name)
         # It stays while the server is asked again after a login.
         refused = isinstance(self.supervisor.problem, AuthNeeded)
-        return login_tool(self.name, possible=not self._hopeless) if refused else None
+        return login_tool(self.name, possible=not self.hopeless) if refused else None
 
     @property
-    def _hopeless(self) -> bool:
+    def hopeless(self) -> bool:
         """Whether the server refuses access and no login in a browser would help."""
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
@@ -321,7 +321,7 @@ class Connection:
         from mooring.auth.login import authenticate
 
         started = concurrency.monotonic()
-        if self._hopeless:
+        if self.hopeless:
             how = "A login in a browser is not possible: ask the user to correct the configuration."
             raise AuthNeeded(f"{self.supervisor.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)
