@@ -194,8 +194,8 @@ class Transport:
             request.pause()
         self._watch.heed(request.due)
 
-    def over(self, key: RequestId, *, abandoned: bool) -> None:
-        """A request of ours has ended. If it was abandoned, end requests that the server sent because of it.
+    def request_ended(self, key: RequestId, *, abandoned: bool) -> None:
+        """Forget a request of ours. If it was abandoned, end requests that the server sent because of it.
 
         A server on a pipe does not say which request its own one belongs to: it is kept while any of those
         is under way that were when it came.
@@ -485,7 +485,7 @@ class DuplexTransport(Transport):
             self.failed(method, fault)
             raise
         finally:
-            self.over(key, abandoned=abandoned)
+            self.request_ended(key, abandoned=abandoned)
             if abandoned and cancellable:
                 self.cancel_on_wire(wire_id)
         return take_answer(message)

@@ -108,7 +108,7 @@ class HttpTransport(Transport):
                 self.cut(str(fault))  # on a held stream nothing was asked for
             raise
         finally:
-            self.over(key, abandoned=abandoned)
+            self.request_ended(key, abandoned=abandoned)
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
