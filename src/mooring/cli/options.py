@@ -91,6 +91,23 @@ def add_style(parser: Parser) -> None:
     parser.add_argument("--style", choices=STYLES, metavar="STYLE", help=f"names of tools: {styles}")
 
 
+def add_one_off(parser: Parser) -> None:
+    """Add `--url U` and `-- CMD ARG …`, which name a server that is in no file."""
+    add = parser.add_argument
+    add("--url", metavar="U", help="use the server at this URL, not the configured ones")
+    add("--header", metavar="'K: V'", action="append", default=[], help="with --url: HTTP header; repeatable")
+    add("--env", metavar="K=V", action="append", default=[], help="with -- CMD: a variable; repeatable")
+    parser.takes_command("program")
+
+
+def pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
+    """Split the value of an option such as `--header 'Name: value'`."""
+    name, found, value = word.partition(separator)
+    if not found or not name.strip():
+        raise UsageError(f"{option} must be {example}.")  # without the word: it may be a secret
+    return name.strip(), value.strip() if separator == ":" else value
+
+
 def add_scope(parser: Parser) -> None:
     """Add `--scope`, which selects the file to change."""
     parser.add_argument(

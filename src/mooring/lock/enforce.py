@@ -17,7 +17,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.types import CachedSnapshot, Snapshot, Tool
 from mooring.core.value import Value
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
@@ -101,6 +101,11 @@ class LockEnforcer:
     def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
         """Hidden tools by server and the server's own name."""
         return self._aside
+
+    def is_pinned(self, tool: Tool) -> bool:
+        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        pin = None if tool.server in self._cached else self._pins.get(tool.server)
+        return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""
