@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mooring.host import Host
     from mooring.policy import ApprovalRequest
 
-USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [--url U | -- CMD ARG …] [options]"
+USAGE = "mooring call TOOL [key=value ...] [--yes] [--url U | -- CMD] [options]"
 DETAILS = """
 
 A value is converted to the type in the tool's schema; `key:=json` is always

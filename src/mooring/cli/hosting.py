@@ -183,10 +183,11 @@ def log_to_stderr(verbose: bool) -> None:
     logging.getLogger().addHandler(handler)
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
-    from mooring.cli.logs import ServerLogs
+    from mooring.cli.logs import server_log_handler
+    from mooring.config.logs import logger
 
-    servers = logging.getLogger("mooring.server")  # their stderr
-    servers.addHandler(ServerLogs())
+    servers = logger("mooring.server")  # their stderr
+    servers.addHandler(server_log_handler())
     servers.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 

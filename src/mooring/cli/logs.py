@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from argparse import Namespace
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from mooring.cli.options import Options, Parser, positive
 from mooring.cli.output import Output
 from mooring.core.text import clean_line, nearest
 from mooring.errors import UnknownServer
+
+if TYPE_CHECKING:
+    import logging
 
 USAGE = "mooring logs [SERVER ...] [-n LINES] [-f] [options]"
 DETAILS = """
@@ -100,26 +103,32 @@ def _tail(path: Path, count: int) -> list[str]:
         return [line.rstrip("\n") for line in deque(file, count)]
 
 
-class ServerLogs(logging.Handler):
-    """Appends the stderr of each server to its own file. A full disk loses lines and fails no command."""
+def server_log_handler() -> logging.Handler:
+    """A handler that appends the stderr of each server to its own file.
 
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._clock = logging.Formatter()
+    A full disk loses lines and fails no command.
+    """
+    import logging
 
-    def emit(self, record: logging.LogRecord) -> None:
-        server = getattr(record, "server", None)
-        if not isinstance(server, str):
-            return
-        path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            try:
+    class ServerLogs(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            server = getattr(record, "server", None)
+            if isinstance(server, str):
                 text = record.getMessage().removeprefix(f"{server}: ")
-                line = f"{self._clock.formatTime(record)} {clean_line(text)}\n"
-                os.write(file, line.encode("utf-8", "replace"))
-                if os.fstat(file).st_size > _SIZE:
-                    os.replace(path, path.with_suffix(".old"))
-            finally:
-                os.close(file)
+                with suppress(OSError):
+                    _append(server, f"{clock.formatTime(record)} {clean_line(text)}\n")
+
+    clock = logging.Formatter()
+    return ServerLogs(logging.INFO)
+
+
+def _append(server: str, line: str) -> None:
+    path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        os.write(file, line.encode("utf-8", "replace"))
+        if os.fstat(file).st_size > _SIZE:
+            os.replace(path, path.with_suffix(".old"))
+    finally:
+        os.close(file)

@@ -50,10 +50,14 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self._command: str | None = None
+        self._command_expected = False
 
-    def takes_command(self, name: str) -> None:
-        """Store the words after `--` under `name`, unparsed: a program and its arguments."""
-        self._command = name
+    def takes_command(self, name: str, *, expected: bool = True) -> None:
+        """Store the words after `--` under `name`, unparsed: a program and its arguments.
+
+        `expected`: other words are probably such a program, written without `--`.
+        """
+        self._command, self._command_expected = name, expected
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")
@@ -67,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         args, rest = self.parse_known_args(argv)
         if self._command is not None:
             setattr(args, self._command, command)
-            if rest and not command:
+            if rest and not command and self._command_expected:
                 raise UsageError(f"Write the program and its arguments after `--`. See `{self.prog} --help`.")
         if rest:
             near = did_you_mean(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
@@ -97,7 +101,7 @@ def add_one_off(parser: Parser) -> None:
     add("--url", metavar="U", help="use the server at this URL, not the configured ones")
     add("--header", metavar="'K: V'", action="append", default=[], help="with --url: HTTP header; repeatable")
     add("--env", metavar="K=V", action="append", default=[], help="with -- CMD: a variable; repeatable")
-    parser.takes_command("program")
+    parser.takes_command("program", expected=False)
 
 
 def pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mooring.core.types import Tool
     from mooring.host import Host
 
-USAGE = "mooring tool NAME [--style STYLE] [--url U | -- CMD ARG …] [options]"
+USAGE = "mooring tool NAME [--style STYLE] [--url U | -- CMD] [options]"
 DETAILS = """
 
 Shows the signature, the description, the arguments with their types, an

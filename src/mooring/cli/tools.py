@@ -12,7 +12,7 @@ from mooring.core.text import clean_line
 if TYPE_CHECKING:
     from mooring.core.types import Tool
 
-USAGE = "mooring tools [--server S] [--style STYLE] [--url U | -- CMD ARG …] [options]"
+USAGE = "mooring tools [--server S] [--style STYLE] [--url U | -- CMD] [options]"
 DETAILS = """
 
 On a terminal, tools are listed under their server, with the start of their
