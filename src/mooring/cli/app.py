@@ -82,8 +82,10 @@ def _next(message: str, problem: BaseException | None) -> str | None:
 
 
 COMMANDS = {
+    "init": "Write a first configuration file",
     "list": "Servers and their states",
     "tools": "Tools of all servers, in one catalog",
+    "tool": "Signature, arguments, origin and cost of one tool",
     "search": "Search the tools",
     "groups": "Groups of tools, one line each",
     "call": "Call one tool",
@@ -108,9 +110,14 @@ COMMANDS = {
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",
     "doctor": "Find problems and say what to do next",
+    "explain": "What a finding of doctor means and how to solve it",
+    "logs": "What the servers wrote to stderr",
     "serve": "Serve the catalog as one MCP server",
+    "schema": "JSON Schema of configuration files, for editors",
     "completion": "Print a completion script for your shell",
     "demo": "Try mooring on bundled servers, without a network",
+    "help": "Help on a command",
+    "version": "Versions of mooring, Python and the protocol",
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
 
@@ -194,6 +201,8 @@ def help_text(command: str | None = None) -> str:
 def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     end = argv.index("--") if "--" in argv else len(argv)
+    if {"-h", "--help"} & set(argv[:end]) and _names_tool(argv[:end]):
+        return _show_arguments(argv, options, out)
     if {"-h", "--help"} & set(argv[:end]) or not argv:
         out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
         return DONE
@@ -212,6 +221,18 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     return run_to_end(_command(argv[0]).run(args, options, out), hangup=not serves)
+
+
+def _names_tool(words: Sequence[str]) -> bool:
+    """Whether these words are `call TOOL … --help`."""
+    return words[:1] == ["call"] and any(not word.startswith("-") for word in words[1:2])
+
+
+def _show_arguments(argv: list[str], options: Options, out: Output) -> int:
+    from mooring.cli.tool import show_arguments
+
+    args = parser_of("call").parse_strictly([word for word in argv[1:] if word not in ("-h", "--help")])
+    return run_to_end(show_arguments(args, options, out))
 
 
 def parser_of(command: str) -> Parser:

@@ -348,8 +348,11 @@ class ResourceCache(Settings):
     """Settings of the cache of resource contents."""
 
     enabled: bool = setting(flag, default=True)
+    """Whether contents are kept."""
     ttl: float = setting(_duration, default=30.0)
+    """Seconds after which an entry is read again."""
     max_entries: int = setting(within(whole, least=1), default=256)
+    """Entries that are kept; the least recently used one is dropped first."""
 
 
 class HostContext(CallerContext):
@@ -365,7 +368,9 @@ class WatchSettings(Settings):
     """Settings for applying changed configuration files."""
 
     enabled: bool = setting(flag, default=False)
+    """Whether changes of the files are applied while the host runs."""
     debounce: float = setting(_duration, default=0.2)
+    """Seconds without a further change before the files are read."""
 
 
 def look_alike_warnings(servers: Mapping[str, ServerConfig]) -> Iterator[ConfigWarning]:

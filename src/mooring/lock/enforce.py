@@ -17,7 +17,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot
+from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.core.value import Value
 from mooring.errors import ToolChanged
@@ -115,6 +115,11 @@ class LockEnforcer:
             yield from (_hidden(name, "tool", tool, change) for tool, change in aside.items())
         for name, more in self._more_aside.items():
             yield from (_hidden(name, kind, key, change) for kind, key, change in more)
+
+    def is_pinned(self, tool: Tool) -> bool:
+        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        pin = None if tool.server in self._cached else self._pins.get(tool.server)
+        return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""
