@@ -217,7 +217,7 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         import signal
 
         # Until it can reload. Not SIG_IGN, which child processes would inherit.
-        signal.signal(signal.SIGHUP, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     return run_to_end(_command(argv[0]).run(args, options, out), hangup=not serves)

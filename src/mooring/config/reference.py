@@ -16,8 +16,7 @@ from mooring.config import audit, models, network, sections
 from mooring.config.formats import DEFAULTS, FOREIGN_FIELDS, SHAPES, UNITS_IN_SECTIONS
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.network import AuthConfig, TlsSettings
-from mooring.config.units import seconds, size
-from mooring.config.validate import Settings
+from mooring.config.validate import Settings, seconds, size
 from mooring.core.value import UNSET, Value, meanings
 
 SCHEMA_DIALECT = "http://json-schema.org/draft-07/schema#"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -154,8 +154,9 @@ def _has_infinities(value: Any) -> bool:
     """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
     containers: list[Any] = [(value,)]
     for container in containers:  # grows while it is read
-        for item in container.values() if type(container) is dict else container:
-            kind = type(item)
+        items: Iterable[Any] = container.values() if type(container) is dict else container
+        for item in items:
+            kind: type[Any] = type(item)
             if kind is dict or kind is list:
                 containers.append(item)
             elif kind is float and item in _INFINITIES:
