@@ -154,12 +154,11 @@ def _has_infinities(value: Any) -> bool:
     """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
     containers: list[Any] = [(value,)]
     for container in containers:  # grows while it is read
-        items: Iterable[Any] = container.values() if type(container) is dict else container
-        for item in items:
-            kind: type[Any] = type(item)
-            if kind is dict or kind is list:
+        items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
+        for item in cast("Iterable[Any]", items):
+            if isinstance(item, dict | list):
                 containers.append(item)
-            elif kind is float and item in _INFINITIES:
+            elif isinstance(item, float) and item in _INFINITIES:
                 return True
     return False
 
