@@ -1,6 +1,7 @@
 """`tool`, `call TOOL --help`, one-off servers, `init`, `help`, `version`, `schema`, `explain` and `logs`."""
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import get_args
@@ -8,6 +9,7 @@ from typing import get_args
 import pytest
 
 from mooring import demo
+from mooring.cli import doctor
 from mooring.cli.app import COMMANDS, help_text
 from mooring.cli.explain import explanations
 from mooring.servers.diagnosis import Cause
@@ -134,7 +136,18 @@ def test_schema_is_written_to_a_file_for_editors(ran, tmp_path: Path) -> None:
 
 
 def test_every_cause_that_doctor_reports_is_explained() -> None:
-    assert set(get_args(Cause)) <= explanations().keys()
+    written = set(re.findall(r'code="([a-z-]+)"', Path(doctor.__file__).read_text()))
+    assert len(written) >= 10
+    assert set(get_args(Cause)) | written == explanations().keys()
+
+
+def test_each_problem_that_doctor_finds_has_a_code_to_explain(ran, config) -> None:
+    file = config({"broken": "broken", "npx": {"command": "npx-that-is-missing", "args": []}})
+    found = json.loads(ran("--config", file, "doctor", "--json").stdout)
+    codes = {one["code"] for one in found if one["level"] != "info" and one["server"]}
+    assert codes == {"crash", "command-not-found"}
+    assert codes <= explanations().keys()
+    assert all(one["code"] is None for one in found if one["level"] == "info")
 
 
 def test_explain_prints_one_text_or_all_and_suggests_the_nearest_code(ran) -> None:
