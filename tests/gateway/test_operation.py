@@ -63,7 +63,7 @@ async def test_ready_counts_what_is_hidden_and_names_it_to_those_who_have_a_toke
         status, text = await fetched(here, "/ready")
         assert (status, json.loads(text)["hidden"]) == (
             200,
-            {"count": 152, "by": {"filter": 151, "policy": 1}},
+            {"count": 152, "by": {"filter": 151, "policy": 1}, "kinds": {"tool": 152}},
         )
         for token, told in (("bobs-very-long-token", True), ("another-very-long-token", False)):
             headers = {"Authorization": f"Bearer {token}"}

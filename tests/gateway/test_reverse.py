@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig
-from mooring.gateway import era_bridge, suspended_calls
+from mooring.gateway import era_bridge
 from tests.lab.caller import Caller, soon
 from tests.lab.eras import DUALS, dual_at
 from tests.lab.stdio import lab_server
@@ -323,7 +323,7 @@ async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(ser
 async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspended_calls, "MAX_CALLS_PER_PRINCIPAL", 2)
+    monkeypatch.setattr(era_bridge, "MAX_CALLS_PER_PRINCIPAL", 2)
     async with serving(fixture(era="legacy")) as here:
         client = await here.caller(capabilities=ABLE)
         states = [(await client.call("test_elicitation", QUESTION)).result for _ in range(3)]
@@ -341,7 +341,7 @@ async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest
 async def test_a_call_that_waits_for_an_answer_is_cancelled_after_its_limit(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspended_calls, "WAIT", 0.1)
+    monkeypatch.setattr(era_bridge, "WAIT", 0.1)
     async with serving(fixture(era="legacy")) as here:
         client = await here.caller(capabilities=ABLE)
         asked = (await client.call("test_elicitation", QUESTION)).result

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 from mooring import concurrency
 from mooring.config.models import ServerConfig, Target
 from mooring.core.builtin_tools import login_tool
-from mooring.core.chain import raise_alone
 from mooring.core.events import Event
 from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, ServerStatus, Snapshot, State, Tool
 from mooring.core.value import replace
-from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError
+from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ElicitationHandler
+from mooring.servers.elicitation import ElicitationHandler, Task, converse, failed, passed_on, task_in
 from mooring.servers.eras import EraConnections
-from mooring.servers.input_required import Task, converse, failed, passed_on, task_in
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
 from mooring.servers.status import call_error
