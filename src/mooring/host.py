@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mooring.auth.login import Login, OnAuth
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 __all__ = ["Host", "runtime_of"]
 

@@ -338,6 +338,29 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.stderr.read() == ""
 
 
+@pytest.mark.parametrize("moment", ["parser_of", "_module"])
+def test_sighup_does_not_end_serve_while_it_starts(moment: str, tmp_path: Path) -> None:
+    """The signal arrives before the arguments are read, and again before the server runs."""
+    script = f"""
+import os, signal, sys
+from mooring.cli import app
+
+inner = app.{moment}
+
+def interrupted(*args):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return inner(*args)
+
+app.{moment} = interrupted
+sys.exit(app.main(sys.argv[1:]))
+"""
+    words = ["--config", configured(tmp_path), "--no-lock", "serve", "--stdio"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], stdin=subprocess.DEVNULL, timeout=60, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

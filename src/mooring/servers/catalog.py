@@ -15,7 +15,7 @@ from mooring.core.discovery import OWNER, Mode, VisibleTools, always_shown, plan
 from mooring.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolSetAside
 from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
-from mooring.core.tokens import tool_cost
+from mooring.core.text import tool_cost
 from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot
 from mooring.core.value import replace
 from mooring.errors import NotTrusted, PolicyDenied
