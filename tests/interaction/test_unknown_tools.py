@@ -139,7 +139,7 @@ async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_a
             await until(lambda: host.status()[0].state == "pending")
             result = await host.call(f"mcp_{lab.config().name}_read")
             assert host.status()[0].state == "pending"
-            assert "it wants a login" in result.text
+            assert "needs a login" in result.text
             again.cancel()
 
 

@@ -227,6 +227,8 @@ def _absent(status: ServerStatus, login_helps: bool) -> str:
     match status.state:
         case "needs-auth" if login_helps:
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
+        case "needs-auth":
+            return f"{server} needs a login, but offers no OAuth: give it a token in `headers` of its entry."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
         case "pending":
