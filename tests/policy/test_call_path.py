@@ -161,7 +161,7 @@ def test_a_found_project_file_does_not_pass_on_the_caller_and_has_no_guards_or_s
             }
         )
     )
-    from mooring.config.approvals import Approval
+    from mooring.config.trust import Approval
 
     found = load(cwd=tmp_path, approval=lambda file: Approval(everything=True))
     assert [server.name for server in found.servers] == ["ok"]

@@ -8,16 +8,18 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mooring.config.documents import as_json
-from mooring.config.units import kind, number, seconds
 from mooring.config.validate import (
     InvalidEntryError,
     Problem,
     Settings,
     check_url_text,
     flag,
+    kind,
     list_of_text,
+    number,
     one_of,
     optional,
+    seconds,
     section,
     setting,
     shown,

@@ -11,8 +11,7 @@ from mooring.errors import NotTrusted
 from mooring.policy.enforce import ANSWER_TIMEOUT, approved_by
 
 if TYPE_CHECKING:
-    from mooring.config.approvals import Approval
-    from mooring.config.trust import TrustRequest
+    from mooring.config.trust import Approval, TrustRequest
 
 Ask = Callable[["TrustRequest"], "bool | Awaitable[bool]"]
 """Called once for each file and content. The answer is used by this host only and is not stored."""
@@ -28,7 +27,7 @@ class Trust:
 
     def approval(self, file: str) -> Approval:
         """Return which parts of a project file are approved, on this machine or in this run."""
-        from mooring.config.approvals import Approval, approval_of
+        from mooring.config.trust import Approval, approval_of
 
         if self._answer is True:
             return Approval(everything=True)
@@ -76,8 +75,7 @@ class Trust:
     ) -> dict[str, NotTrusted]:
         if self._answer is True:
             return {}
-        from mooring.config.approvals import approved
-        from mooring.config.trust import TrustRequest, mark, settings_mark
+        from mooring.config.trust import TrustRequest, approved, mark, settings_mark
 
         known = approved(file)
         open_ones = [server for server in servers if known.get(server.name) != mark(server)]
