@@ -12,7 +12,7 @@ from inspect import unwrap
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from mooring.config import audit, models, network, sections
+from mooring.config import audit, models, network, sections, shaping
 from mooring.config.formats import DEFAULTS, FOREIGN_FIELDS, SHAPES, UNITS_IN_SECTIONS
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.network import AuthConfig, TlsSettings
@@ -33,8 +33,13 @@ _SECTIONS: Mapping[tuple[str, str], type[Settings]] = {
     ("HostConfig", "tls"): TlsSettings,
 }
 """Settings that are kept as mappings, with the class of their fields."""
-_SHORT = {"audit": "text: the path", "auth": "text: the type"}
-"""Sections that may also be written as one value."""
+_SHORT = {
+    "audit": ("text: the path", "string"),
+    "auth": ("text: the type", "string"),
+    "secrets": ("true or false", "boolean"),
+    "budget": ("number: the limit", "number"),
+}
+"""Sections that may also be written as one value, with its meaning and type."""
 _EXAMPLES: Mapping[str, object] = {
     "name": "github",
     "command": "npx",
@@ -82,6 +87,17 @@ _EXAMPLES: Mapping[str, object] = {
     "max_starting": 4,
     "rate": 5,
     "result_budget": 10_000,
+    "value": "acme",
+    "default": "open",
+    "enum": ["open", "closed"],
+    "annotations": {"readOnlyHint": True},
+    "title": "Issues",
+    "when": 'tool == "delete" && principal != "token:ana"',
+    "then": "deny",
+    "reason": "only ana deletes",
+    "timezone": "Europe/Berlin",
+    "per_day": 1_000,
+    "costs": {"images/*": 25},
 }
 """Examples for settings whose type says too little."""
 
@@ -137,7 +153,7 @@ _meanings = cache(meanings)
 @cache
 def _types(cls: type[Settings]) -> dict[str, Any]:
     """The types of the fields, also those that are imported only for type checkers."""
-    known = {**vars(audit), **vars(network), **vars(sections), **vars(models)}
+    known = {**vars(audit), **vars(network), **vars(shaping), **vars(sections), **vars(models)}
     hints = get_type_hints(cls, localns=known)
     return {name: hints[name] for name in _declared(cls)}
 
@@ -185,8 +201,11 @@ def _described(
         return "sections by name", None, schema
     if inner is not None:
         short = _SHORT.get(name)
-        schema = {"anyOf": [nested, {"type": "string"}]} if short else nested
-        return f"section, or {short}" if short else "section", None, schema
+        schema = {"anyOf": [nested, {"type": short[1]}]} if short else nested
+        return f"section, or {short[0]}" if short else "section", None, schema
+    if get_origin(plain) is tuple and Any in get_args(plain):
+        several = len(get_args(plain)) > 1
+        return ("list of values", None, {"type": "array"}) if several else ("any value", None, {})
     if reader is seconds:
         return "duration", "seconds", {"anyOf": [_limited(cls, name, "number"), _text(DURATION)]}
     if reader is size:

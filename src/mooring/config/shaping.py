@@ -126,6 +126,7 @@ class ArgumentTransform(Settings):
     enum: tuple[Any, ...] | None = setting(optional(_values), default=None)
     """The only values that clients may send; for a list, its items."""
     description: str | None = setting(optional(some_text), default=None)
+    """In the place of the server's description of the argument."""
 
     def _check(self) -> None:
         if self.value is not None and self.default is not None:
@@ -139,9 +140,13 @@ class Preset(Settings):
     """One more tool that calls the same tool of the server. It inherits the arguments of the transform."""
 
     title: str | None = setting(optional(some_text), default=None)
+    """Name for people."""
     description: str | None = setting(optional(some_text), default=None)
+    """In the place of the server's description."""
     annotations: Mapping[str, Any] = setting(_annotations, default=EMPTY)
+    """Over those of the transform."""
     arguments: Mapping[str, ArgumentTransform] = setting(_arguments, default=EMPTY)
+    """Over those of the transform, by name."""
 
     @property
     def name(self) -> str | None:
@@ -173,12 +178,15 @@ class Transform(Settings):
     name: str | None = setting(optional(_tool_name), default=None)
     """In the place of the server's own name."""
     title: str | None = setting(optional(some_text), default=None)
+    """Name for people, in the place of the server's."""
     description: str | None = setting(optional(some_text), default=None)
+    """In the place of the server's description."""
     hide: bool = setting(flag, default=False)
     """Leaves the tool out; its presets stay."""
     annotations: Mapping[str, Any] = setting(_annotations, default=EMPTY)
     """Over those of the server. Policies apply to both: a transform makes none milder."""
     arguments: Mapping[str, ArgumentTransform] = setting(_arguments, default=EMPTY)
+    """What becomes of its arguments, by name."""
     presets: Mapping[str, Preset] = setting(_presets, default=EMPTY)
     """More tools that call the same tool of the server, by name."""
 
@@ -215,6 +223,7 @@ class Rule(Settings):
     when: str = setting(_expression)
     """Expression (CEL) over `tool`, `server`, `arguments`, `principal`, `profile`, `annotations`, `now`."""
     then: Verdict = setting(one_of("allow", "ask", "deny"))
+    """The decision if the expression is true."""
     reason: str | None = setting(optional(some_text), default=None)
     """For the person or model whose call is denied."""
 
@@ -246,6 +255,7 @@ class DecideSettings(Settings):
     """An HTTP service that decides about calls, such as OPA or a Cedar agent."""
 
     url: str | None = setting(optional(lambda value: check_url_text(some_text(value))), default=None)
+    """Address that gets `{"input": {…}}` by POST; None: only `Host(decide=…)` is asked."""
     timeout: float = setting(within(seconds, above=0, most=60), default=2.0)
     """Seconds for one decision, also of `Host(decide=…)`. After them the call is denied."""
 
@@ -276,6 +286,7 @@ class SecretsGuard(Settings):
     """Denies calls whose arguments hold a secret."""
 
     enabled: bool = setting(flag, default=True)
+    """Whether arguments are searched."""
     allow: tuple[str, ...] = setting(list_of_text, default=())
     """Globs of `server/tool` that may get secrets."""
 
@@ -284,6 +295,7 @@ class Budget(Settings):
     """Limits what each principal spends in a day (UTC)."""
 
     per_day: float = setting(_amount)
+    """The most that one principal may spend."""
     costs: Mapping[str, float] = setting(_costs, default=EMPTY)
     """Cost of a call by glob of `server/tool`; the first that matches counts. Others cost 1."""
 
