@@ -27,7 +27,7 @@ from mooring.core.events import CallFinished, CallStarted, Event
 from mooring.core.json_values import not_json
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
-from mooring.core.transforms import CallContext, TransformError
+from mooring.core.transforms import CallContext, TransformError, call_context
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.local import OnProgress, Progress, Provider
@@ -220,7 +220,7 @@ class HostRuntime:
         return self._chain
 
     def context(self, session: Session) -> CallContext:
-        return CallContext(session=session.id, agent=session.agent_id, principal=session.principal)
+        return call_context(session.id, session.agent_id, session.principal)
 
     def shown_to(
         self, session: Session, tools: tuple[Tool, ...], context: CallContext | None = None

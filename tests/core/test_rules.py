@@ -33,7 +33,7 @@ def rule(when: str, then: str = "deny", reason: str | None = None) -> Rule:
 
 
 def facts(**more: Any) -> Facts:
-    known = {"tool": "write", "server": "files", "principal": "ana", "profile": "", "now": NOON}
+    known = {"tool": "write", "server": "files", "principal": "ana", "profile": "", "now": lambda: NOON}
     return Facts(**{**known, "arguments": {}, **more})
 
 

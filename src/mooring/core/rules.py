@@ -8,7 +8,7 @@ constant regular expressions, and limits of depth and size of the arguments that
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol, cast
 
@@ -78,31 +78,68 @@ class RuleSettings(Protocol):
     def reason(self) -> str | None: ...
 
 
-class Facts(Value):
+class Facts:
     """What rules can refer to. None: not known yet; a rule that needs it is undecided."""
 
-    tool: str
-    """The server's own name of the tool."""
-    server: str
-    annotations: Mapping[str, Any] | None = EMPTY
-    arguments: Mapping[str, Any] | None = None
-    principal: str | None = None
-    profile: str | None = None
-    now: datetime | None = None
+    __slots__ = ("annotations", "arguments", "now", "principal", "profile", "server", "tool")
+
+    def __init__(
+        self,
+        *,
+        tool: str,
+        server: str,
+        annotations: Mapping[str, Any] | None = EMPTY,
+        arguments: Mapping[str, Any] | None = None,
+        principal: str | None = None,
+        profile: str | None = None,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        """
+        Args:
+            tool: The server's own name of the tool.
+            server: The server's name in the configuration.
+            annotations: The hints of the tool.
+            arguments: As the server gets them.
+            principal: Authenticated user; empty without one.
+            profile: Profile of the gateway; empty without one.
+            now: Returns the time; called only if a rule needs it.
+        """
+        self.tool, self.server, self.annotations, self.arguments = tool, server, annotations, arguments
+        self.principal, self.profile, self.now = principal, profile, now
+
+    def about(self, annotations: Mapping[str, Any]) -> Facts:
+        """Return the same facts with these annotations."""
+        if annotations is self.annotations:
+            return self
+        return Facts(
+            tool=self.tool,
+            server=self.server,
+            annotations=annotations,
+            arguments=self.arguments,
+            principal=self.principal,
+            profile=self.profile,
+            now=self.now,
+        )
 
     def variables(self, names: frozenset[str], arguments: frozenset[str] | None) -> dict[str, Any]:
         """Return the variables for expressions; `arguments`: the only ones that they use."""
         made: dict[str, Any] = {}
         for name in names:
-            value = getattr(self, name)
-            if name == "annotations" and value is not None:
-                made[name] = {**dict.fromkeys(HINTS), **value}
-            elif name == "arguments" and value is not None and arguments is not None:
-                made[name] = {key: value[key] for key in arguments if key in value}
-            elif name == "arguments" and value is not None:
-                made[name] = dict(value)
-            elif value is not None:
-                made[name] = value
+            value: Any = getattr(self, name)
+            if value is None:
+                continue
+            if name == "annotations":
+                value = {**dict.fromkeys(HINTS), **value}
+            elif name == "arguments":
+                given = cast("Mapping[str, Any]", value)
+                value = (
+                    dict(given)
+                    if arguments is None
+                    else {key: given[key] for key in arguments if key in given}
+                )
+            elif name == "now":
+                value = value()
+            made[name] = value
         return made
 
 
@@ -208,9 +245,10 @@ class Residual:
 
     def _context(self, facts: Facts) -> Any:
         variables = facts.variables(self._names, self._arguments)
-        for name in ("arguments", "annotations"):
-            if name in variables:
-                check_size(variables[name], *self._limits)
+        if "arguments" in variables:
+            check_size(variables["arguments"], *self._limits)
+        if "annotations" in variables:
+            check_size(variables["annotations"], *self._limits)
         return _context(variables)
 
 
@@ -236,6 +274,8 @@ def compile_rules(rules: Sequence[RuleSettings], whose: str) -> Residual:
 
 def check_size(value: Any, most: int = _MOST_VALUES, text: int = _MOST_TEXT) -> None:
     """Raise RuleError if a value is too deep or too large for the evaluator."""
+    if isinstance(value, dict) and _small(cast("dict[str, Any]", value)):
+        return
     level: list[Any] = [value]
     for _ in range(_DEEPEST):
         inner: list[Any] = []
@@ -255,6 +295,20 @@ def check_size(value: Any, most: int = _MOST_VALUES, text: int = _MOST_TEXT) -> 
             return
         level = inner
     raise RuleError("the arguments that it looks at are nested too deeply")
+
+
+def _small(fields: dict[str, Any]) -> bool:
+    """Whether a mapping is flat and short, the usual case."""
+    if len(fields) > 32:
+        return False
+    for value in fields.values():
+        kind = value.__class__
+        if kind is str:
+            if len(value) > 1_000:
+                return False
+        elif not (kind is int or kind is bool or kind is float or value is None):
+            return False
+    return True
 
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
@@ -285,10 +339,10 @@ def _compiled(source: str) -> Any:
 
 
 def _context(variables: dict[str, Any]) -> Any:
-    import cel  # pyright: ignore[reportMissingTypeStubs]
+    from cel import Context  # lazy: only with rules
 
     try:
-        return cel.Context(variables=variables)
+        return Context(variables=variables)
     except Exception:  # such as text with half a surrogate pair
         raise RuleError("the arguments that it looks at cannot be converted") from None
 

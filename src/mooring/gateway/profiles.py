@@ -17,7 +17,7 @@ from mooring.core.discovery import OWNER, Mode, VisibleTools, plan_exposure
 from mooring.core.events import Event
 from mooring.core.names import Style, assign
 from mooring.core.search import Index, Ranker
-from mooring.core.transforms import CallContext
+from mooring.core.transforms import CallContext, call_context
 from mooring.core.types import EMPTY, Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
@@ -144,11 +144,11 @@ class Profile:
 
     def context(self, session: Session) -> CallContext:
         caller = CALLER.get()
-        return CallContext(
-            session=session.id,
+        return call_context(
+            session.id,
+            session.agent_id,
+            session.principal,
             shown_session=sha256(session.id.encode()).hexdigest()[:32],
-            agent=session.agent_id,
-            principal=session.principal,
             profile=self.name,
             headers=EMPTY if caller is None else caller.headers,
         )

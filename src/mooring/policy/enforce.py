@@ -88,26 +88,40 @@ Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | 
 class _Plan:
     """What the policies say about one tool, as far as it is known without arguments."""
 
-    __slots__ = ("decision", "joint", "variants")
+    __slots__ = ("decision", "joint", "only", "otherwise", "variants")
 
     def __init__(self, joint: JointPolicy, variants: Sequence[tuple[Tool, tuple[Residual, ...]]]) -> None:
         self.joint, self.variants = joint, variants
         """`variants`: the tool, and with its original annotations if a transform changed them."""
+        self.otherwise = strictest(
+            [joint.decide(tool, [(rules.final,) for rules in residuals]) for tool, residuals in variants]
+        )
+        """The decision if no undecided rule applies."""
         settled = all(rules.decided for _, residuals in variants for rules in residuals)
-        self.decision = self.decide(Facts(tool="", server="")) if settled else None
+        self.decision = self.otherwise if settled else None
+        undecided = [rules for _, residuals in variants for rules in residuals if rules.rules]
+        self.only = undecided[0] if len(variants) == len(undecided) == 1 else None
+        """The only policy with undecided rules: the usual case."""
 
     def decide(self, facts: Facts) -> Decision:
         """Return the decision about one call."""
-        found = list[Decision]()
+        if (only := self.only) is not None and only.decide(facts) is only.final:
+            return self.otherwise
+        outcomes, applied = list[list[Decision | None]](), False
         for tool, residuals in self.variants:
-            known = _about(facts, tool)
-            found.append(self.joint.decide(tool, [(rules.decide(known),) for rules in residuals]))
-        return found[0] if len(found) == 1 else strictest(found)
+            known = facts.about(tool.annotations)
+            ruled = [rules.decide(known) if rules.rules else rules.final for rules in residuals]
+            applied = applied or any(one is not own.final for one, own in zip(ruled, residuals, strict=True))
+            outcomes.append(ruled)
+        if not applied:
+            return self.otherwise
+        each = zip(self.variants, outcomes, strict=True)
+        return strictest([self.joint.decide(tool, [(one,) for one in ruled]) for (tool, _), ruled in each])
 
     def settled(self, facts: Facts) -> bool:
         """Return whether these facts are enough for a decision."""
         return all(
-            rules.with_facts(_about(facts, tool)).decided
+            rules.with_facts(facts.about(tool.annotations)).decided
             for tool, residuals in self.variants
             for rules in residuals
         )
@@ -119,7 +133,7 @@ class _Plan:
             possible = list[list[Decision | None]]()
             for rules in residuals:
                 if facts is not None:
-                    rules = rules.with_facts(_about(facts, tool))
+                    rules = rules.with_facts(facts.about(tool.annotations))
                 possible.append([rules.final, *(rule.decision for rule in rules.rules)])
             found.append(self.joint.decide(tool, possible))
         return strictest(found)
@@ -131,11 +145,6 @@ def _with_offset(now: datetime, zone: tzinfo) -> datetime:
         return now if now.tzinfo is UTC else now.astimezone(UTC)
     local = now.astimezone(zone)
     return local.replace(tzinfo=timezone(local.utcoffset() or timedelta()))
-
-
-def _about(facts: Facts, tool: Tool) -> Facts:
-    same = facts.annotations is tool.annotations
-    return facts if same else replace(facts, annotations=tool.annotations)
 
 
 class PolicyEnforcer:
@@ -268,7 +277,7 @@ class PolicyEnforcer:
             used = [rules.arguments for _, residuals in plan.variants for rules in residuals if rules.rules]
             if not inexact or all(one is not None and not one & inexact for one in used):
                 return plan.decide(facts)
-        facts = replace(facts, arguments=None)
+        facts.arguments = None
         found = plan.mildest(facts)
         return found if plan.settled(facts) or found.verdict == "deny" else None
 
@@ -280,7 +289,7 @@ class PolicyEnforcer:
         Raises:
             PolicyDenied: The policy denies the call, or it was not approved.
         """
-        if self.allows(tool):
+        if tool.server in self._own:
             return
         decision = self.decision(tool, arguments, context)
         if decision.verdict != "deny" and self._asks_others:
@@ -363,6 +372,9 @@ class PolicyEnforcer:
 
         return ZoneInfo(zone)
 
+    def _now(self) -> datetime:
+        return _with_offset(datetime.now(UTC), self._zone)
+
     def _facts(
         self,
         tool: Tool,
@@ -377,7 +389,7 @@ class PolicyEnforcer:
             arguments=arguments,
             principal=context.principal or "",
             profile=context.profile or "",
-            now=_with_offset(datetime.now(UTC) if now is None else now, self._zone),
+            now=self._now if now is None else lambda: _with_offset(now, self._zone),
         )
 
     def _plan(self, tool: Tool) -> _Plan:
