@@ -77,8 +77,7 @@ class Host(ContentVerbs):
         trust: Approves project files that were found automatically: True for all, or a function that is
             asked. Default: only those approved with `mooring trust`.
         on_approval: Asked for calls whose policy is `ask`. Default: such calls are denied.
-        decide: Decides about every call that the policies do not deny: `allow`, `ask`, `deny`, True or False.
-            An exception, another answer or none within `policy.decide.timeout` seconds (2) denies the call.
+        decide: Decides about calls that the policies do not deny: `allow`, `ask` or `deny`; fails closed.
         guards: Checks before and after each call; see `Guard`.
         max_starting: Servers that start at the same time. Default: from the configuration, or the CPU count.
 
@@ -118,8 +117,7 @@ class Host(ContentVerbs):
             table.add_provider(provider)
         own = frozenset(name for name, one in table.providers.items() if isinstance(one, LocalTools))
         self._on_change = OrderedCallback(on_tools_changed, "on_tools_changed") if on_tools_changed else None
-        self._trust = Trust(trust)
-        self._lock = lock
+        self._trust, self._lock = Trust(trust), lock
         self._events = events = EventHub(ConnectionTimer().observe)
         policy = PolicyEnforcer(
             own=own | {OWNER},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
@@ -23,7 +23,7 @@ from mooring.core.discovery import (
     checked_mode,
     unwrapped,
 )
-from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.events import CallFinished, CallStarted
 from mooring.core.json_values import not_json
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
@@ -35,6 +35,7 @@ from mooring.policy import PolicyEnforcer
 from mooring.prompts import Prompts
 from mooring.resources import Resources
 from mooring.results.pipeline import ResultPipeline, RuleBook, Rules
+from mooring.runtime import Runtime
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders
@@ -57,93 +58,6 @@ DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
 _UNOBSERVED = nullcontext[CallRecord | None](None)
-
-
-class Runtime(Protocol):
-    """What a session uses of its host, or of a gateway profile that shows a part of one."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def index(self) -> Index: ...
-    @property
-    def ranker(self) -> Ranker | None: ...
-    @property
-    def results(self) -> ResultPipeline: ...
-    @property
-    def audit(self) -> Audit | None:
-        """The audit log, if there is one."""
-        ...
-
-    @property
-    def discovery(self) -> Mode:
-        """The setting for sessions that have none of their own."""
-        ...
-
-    @property
-    def observed(self) -> bool:
-        """Whether a stream delivers the events of calls."""
-        ...
-
-    def emit(self, event: Event) -> None: ...
-    def rules(self, server: str) -> Rules:
-        """Return the settings for calls of a server."""
-        ...
-
-    def exposure(self, mode: Mode) -> VisibleTools:
-        """Return the tools that a new session shows."""
-        ...
-
-    def provider(self, name: str, session: Session) -> Provider:
-        """Return the provider that runs the tools of a server for this session."""
-        ...
-
-    async def leave(self, session: Session) -> None:
-        """Close the connections that belong to this session."""
-        ...
-
-    async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
-        """Return the messages of a prompt that is shown as a tool."""
-        ...
-
-    async def arrival(self, tool: str, timeout: float | None) -> None:
-        """Wait until the catalog has `tool`, or until no server can still provide it."""
-        ...
-
-    def absence(self, tool: str) -> Absence | None:
-        """Return the server that may own `tool` and is not connected."""
-        ...
-
-    def allows(self, tool: Tool) -> bool:
-        """Return whether the policy allows a call without approval."""
-        ...
-
-    async def permit(
-        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
-    ) -> None:
-        """Ask for the approval that a call needs; raise PolicyDenied if it is not given."""
-        ...
-
-    def context(self, session: Session) -> CallContext:
-        """Return the caller, for transforms, rules and guards."""
-        ...
-
-    def shown_to(self, session: Session, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Return the tools that the rules do not hide from this caller now."""
-        ...
-
-    @property
-    def guards(self) -> GuardChain | None:
-        """Checks before and after each call; None if there are none."""
-        ...
-
-    def withheld(self, tool: str) -> MooringError | None:
-        """Return the error for a tool that exists and is hidden."""
-        ...
-
-    def check_running(self) -> None:
-        """Raise RuntimeError if the host has not been entered."""
-        ...
 
 
 class HostRuntime:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, cast
 
+from mooring.core.callers import CallContext, call_context
 from mooring.core.text import did_you_mean, line
 from mooring.core.types import EMPTY, Tool
 from mooring.core.value import Value, replace
@@ -47,48 +48,6 @@ _ORIGINAL = "mooring_original"
 
 class TransformError(ValueError):
     """The arguments of a call do not fit its transform. The message holds no values."""
-
-
-class CallContext(Value):
-    """The caller of a tool."""
-
-    session: str = ""
-    """Id of the session."""
-    shown_session: str | None = None
-    """In the place of the id for servers, guards and `decide`: the id of a gateway client is a credential."""
-    agent: str | None = None
-    principal: str | None = None
-    """Authenticated user; None for anonymous clients and sessions without one."""
-    profile: str | None = None
-    """Profile of the gateway; None outside of a gateway."""
-    headers: Mapping[str, str] = EMPTY
-    """HTTP headers of the gateway client's request, by lower-case name."""
-
-    def __repr__(self) -> str:
-        """Show the names of the headers only."""
-        return f"CallContext(principal={self.principal!r}, headers={sorted(self.headers)})"
-
-
-def call_context(
-    session: str,
-    agent: str | None,
-    principal: str | None,
-    *,
-    shown_session: str | None = None,
-    profile: str | None = None,
-    headers: Mapping[str, str] = EMPTY,
-) -> CallContext:
-    """Return the caller of a tool. Faster than the class itself, for every call."""
-    return CallContext.holding(
-        {
-            "session": session,
-            "shown_session": shown_session,
-            "agent": agent,
-            "principal": principal,
-            "profile": profile,
-            "headers": headers,
-        }
-    )
 
 
 class ArgumentSettings(Protocol):
@@ -521,7 +480,8 @@ class _TooLong(Exception):
 
 def _violation(schema: Mapping[str, Any], value: Any) -> tuple[str | int, ...] | None:
     """Return where a value breaks a schema; None if it fits, or if that cannot be found out."""
-    from mooring.core.schema.validate import Validator, linear_match  # lazy: only with transforms
+    from mooring.core.schema.patterns import linear_match  # lazy: only with transforms
+    from mooring.core.schema.validate import Validator
 
     try:
         found = Validator(schema, matches=linear_match, tick=_counter()).first(value)

@@ -18,7 +18,8 @@ import anyio
 import anyio.to_thread
 
 from mooring.config.logs import logger
-from mooring.core.schema.validate import Validator, Violation, linear_match
+from mooring.core.schema.patterns import linear_match
+from mooring.core.schema.validate import Validator, Violation
 from mooring.core.text import line
 from mooring.core.types import Tool
 

@@ -6,15 +6,14 @@ regular expressions, and `tick` is called for every schema that is looked at and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from mooring.core.text import dumps
 
-__all__ = ["Unresolvable", "Validator", "Violation", "linear_match"]
+__all__ = ["Unresolvable", "Validator", "Violation"]
 
 
 def _type(wanted: Any, value: Any, schema: Any) -> str | None:
@@ -544,33 +543,3 @@ def _items(value: Any) -> list[Any]:
 
 def _members(value: Any) -> list[tuple[str, Any]]:
     return list(cast("dict[str, Any]", value).items()) if isinstance(value, dict) else []
-
-
-_LONGEST_PATTERN, _LONGEST_MATCHED = 200, 1_000
-_CLASS = re.compile(r"\\[wWdDsSbBpP]|\[\^|\.")
-_TIMES = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-
-
-def linear_match(pattern: str, text: str) -> bool | None:
-    """Whether the pattern matches the text; None if that is not checked."""
-    found = _expression(pattern) if len(text) <= _LONGEST_MATCHED else None
-    return None if found is None else found.isinstance_python(text)
-
-
-@lru_cache(maxsize=512)
-def _expression(pattern: str) -> Any:
-    """Compile a pattern with the linear-time engine of pydantic_core; None if it is too costly or not
-    supported."""
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    times = 1
-    for low, high in _TIMES.findall(pattern):
-        times *= max(int(low[:9]), int((high or "0")[:9]), 1)
-    if len(pattern) > _LONGEST_PATTERN or "(?i" in pattern:
-        return None
-    if len(_CLASS.findall(pattern)) * times > 64 or len(pattern) * times > 10_000:
-        return None
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except SchemaError:
-        return None
