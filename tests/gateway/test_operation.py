@@ -335,7 +335,7 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         process.stdin.close()
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
 
 
 def free_port() -> int:

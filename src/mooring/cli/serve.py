@@ -70,7 +70,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
         await stack.enter_async_context(_reporting_hidden(host, out))
         if args.http is None:
-            hangups = asyncio.create_task(reload_on_hangup(host, out.warning))
+            hangups = asyncio.create_task(reload_on_hangup(host, out.warning, out.note))
             try:
                 await serve_stdio(host, default_profile=whole, audit=args.audit)
             finally:
@@ -85,7 +85,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 out.flush()
             else:
                 out.note(f"Serving at {serving.url}")
-            await wait_for_shutdown(host, out.warning)
+            await wait_for_shutdown(serving, out.warning, out.note)
     return 0
 
 

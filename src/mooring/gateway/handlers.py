@@ -202,6 +202,14 @@ ALL_CAPABILITIES: Mapping[str, Any] = {
 WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
 """Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+METHODS = frozenset(
+    (
+        *_LISTS,
+        *("tools/call", "resources/read", "prompts/get", "completion/complete", "initialize", "ping"),
+        *("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "server/discover"),
+    )
+)
+"""All methods that are handled; others are `unknown` in metrics and the access log."""
 _HANDLED_PARAMS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
 _MAX_HEADER_MAPS = 10_000
 
@@ -329,6 +337,8 @@ class RequestHandlers:
                 on_progress=progress(request),
                 budget=0,  # the client decides how much its model sees
             )
+        if (record := request.exchange.record) is not None:
+            record.result(result)
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
         return self._era_bridge.outgoing(client, server, name, outcome(result, client.era))

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from mooring.gateway.auth import Denied
 from mooring.gateway.clients import Outbox, Principal, account
-from mooring.gateway.http import HEARTBEAT_INTERVAL, HttpHandler, abort, stream_response, write_stream
+from mooring.gateway.http import HEARTBEAT_INTERVAL, HttpHandler, write_stream
 from mooring.gateway.profiles import Profile
 from mooring.gateway.stdio import StdioServer
+from mooring.gateway.web import Denied, Response, WebRequest
 
 if TYPE_CHECKING:
     from mooring.gateway.app import Gateway
@@ -38,8 +36,8 @@ class LegacySse:
                 stdio.close()
 
     async def serve(
-        self, request: web.BaseRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
-    ) -> web.StreamResponse:
+        self, request: WebRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
+    ) -> Response | None:
         if request.path == "/sse" and request.method == "GET":
             return await self._open(request, principal, more)
         if request.path == "/messages" and request.method == "POST":
@@ -47,8 +45,8 @@ class LegacySse:
         raise Denied(405, "GET /sse opens a stream; its first event says where to POST")
 
     async def _open(
-        self, request: web.BaseRequest, principal: Principal, more: Mapping[str, str]
-    ) -> web.StreamResponse:
+        self, request: WebRequest, principal: Principal, more: Mapping[str, str]
+    ) -> Response | None:
         settings, key_account = self._gateway.settings, account(principal, request.remote)
         if (
             len(self._streams) >= settings.max_sessions
@@ -56,15 +54,13 @@ class LegacySse:
         ):
             raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
         key = secrets.token_hex(16)
-        outbox = Outbox(on_lost=lambda: abort(request))
+        outbox = Outbox(on_lost=request.abort)
         stdio = StdioServer(self._gateway, outbox, principal, request.remote)
         self._streams[key] = (stdio, principal)
         self._open_for[key_account] += 1
-        stream = stream_response(more)
+        endpoint = f"event: endpoint\ndata: {request.base}/messages?session_id={key}\n\n".encode()
         try:
-            await stream.prepare(request)
-            await stream.write(f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode())
-            await write_stream(request, stream, outbox, heartbeat=HEARTBEAT_INTERVAL)
+            await write_stream(request, outbox, more, heartbeat=HEARTBEAT_INTERVAL, prime=endpoint)
         finally:
             outbox.close()
             del self._streams[key]
@@ -72,11 +68,10 @@ class LegacySse:
             if not self._open_for[key_account]:
                 del self._open_for[key_account]
             await stdio.end()
-        return stream
 
-    async def _take(self, request: web.BaseRequest, principal: Principal) -> web.StreamResponse:
+    async def _take(self, request: WebRequest, principal: Principal) -> Response | None:
         found = self._streams.get(request.query.get("session_id", ""))
         if found is None or found[1] != principal:
             raise Denied(404, "unknown session")
         found[0].take(await self._endpoint.body(request))
-        return web.Response(status=202, text="Accepted")
+        return Response(b"Accepted", 202, content_type="text/plain")
