@@ -27,6 +27,8 @@ from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
+CLIENT = ("127.0.0.2", 0)
+"""The client has an address that is not the proxy's."""
 TOKEN = "a-token-of-twenty-letters"
 
 
@@ -183,7 +185,9 @@ async def test_behind_our_nginx_example_both_eras_streams_and_cancellation_work(
     async with (
         serving(lab_server(tools=["echo", "sleep"]), gateway=settings) as here,
         nginx(tmp_path / "nginx", here.serving.port, authority) as port,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=authority.trusting())) as http,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=authority.trusting(), local_addr=CLIENT)
+        ) as http,
     ):
         headers = {
             "Authorization": f"Bearer {TOKEN}",
@@ -197,7 +201,7 @@ async def test_behind_our_nginx_example_both_eras_streams_and_cancellation_work(
             assert (await caller.call("echo", {"text": "hi"})).text == "hi"
         async with caller.standing():
             assert (await caller.call("echo", {"text": "beside a stream"})).text == "beside a stream"
-        hurried = aiohttp.TCPConnector(ssl=authority.trusting())
+        hurried = aiohttp.TCPConnector(ssl=authority.trusting(), local_addr=CLIENT)
         async with aiohttp.ClientSession(connector=hurried) as other:
             gone = Caller(other, url, modern=True, headers=headers)
             call = asyncio.create_task(gone.call("sleep", {"seconds": 30}))
@@ -215,5 +219,5 @@ async def test_behind_our_nginx_example_both_eras_streams_and_cancellation_work(
         async with http.post(url, data=BytesIO(bytes(5_000_000)), headers=usual) as answer:
             assert answer.status == 413
     lines = [json.loads(line) for line in (tmp_path / "access.log").read_text().splitlines()]
-    assert {line["remote"] for line in lines} == {"127.0.0.1"}, "the address that nginx saw"
+    assert {line["remote"] for line in lines} == {"127.0.0.2"}, "the address that nginx saw"
     assert [line["outcome"] for line in lines if line.get("tool") == "sleep"] == ["cancelled"]

@@ -109,10 +109,16 @@ COMMANDS = {
     "watch": "Live view of the servers",
     "doctor": "Find problems and say what to do next",
     "serve": "Serve the catalog as one MCP server",
+    "sessions": "Sessions of a running gateway",
+    "logs": "Last lines of the log of a running gateway",
+    "token": "Create and revoke tokens of the gateway",
     "completion": "Print a completion script for your shell",
     "demo": "Try mooring on bundled servers, without a network",
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
+
+REMOTE = ("list", "watch", "approve", "sessions", "logs")
+"""Commands that work with `--gateway`."""
 
 _EXAMPLES = """\
   mooring demo
@@ -175,7 +181,7 @@ def help_text(command: str | None = None) -> str:
         description=f"Use many MCP servers through one catalog of tools.\n\ncommands:\n{lines}",
         examples=f"{_EXAMPLES}\n\nHelp on a command: mooring COMMAND --help",
     )
-    parser.describe_options()
+    parser.describe_options(gateway=True)
     parser.add_argument("--version", action="store_true", help="print the version")
     return parser.format_help()
 
@@ -192,6 +198,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    if options.gateway is not None and argv[0] not in REMOTE:
+        raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
     from mooring.cli.event_loop import run_to_end
@@ -210,7 +218,7 @@ def parser_of(command: str) -> Parser:
     )
     if hasattr(module, "configure"):
         module.configure(parser)
-    parser.describe_options()
+    parser.describe_options(gateway=command in REMOTE)
     return parser
 
 

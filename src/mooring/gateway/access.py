@@ -267,4 +267,5 @@ def as_text(entry: Mapping[str, Any]) -> str:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if re.search(r'[\s"=\\]', text) or not text else text
+    plain = text.isprintable() and not re.search(r"""[\s"=\\]""", text)
+    return text if text and plain else json.dumps(text)

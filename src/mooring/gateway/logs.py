@@ -88,9 +88,11 @@ class ApplicationLog:
         for name in self._set:
             logging.getLogger(name).setLevel(logging.NOTSET)
         self._set.clear()
-        self._root.setLevel(logging.INFO if settings is None else settings.level.upper())
         if settings is None:
+            verbose = logging.getLogger().isEnabledFor(logging.DEBUG)  # with `--verbose`
+            self._root.setLevel(logging.NOTSET if verbose else logging.INFO)
             return
+        self._root.setLevel(settings.level.upper())
         self._stream = logging.StreamHandler(sys.stderr)
         self._stream.setFormatter(_Json() if settings.format == "json" else _Text())
         self._root.addHandler(self._stream)

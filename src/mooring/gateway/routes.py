@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from mooring.config.logs import logger
@@ -98,6 +98,8 @@ class Routes:
         self._endpoint = HttpHandler(gateway)
         self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self._forwarding = Forwarding(settings.forwarded)
+        self.admin: Callable[[WebRequest], Awaitable[Response | None]] | None = None
+        """Answers requests to the admin API."""
         self.connections: Callable[[], int] = lambda: 0
         """Returns the number of open connections; set by our own server."""
 
@@ -166,6 +168,8 @@ class Routes:
                 raise Denied(501, "no metrics with --workers: each process would report its own")
             text = self.gateway.metrics.text(gateway_metrics(self.gateway, self.connections()))
             return Response(text.encode(), content_type="text/plain; version=0.0.4; charset=utf-8")
+        if path.startswith("/admin/") and self.admin is not None:
+            return await self.admin(request)
         if path.startswith(METADATA) and self.gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
         raise Denied(404, "not found; the MCP endpoint is /mcp")

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
@@ -31,8 +32,12 @@ from mooring.gateway.logs import ApplicationLog
 from mooring.gateway.routes import Routes
 from mooring.gateway.tls import Certificates
 from mooring.gateway.tokens import CreatedTokens, TokenFile, token_path
+from mooring.gateway.web import Response, WebRequest
 from mooring.gateway.workers import check_workers, shared_key
 from mooring.host import Host, runtime_of
+
+if TYPE_CHECKING:
+    from mooring.gateway.admin import AdminApi
 
 log = logger("mooring.gateway")
 
@@ -95,12 +100,14 @@ class Service:
             logins=authenticator.open,
         )
         self.routes = Routes(self.gateway, authenticator, sse=sse)
+        self.routes.admin = self._administer
         self.web: WebServer | None = None
         self.log = ApplicationLog()
         self.log.use(settings.log)
         self.report: list[str] = []
         """What the last reload did with the gateway's own settings."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._admin: AdminApi | None = None
 
     async def start(self, audit: str | None) -> None:
         """Open the logs, and start the background tasks.
@@ -147,6 +154,13 @@ class Service:
         made = await self.context()
         if made is not None and self.web is not None:
             await self.web.use_tls(made)
+
+    async def _administer(self, request: WebRequest) -> Response | None:
+        from mooring.gateway.admin import AdminApi  # most gateways are never asked
+
+        if self._admin is None:
+            self._admin = AdminApi(self)
+        return await self._admin.handle(request)
 
     def listens_at(self, url: str) -> None:
         """Use this URL unless the configuration has one."""
