@@ -63,6 +63,11 @@ class ServerManager:
 
     # --- start and stop ---------------------------------------------------------------------------
 
+    @property
+    def started(self) -> bool:
+        """Whether the host was entered."""
+        return self._tasks is not None
+
     def check_started(self) -> None:
         """Raise RuntimeError before the start."""
         if self._tasks is None:
