@@ -13,7 +13,7 @@ PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
-	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway soak-gateway-team
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -64,6 +64,7 @@ nightly: $(READY)  ## The long tests: fuzzing, soak, mutation, the benchmark and
 		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
+	$(MAKE) soak-gateway-team
 	$(MAKE) mutation SECONDS=3600
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
@@ -96,6 +97,9 @@ bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills and reloads (SECONDS=600)
 	$(BIN)/python -m tests.soak.crowd
 	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS)
+
+soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
+	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

@@ -43,8 +43,8 @@ class RequestRecord:
     names that are known to the gateway."""
 
     __slots__ = (
-        "error", "method", "outcome", "principal", "profile", "seconds", "sent", "server", "session", "tool",
-        "trace",
+        "error", "method", "outcome", "principal", "profile", "saved", "seconds", "sent", "server", "session",
+        "tool", "trace",
     )  # fmt: skip
 
     def __init__(self, client: Client, trace: str | None) -> None:
@@ -64,6 +64,8 @@ class RequestRecord:
         self.seconds = 0.0
         self.sent = 0
         """Bytes of the response."""
+        self.saved = 0
+        """Bytes that discovery left out of a list of tools."""
 
     def result(self, result: Result) -> None:
         """Take over what the result of a call says."""
@@ -119,7 +121,7 @@ class AccessLog:
             return fault.strerror or str(fault)
         return None
 
-    def served(self, request: WebRequest, status: int, seconds: float) -> None:
+    def served(self, request: WebRequest, status: int, seconds: float, *, refused: bool) -> None:
         """Write the lines of an HTTP request: one for each JSON-RPC request in it, else one."""
         if self._settings is None:
             return
@@ -133,7 +135,7 @@ class AccessLog:
                     "principal": request.principal,
                     "profile": request.profile,
                     **about,
-                    "outcome": "cancelled" if not status else "ok" if status < 400 else "refused",
+                    "outcome": "refused" if refused else "ok" if status else "cancelled",
                     "ms": round(seconds * 1000, 1),
                     "in": request.received,
                     "out": request.sent,

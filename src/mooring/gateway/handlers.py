@@ -297,7 +297,11 @@ class RequestHandlers:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
         if request.method == "tools/list" and client.profile.settings.discovery != "never":
-            return tools_page(client.session.tools(), client.era)
+            page = tools_page(client.session.tools(), client.era)
+            if (record := request.exchange.record) is not None:
+                whole = self._profile_lists(client).page(request.method, client.era)
+                record.saved = max(len(whole) - len(page), 0)
+            return page
         return self._profile_lists(client).page(request.method, client.era)
 
     def _profile_lists(self, client: Client) -> Lists:

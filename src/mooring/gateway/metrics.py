@@ -26,6 +26,8 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 _EDGES = (*map(str, BOUNDS), "+Inf")
 MAX_SERVERS = 1_000
 OTHER = "other"
+BYTES_PER_TOKEN = 4
+"""Of definitions of tools as JSON, estimated."""
 
 Sample = tuple[Mapping[str, str], float]
 """Labels and value."""
@@ -86,6 +88,7 @@ class Metrics:
                 self._errors[server, record.error] += 1
         elif record.error is not None:
             self._errors["", record.error] += 1
+        self.tokens_saved += record.saved // BYTES_PER_TOKEN
         if self.settings.principals:
             self._principal(record.principal)[outcome] += 1
 

@@ -131,10 +131,13 @@ class Routes:
             status = request.status if response is None else response.status
         except Denied as denied:
             status = denied.status
-            self.gateway.metrics.refused(status)
             response = document({"error": str(denied)}, status, {**more, **denied.headers})
         finally:
-            self.gateway.access_log.served(request, status, time.monotonic() - started)
+            # `/ready` reports a state; it refuses nothing.
+            refused = status >= 400 and not request.records and request.route != "/ready"
+            if refused:
+                self.gateway.metrics.refused(status)
+            self.gateway.access_log.served(request, status, time.monotonic() - started, refused=refused)
         return response
 
     def _local_path(self, request: WebRequest) -> str:
