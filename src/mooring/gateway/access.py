@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -29,7 +30,7 @@ log = logger("mooring.gateway")
 
 MAX_WAITING = 20_000
 """Lines queued while the log cannot be written; further ones are lost and counted."""
-GATHER = 0.05
+GATHER = 0.25
 """Seconds for which lines are collected before they are written."""
 RETRY = 5.0
 CLOSE_TIMEOUT = 5.0
@@ -204,7 +205,9 @@ class AccessLog:
         if self._untold:
             batch.insert(0, {"time": batch[0]["time"], "lost": self._untold})
         try:
-            await to_thread.run_sync(_append, settings, batch, self._redact)
+            shape = as_json if settings.format == "json" else as_text
+            data = self._redact("\n".join(map(shape, batch)) + "\n").encode()
+            await to_thread.run_sync(_append, settings.path, data)
         except OSError as problem:
             if not self._failing:
                 reason = problem.strerror or problem
@@ -227,12 +230,10 @@ def _opened(path: str) -> int:
     return os.open(os.path.expanduser(path), flags, 0o640)
 
 
-def _append(settings: AccessLogSettings, batch: list[dict[str, Any]], redact: Callable[[str], str]) -> None:
-    shape = as_json if settings.format == "json" else as_text
-    data = "".join(redact(shape(entry)) + "\n" for entry in batch).encode()
-    if settings.path == "-":
+def _append(path: str, data: bytes) -> None:
+    if path == "-":
         sys.stderr.flush()
-    file = 2 if settings.path == "-" else _opened(settings.path)
+    file = 2 if path == "-" else _opened(path)
     try:
         while data:
             data = data[os.write(file, data) :]
@@ -241,33 +242,47 @@ def _append(settings: AccessLogSettings, batch: list[dict[str, Any]], redact: Ca
             os.close(file)
 
 
-def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
-    at: float = entry["time"]
-    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03}Z"
-    said: dict[str, Any] = {"time": stamp}
-    for name, value in entry.items():
-        if name != "time" and value not in (None, ""):
-            said[name] = _cleaned(value)[:_LONGEST] if isinstance(value, str) else value
-    return said
+@lru_cache(maxsize=2)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
+def _stamp(at: float) -> str:
+    return f"{_second(int(at))}.{int(at * 1000) % 1000:03}Z"
+
+
+@lru_cache(maxsize=4096)
 def _cleaned(text: str) -> str:
-    return text if text.isascii() and text.isprintable() else clean_line(text)
+    return (text if text.isascii() and text.isprintable() else clean_line(text))[:_LONGEST]
+
+
+@lru_cache(maxsize=4096)
+def _json_text(text: str) -> str:
+    return json.dumps(_cleaned(text))
 
 
 def as_json(entry: Mapping[str, Any]) -> str:
-    return json.dumps(_said(entry))
+    """Return the line as JSON. Names and other texts repeat, so their encoding is kept."""
+    parts = [f'{{"time": "{_stamp(entry["time"])}"']
+    for name, value in entry.items():
+        if value is None or value == "" or name == "time":
+            continue
+        parts.append(f'"{name}": {_json_text(value) if isinstance(value, str) else value}')
+    return ", ".join(parts) + "}"
 
 
 def as_text(entry: Mapping[str, Any]) -> str:
     """Return `key=value` pairs; values with spaces, quotes or `=` are quoted as in JSON."""
-    pairs = _said(entry)
-    stamp = pairs.pop("time")
-    words = [f"{name}={_quoted(value)}" for name, value in pairs.items()]
-    return " ".join([stamp, *words])
+    words = [_stamp(entry["time"])]
+    for name, value in entry.items():
+        if value is None or value == "" or name == "time":
+            continue
+        words.append(f"{name}={_quoted(value) if isinstance(value, str) else value}")
+    return " ".join(words)
 
 
-def _quoted(value: object) -> str:
-    text = str(value)
+@lru_cache(maxsize=4096)
+def _quoted(value: str) -> str:
+    text = _cleaned(value)
     plain = text.isprintable() and not re.search(r"""[\s"=\\]""", text)
     return text if text and plain else json.dumps(text)

@@ -300,6 +300,7 @@ async def serve_http(
         service.web = web
         service.listens_at(f"{scheme}://{shown}:{chosen}")
         url = f"{service.routes.authenticator.url}/mcp"
+        log.info("serving url=%s", url)
         yield Serving(gateway=service.gateway, port=chosen, url=url, service=service)
     finally:
         await service.stop()
