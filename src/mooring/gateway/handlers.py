@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mooring.core.builtin_tools import SCRIPT_RUN
 from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Tool
 from mooring.errors import MooringError, PolicyDenied, ServerError
 from mooring.gateway.auth import check_parameters
@@ -288,7 +289,8 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
-        if request.method == "tools/list" and client.profile.settings.discovery != "never":
+        settings = client.profile.settings
+        if request.method == "tools/list" and (settings.discovery != "never" or settings.scripts.enabled):
             return tools_page(client.session.tools(), client.era)
         return self._profile_lists(client).page(request.method, client.era)
 
@@ -311,6 +313,8 @@ class RequestHandlers:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.profile.catalog.tools.get(name)
+        if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
+            return await self._suspendable_call(request, SCRIPT_RUN.server, name, given)
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
             return await self._suspendable_call(request, tool.server, name, given)
         return await self._plain_call(request, "" if tool is None else tool.server, name, given)
@@ -319,7 +323,7 @@ class RequestHandlers:
         self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
     ) -> dict[str, Any]:
         client = request.client
-        if server:
+        if server and server != SCRIPT_RUN.server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
         with self._forwarding(request, server, name, asked):
             result = await client.session.call(

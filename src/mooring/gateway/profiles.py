@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring.config.logs import logger
-from mooring.config.sections import ProfileSettings
+from mooring.config.sections import ProfileSettings, ScriptSettings
 from mooring.core.builtin_tools import is_login
 from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import OWNER, Mode, VisibleTools, plan_exposure
@@ -18,6 +18,7 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
+from mooring.gateway.plan_approval import asked_client
 from mooring.host import runtime_of
 from mooring.local import Provider
 from mooring.results.pipeline import ResultPipeline, Rules
@@ -26,6 +27,7 @@ from mooring.session import Session
 if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.host import Host
+    from mooring.policy import ApprovalRequest
 
 log = logger("mooring.gateway")
 
@@ -133,6 +135,23 @@ class Profile:
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
         await self._runtime.permit(tool, arguments, session, timeout)
+
+    @property
+    def scripts(self) -> ScriptSettings:
+        """The profile's own setting, not the host's."""
+        return self.settings.scripts
+
+    @property
+    def workers(self) -> Any:
+        return self._runtime.workers
+
+    def plans(self, tool: Tool) -> str | None:
+        return self._runtime.plans(tool)
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
+        """Ask the client by elicitation; a client that cannot answer leaves the question to the host."""
+        answer = await asked_client(request, timeout)
+        return await self._runtime.approve(request, timeout) if answer is None else answer
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._runtime.get_prompt(tool, arguments, timeout)
