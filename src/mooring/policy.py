@@ -16,6 +16,7 @@ from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.sections import Decision, JointPolicy, OwnPolicy
 from mooring.core.events import ApprovalAsked, CallDenied, Event
 from mooring.core.names import OWNER, Style, assign
+from mooring.core.text import clean_for_model, line
 from mooring.core.types import EMPTY, Snapshot, Tool
 from mooring.core.value import Value, replace
 from mooring.errors import NotTrusted, PolicyDenied
@@ -79,6 +80,27 @@ class ApprovalRequest(Value):
         """Show the names of the arguments only: their values may hold secrets."""
         names = sorted(self.arguments)
         return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
+
+
+LONGEST_PLAN = 4_000
+
+
+def plan_text(request: ApprovalRequest) -> str:
+    """Return the plan of a script in words, with the untrusted parts cleaned."""
+    plan: Any = request.arguments
+    lines = [f"A script wants to make {plan['writes']} calls that may change something:"]
+    for entry in plan["calls"]:
+        lines.append(
+            f"- {entry['count']} x {line(entry['tool'], 80)} of server {line(entry['server'], 80)!r}"
+        )
+        lines += [f"    {line(json.dumps(one, ensure_ascii=False), 300)}" for one in entry["first"]]
+        if entry["count"] > len(entry["first"]):
+            lines.append(f"    … and {entry['count'] - len(entry['first'])} more")
+    done = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in plan["done"].items()) or "nothing"
+    lines.append(f"So far: {done}.")
+    if not plan["complete"]:
+        lines.append(f"Then: {line(plan['then'], 200)}.")
+    return clean_for_model("\n".join(lines), LONGEST_PLAN)
 
 
 Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]

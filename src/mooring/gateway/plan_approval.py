@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mooring.core.text import clean_for_model, line
 from mooring.gateway.protocol import Refusal, fields
+from mooring.policy import plan_text
 from mooring.transport.forwarding import FORWARDED
 
 if TYPE_CHECKING:
     from mooring.policy import ApprovalRequest
 
-__all__ = ["asked_client", "plan_text"]
-
-LONGEST = 4_000
-
-
-def plan_text(request: ApprovalRequest) -> str:
-    """Return the plan of a script in words, with the untrusted parts cleaned."""
-    plan: Any = request.arguments
-    lines = [f"A script wants to make {plan['writes']} calls that may change something:"]
-    for entry in plan["calls"]:
-        lines.append(
-            f"- {entry['count']} x {line(entry['tool'], 80)} of server {line(entry['server'], 80)!r}"
-        )
-        lines += [f"    {line(json.dumps(one, ensure_ascii=False), 300)}" for one in entry["first"]]
-        if entry["count"] > len(entry["first"]):
-            lines.append(f"    … and {entry['count'] - len(entry['first'])} more")
-    done = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in plan["done"].items()) or "nothing"
-    lines.append(f"So far: {done}.")
-    if not plan["complete"]:
-        lines.append(f"Then: {line(plan['then'], 200)}.")
-    return clean_for_model("\n".join(lines), LONGEST)
+__all__ = ["asked_client"]
 
 
 async def asked_client(request: ApprovalRequest, timeout: float) -> bool | None:

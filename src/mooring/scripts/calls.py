@@ -119,14 +119,18 @@ class ScriptCalls:
         """Start a call."""
         call.task = asyncio.get_running_loop().create_task(self._made(call))
 
-    async def settled(self, calls: Mapping[int, ScriptCall], pending: Iterable[int]) -> list[Settled]:
+    async def settled(
+        self, calls: Mapping[int, ScriptCall], pending: Iterable[int], lost: asyncio.Future[int]
+    ) -> list[Settled]:
         """Wait until at least one of the pending calls has ended; return the results of all that have.
+
+        The list is empty if `lost` is done first.
 
         Raises:
             Stopped: It is not known whether one of them took effect.
         """
         tasks = {id_: task for id_ in pending if (task := calls[id_].task) is not None}
-        await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({*tasks.values(), lost}, return_when=asyncio.FIRST_COMPLETED)
         results: list[Settled] = []
         for id_, task in tasks.items():
             if task.done():

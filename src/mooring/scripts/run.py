@@ -22,6 +22,7 @@ from mooring.scripts.calls import (
     CallsById,
     ScriptCall,
     ScriptCalls,
+    Settled,
     Stopped,
     cancel,
     encoded,
@@ -41,6 +42,8 @@ LONGEST_CODE = 100_000
 """Characters of a program."""
 ANSWER = 300.0
 """Seconds to answer a question about writes."""
+SHOWN_BEFORE = 2_000
+"""Characters of the output that an error repeats."""
 META = "mooring/script"
 """Key of the `meta` of a result: the id of the script and its calls."""
 
@@ -185,11 +188,11 @@ class ScriptRun:
                 case "done":
                     running = [id_ for id_, call in self._calls.items() if call.task and not call.task.done()]
                     if running:
-                        await self._caller.settled(self._calls, running)  # the script did not await them
+                        await self._settled(self._calls, running)  # the script did not await them
                         continue
                     return event["value"]
                 case "waiting":
-                    results = await self._caller.settled(self._calls, event["pending"])
+                    results = await self._settled(self._calls, event["pending"])
                     event, _ = await self._worker.results(results)
                 case "write":
                     event = await self._write(event["call"], code)
@@ -238,6 +241,13 @@ class ScriptRun:
         if calls is self._calls or not call.write:
             self._caller.start(call)
         return call
+
+    async def _settled(self, calls: CallsById, pending: list[int]) -> list[Settled]:
+        assert self._worker is not None
+        results = await self._caller.settled(calls, pending, self._worker.gone)
+        if not results:
+            raise self._worker.lost()
+        return results
 
     # --- writes ---------------------------------------------------------------------------------
 
@@ -334,7 +344,7 @@ class ScriptRun:
                     return self._found(event, tuple(planned))
                 ready = [(id_, True, stood[id_]) for id_ in event["pending"] if id_ in stood]
                 if not ready:
-                    ready = await self._caller.settled(calls, event["pending"])
+                    ready = await self._settled(calls, event["pending"])
                 event, _ = await self._worker.results(ready)
         except Refused:
             raise
@@ -397,7 +407,7 @@ class ScriptRun:
             parts = [
                 str(error),
                 summary(self._calls.values()),
-                f"Printed before that:\n{printed}" if printed.strip() else "",
+                f"Printed before that:\n{_end_of(printed)}" if printed.strip() else "",
             ]
         else:
             shown = "" if value is None else value if isinstance(value, str) else dumps(value)
@@ -413,3 +423,8 @@ class ScriptRun:
             meta={META: {"id": self.id, "calls": calls}},
             error=error,
         )
+
+
+def _end_of(printed: str) -> str:
+    """Return the end of what a script printed before its error."""
+    return printed if len(printed) <= SHOWN_BEFORE else f"…{printed[-SHOWN_BEFORE:]}"

@@ -94,6 +94,8 @@ class Worker:
         assert process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
         self.pid = process.pid
+        self.gone = asyncio.ensure_future(process.wait())
+        """Done when the process has ended."""
         self.idle: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -158,15 +160,14 @@ class Worker:
                 raise WorkerLost("the worker sent too much data")
             return from_json(await self._out.readexactly(text)), await self._out.readexactly(data)
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            code = await self._ended()
-            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-            raise WorkerLost(f"the worker process ended ({how})") from None
+            await asyncio.wait({self.gone}, timeout=2)
+            raise self.lost() from None
 
-    async def _ended(self) -> int | None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                return await self._process.wait()
-        return None
+    def lost(self) -> WorkerLost:
+        """Return the error that says how the process ended."""
+        code = self._process.returncode
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return WorkerLost(f"the worker process ended ({how})")
 
     @property
     def alive(self) -> bool:
@@ -184,9 +185,8 @@ class Worker:
 
                 os.killpg(self.pid, signal.SIGKILL)
         self._in.close()
-        with shielded(), suppress(TimeoutError):
-            async with asyncio.timeout(5):
-                await self._process.wait()
+        with shielded():
+            await asyncio.wait({self.gone}, timeout=5)
 
 
 class Workers:
