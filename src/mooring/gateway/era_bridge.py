@@ -153,7 +153,7 @@ class EraBridge:
         """Whether the plan of a script is approved by this client, which answers only between calls."""
         return (
             client.era == "modern"
-            and bool(client.profile.settings.scripts.enabled)
+            and bool(client.profile.scripts.enabled)
             and client.can("elicitation/create", {"mode": "form"})
         )
 

@@ -289,8 +289,9 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
-        settings = client.profile.settings
-        if request.method == "tools/list" and (settings.discovery != "never" or settings.scripts.enabled):
+        profile = client.profile
+        searching = profile.settings.discovery != "never" or profile.scripts.enabled
+        if request.method == "tools/list" and searching:
             return tools_page(client.session.tools(), client.era)
         return self._profile_lists(client).page(request.method, client.era)
 

@@ -138,8 +138,9 @@ class Profile:
 
     @property
     def scripts(self) -> ScriptSettings:
-        """The profile's own setting, not the host's."""
-        return self.settings.scripts
+        """The profile's own setting; for the default profile, the host's if it has none."""
+        own = self.settings.scripts
+        return own if self.name or own.enabled else self.host.config.scripts
 
     @property
     def workers(self) -> Any:
