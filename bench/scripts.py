@@ -22,7 +22,7 @@ from typing import Any
 import mooring
 from mooring import demo
 from mooring.core.builtin_tools import SCRIPT_API, SCRIPT_RUN
-from mooring.core.tokens import estimate, tool_cost
+from mooring.core.text import estimate, tool_cost
 from mooring.scripts.stubs import function_names, identifiers
 from tests.reference.conftest import NPM, PYPI, installed, npm_install, pip_install
 
@@ -49,7 +49,7 @@ def tasks(root: str) -> dict[str, str]:
         ),
         "Rewrite every note in capitals": (
             'for t in (await mcp_notes_list_notes())["titles"]:\n'
-            '    note = await mcp_notes_read_note(title=t)\n'
+            "    note = await mcp_notes_read_note(title=t)\n"
             '    await mcp_notes_write_note(title=t, text=note["text"].upper())\n'
             '"done"'
         ),
@@ -65,7 +65,7 @@ def tasks(root: str) -> dict[str, str]:
         ),
         "A weather report as a note": (
             'lines = []\nfor c in ("Hamburg", "Lisbon", "Oslo"):\n'
-            '    w = await mcp_weather_forecast(city=c)\n    lines.append(f"{c}: {w[\'celsius\']} °C, {w[\'sky\']}")\n'
+            "    w = await mcp_weather_forecast(city=c)\n    lines.append(f\"{c}: {w['celsius']} °C, {w['sky']}\")\n"
             'await mcp_notes_write_note(title="weather", text="\\n".join(lines))\nlen(lines)'
         ),
         "One time in twelve time zones": (
@@ -85,7 +85,8 @@ def tasks(root: str) -> dict[str, str]:
             'Counter(c for t in texts for c in re.findall(r"ERROR (E\\d+)", t["content"])).most_common(5)'
         ),
         "Lines of one request in all files": (
-            everything + 'sorted(line for t in texts for line in t["content"].splitlines() if "request=77 " in line)'
+            everything
+            + 'sorted(line for t in texts for line in t["content"].splitlines() if "request=77 " in line)'
         ),
         "The largest file": (
             "import re\n" + listing + "best = (0, '')\nfor n in names:\n"
@@ -93,12 +94,13 @@ def tasks(root: str) -> dict[str, str]:
             '    best = max(best, (int(re.search(r"size: (\\d+)", info).group(1)), n))\nbest[1]'
         ),
         "A summary file of all logs": (
-            everything + 'rows = [f"{n}: {t[\'content\'].count(\'ERROR\')} errors" for n, t in zip(names, texts)]\n'
+            everything
+            + "rows = [f\"{n}: {t['content'].count('ERROR')} errors\" for n, t in zip(names, texts)]\n"
             f'await mcp_files_write_file(path="{root}/summary.txt", content="\\n".join(rows))\nlen(rows)'
         ),
         "Weather of three places, averaged": (
             'places = ("New York", "Chicago", "Los Angeles")\n'
-            'r = [await mcp_everything_get_structured_content(location=p) for p in places]\n'
+            "r = [await mcp_everything_get_structured_content(location=p) for p in places]\n"
             'round(sum(x["temperature"] for x in r) / len(r), 1)'
         ),
     }
@@ -144,7 +146,9 @@ async def measure(host: mooring.Host, name: str, code: str) -> dict[str, Any]:
     singles = [await session.call(tool, arguments) for tool, arguments, _ in calls]
     without_ms = (time.perf_counter() - started) * 1000
     said = [json.dumps({"name": tool, "arguments": dict(given)}) for tool, given, _ in calls]
-    without = sum(map(tool_cost, used)) + sum(map(estimate, said)) + sum(estimate(one.text) for one in singles)
+    without = (
+        sum(map(tool_cost, used)) + sum(map(estimate, said)) + sum(estimate(one.text) for one in singles)
+    )
     texts = (api.text, json.dumps({"code": code}), result.text)
     with_scripts = tool_cost(SCRIPT_API) + tool_cost(SCRIPT_RUN) + sum(map(estimate, texts))
     return {
@@ -203,7 +207,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"| {row['without_ms']:.0f} ms | {row['with_ms']:.0f} ms |"
         for row in rows
     ]
-    whole = {key: sum(row[key] for row in rows) for key in ("calls", "without", "with", "without_ms", "with_ms")}
+    whole = {
+        key: sum(row[key] for row in rows) for key in ("calls", "without", "with", "without_ms", "with_ms")
+    }
     lines.append(
         f"| **all** | {whole['calls']} | {whole['without']:,} | {whole['with']:,} "
         f"| {whole['without_ms']:.0f} ms | {whole['with_ms']:.0f} ms |"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.config.sections import ScriptSettings
     from mooring.policy import ApprovalRequest
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 log = logger("mooring.session")
 
@@ -194,7 +194,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted)
+        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
 
     @property
     def scripts(self) -> ScriptSettings:

@@ -54,7 +54,9 @@ async def test_a_handshake_client_approves_the_plan_during_the_call(serving: Any
     assert [call["id"] for call in server.calls("note")] == [1, 2]
 
 
-async def test_a_client_of_2026_approves_the_plan_in_its_next_request(serving: Any, server: FakeServer) -> None:
+async def test_a_client_of_2026_approves_the_plan_in_its_next_request(
+    serving: Any, server: FakeServer
+) -> None:
     async with serving(server.http(trust_hints=True), whole=profile()) as here:
         client = await here.caller(capabilities=ABLE)
         first = (await client.call("script_run", WRITES)).result

@@ -116,19 +116,37 @@ WORKS: dict[str, tuple[str, object]] = {
     "sorted with key": ("sorted([{'n': 2}, {'n': 1}], key=lambda r: r['n'])[0]['n']", 1),
     "max with key": ("max(['a', 'bbb'], key=len)", "bbb"),
     "try and except": ("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    r = 'caught'\nr", "caught"),
-    "finally and else": ("r = []\ntry:\n    pass\nexcept Exception:\n    pass\nelse:\n    r.append(1)\nfinally:\n    r.append(2)\nr", [1, 2]),
+    "finally and else": (
+        "r = []\ntry:\n    pass\nexcept Exception:\n    pass\nelse:\n    r.append(1)\nfinally:\n    r.append(2)\nr",
+        [1, 2],
+    ),
     "json": ("import json\njson.loads(json.dumps({'a': [1, None]}))", {"a": [1, None]}),
-    "datetime": ("from datetime import datetime, timedelta\n(datetime(2026, 1, 1) + timedelta(days=1)).isoformat()", "2026-01-02T00:00:00"),
+    "datetime": (
+        "from datetime import datetime, timedelta\n(datetime(2026, 1, 1) + timedelta(days=1)).isoformat()",
+        "2026-01-02T00:00:00",
+    ),
     "strptime": ("from datetime import datetime\ndatetime.strptime('2026-05-06', '%Y-%m-%d').month", 5),
-    "gather": ("import asyncio\nr = await asyncio.gather(mcp_shop_get(id=1), mcp_shop_get(id=2))\n[x['id'] for x in r]", [1, 2]),
-    "gather with a star": ("import asyncio\nr = await asyncio.gather(*(mcp_shop_get(id=i) for i in [3, 4]))\n[x['id'] for x in r]", [3, 4]),
+    "gather": (
+        "import asyncio\nr = await asyncio.gather(mcp_shop_get(id=1), mcp_shop_get(id=2))\n[x['id'] for x in r]",
+        [1, 2],
+    ),
+    "gather with a star": (
+        "import asyncio\nr = await asyncio.gather(*(mcp_shop_get(id=i) for i in [3, 4]))\n[x['id'] for x in r]",
+        [3, 4],
+    ),
     "await in a comprehension": ("[(await mcp_shop_get(id=i))['id'] for i in [5]]", [5]),
     "main function": ("async def main():\n    return (await mcp_shop_get(id=6))['id']\nawait main()", 6),
-    "asyncio.run": ("import asyncio\nasync def main():\n    return (await mcp_shop_get(id=6))['id']\nasyncio.run(main())", 6),
+    "asyncio.run": (
+        "import asyncio\nasync def main():\n    return (await mcp_shop_get(id=6))['id']\nasyncio.run(main())",
+        6,
+    ),
     "regular expressions": ("import re\nre.findall(r'\\d+', 'a1b22')", ["1", "22"]),
     "search and group": ("import re\nre.search(r'(\\w+)@', 'me@x').group(1)", "me"),
     "Counter": ("from collections import Counter\nCounter('aab').most_common(1)", [["a", 2]]),
-    "defaultdict": ("from collections import defaultdict\nd = defaultdict(list)\nd['a'].append(1)\ndict(d)", {"a": [1]}),
+    "defaultdict": (
+        "from collections import defaultdict\nd = defaultdict(list)\nd['a'].append(1)\ndict(d)",
+        {"a": [1]},
+    ),
     "enumerate and zip": ("[(i, a) for i, (a, b) in enumerate(zip('xy', 'ab'))]", [[0, "x"], [1, "y"]]),
     "any, all, sum": ("[any([0, 1]), all([]), sum(x for x in [1, 2])]", [True, True, 3]),
     "slices": ("[1, 2, 3, 4][-2:][::-1]", [4, 3]),
@@ -137,12 +155,21 @@ WORKS: dict[str, tuple[str, object]] = {
     "while with break": ("i = 0\nwhile True:\n    i += 1\n    if i > 3:\n        break\ni", 4),
     "match": ("match {'a': 1}:\n    case {'a': n}:\n        r = n\n    case _:\n        r = 0\nr", 1),
     "dataclass": ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nP(3).x", 3),
-    "nested functions": ("def outer(n):\n    def inner(m):\n        return n + m\n    return inner(1)\nouter(2)", 3),
-    "type hints": ("def f(a: int, b: str | None = None) -> dict[str, int]:\n    return {'a': a}\nf(1)", {"a": 1}),
+    "nested functions": (
+        "def outer(n):\n    def inner(m):\n        return n + m\n    return inner(1)\nouter(2)",
+        3,
+    ),
+    "type hints": (
+        "def f(a: int, b: str | None = None) -> dict[str, int]:\n    return {'a': a}\nf(1)",
+        {"a": 1},
+    ),
     "string methods": ("' A,b '.strip().lower().split(',')", ["a", "b"]),
     "math": ("import math\nmath.floor(2.7)", 2),
     "dict merge": ("{**{'a': 1}, 'b': 2}", {"a": 1, "b": 2}),
-    "printing a table": ("for r in [{'a': 1}]:\n    print(' | '.join(str(v) for v in r.values()))\nNone", None),
+    "printing a table": (
+        "for r in [{'a': 1}]:\n    print(' | '.join(str(v) for v in r.values()))\nNone",
+        None,
+    ),
 }
 """Name: program and value."""
 
@@ -155,7 +182,10 @@ REPORTED: dict[str, tuple[str, str]] = {
     "create_task": ("import asyncio\nt = asyncio.create_task(mcp_shop_get(id=1))", "asyncio.gather"),
     "wait_for": ("import asyncio\nawait asyncio.wait_for(mcp_shop_get(id=1), 5)", "time limit of its own"),
     "TaskGroup": ("import asyncio\nasync with asyncio.TaskGroup() as g:\n    pass", "asyncio.gather"),
-    "gather keywords": ("import asyncio\nawait asyncio.gather(mcp_shop_get(id=1), return_exceptions=True)", "helper function"),
+    "gather keywords": (
+        "import asyncio\nawait asyncio.gather(mcp_shop_get(id=1), return_exceptions=True)",
+        "helper function",
+    ),
     "bound method as a key": ("sorted(['B', 'a'], key=str.lower)", "use a lambda"),
     "statistics": ("import statistics", "sum(), len()"),
     "requests": ("import requests", "call a tool"),

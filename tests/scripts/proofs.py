@@ -1,6 +1,6 @@
 """The long proofs about scripts: `make test-scripts`. Short forms of them run in the suite.
 
-    python -m tests.scripts.proofs [corpus] [kills] [exits] [cost] [--count N]
+python -m tests.scripts.proofs [corpus] [kills] [exits] [cost] [--count N]
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ async def corpus() -> dict[str, Any]:
                 result = await host.session().run_script(code, timeout=10)
                 measuring.cancel()
                 lags[name] = meter.worst
-                if (not result.is_error and name not in HARMLESS) or (result.is_error and not result.text.strip()):
+                if (not result.is_error and name not in HARMLESS) or (
+                    result.is_error and not result.text.strip()
+                ):
                     failed.append(f"{name}: {result.structured!r:.80}")
             alive = await host.session().run_script("1 + 1")
             if alive.structured != 2:
@@ -95,7 +97,9 @@ async def kills(count: int, seed: int = 7) -> dict[str, Any]:
                 workers = runtime_of(host).workers
                 point, delay = chance.randint(0, 23), chance.choice((0.0, 0.0, 0.001, 0.003))
 
-                async def kill(host: Any = host, workers: Any = workers, point: int = point, delay: float = delay) -> None:
+                async def kill(
+                    host: Any = host, workers: Any = workers, point: int = point, delay: float = delay
+                ) -> None:
                     passed = 0
                     async for _ in host.events(ScriptCalled):
                         passed += 1
@@ -116,7 +120,9 @@ async def kills(count: int, seed: int = 7) -> dict[str, Any]:
                 failed.append(f"kill {number}: a write was made twice: {notes}")
             known = [tool for tool, state in made(result) if tool == "mcp_shop_note" and state != "queued"]
             if not set(notes) <= set(range(20)) or len(notes) > len(known):
-                failed.append(f"kill {number}: the server saw {len(notes)} writes, the result says {len(known)}")
+                failed.append(
+                    f"kill {number}: the server saw {len(notes)} writes, the result says {len(known)}"
+                )
             if result.is_error:
                 died += 1
                 if "ended" not in result.text:

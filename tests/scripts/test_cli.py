@@ -31,7 +31,12 @@ def config(tmp_path: Path) -> str:
 
 def mooring(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mooring", *words], capture_output=True, text=True, input=stdin, timeout=60, check=False
+        [sys.executable, "-m", "mooring", *words],
+        capture_output=True,
+        text=True,
+        input=stdin,
+        timeout=60,
+        check=False,
     )
 
 
@@ -44,7 +49,14 @@ def test_run_prints_what_the_script_prints_and_returns(config: str, tmp_path: Pa
         "is_error": False,
         "value": 1,
         "text": "counted\n1",
-        "calls": [{"tool": "mcp_notes_list_notes", "server": "notes", "ok": True, "ms": pytest.approx(0, abs=60_000)}],
+        "calls": [
+            {
+                "tool": "mcp_notes_list_notes",
+                "server": "notes",
+                "ok": True,
+                "ms": pytest.approx(0, abs=60_000),
+            }
+        ],
     }
 
 
@@ -103,4 +115,3 @@ def test_a_project_file_cannot_turn_denied_writes_on(tmp_path: Path) -> None:
     theirs = HostConfig(scripts=ScriptSettings(enabled=True))
     config, refused = combined(mine, theirs, {"scripts": {"enabled": True}})
     assert (config.scripts.enabled, config.scripts.writes, refused) == (True, "deny", ("scripts",))
-

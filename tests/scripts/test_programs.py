@@ -12,13 +12,23 @@ pytestmark = pytest.mark.anyio
 
 SLOW = (
     *("list growth", "loop", "catch everything", "finally loop", "endless print", "many small prints"),
-    *("endless calls", "thousands of calls", "deep list", "sleep", "regex nested", "power tower", "many writes"),
+    *(
+        "endless calls",
+        "thousands of calls",
+        "deep list",
+        "sleep",
+        "regex nested",
+        "power tower",
+        "many writes",
+    ),
 )
 """Those that use all of a limit, and one of a kind of the others: `make test-scripts` runs all."""
 QUICK = [
     name
     for name in HOSTILE
-    if name.startswith(("import", "open", "eval", "exec", "a ", "an ", "deep s", "too l", "big", "nan", "pathlib"))
+    if name.startswith(
+        ("import", "open", "eval", "exec", "a ", "an ", "deep s", "too l", "big", "nan", "pathlib")
+    )
 ]
 
 

@@ -15,7 +15,9 @@ from mooring.scripts.stubs import HEADER, function_names, identifiers, stub_of, 
 
 def tool(name: str = "t", schema: Any = None, output: Any = None, **more: Any) -> Tool:
     given_schema = {"type": "object"} if schema is None else schema
-    return Tool(name=name, server="s", remote_name=name, input_schema=given_schema, output_schema=output, **more)
+    return Tool(
+        name=name, server="s", remote_name=name, input_schema=given_schema, output_schema=output, **more
+    )
 
 
 def signature(schema: Any, output: Any = None) -> str:
@@ -35,8 +37,14 @@ def of(**properties: Any) -> dict[str, Any]:
         (of(a={"type": "integer", "default": 3}), "async def f(*, a: int | None = 3) -> Any: ..."),
         (of(a={"enum": ["x", "y"]}), "async def f(*, a: Literal['x', 'y'] | None = None) -> Any: ..."),
         (of(a={"type": ["number", "null"]}), "async def f(*, a: float | None = None) -> Any: ..."),
-        (of(a={"type": "array", "items": {"type": "boolean"}}), "async def f(*, a: list[bool] | None = None) -> Any: ..."),
-        (of(a={"anyOf": [{"type": "string"}, {"type": "integer"}]}), "async def f(*, a: str | int | None = None) -> Any: ..."),
+        (
+            of(a={"type": "array", "items": {"type": "boolean"}}),
+            "async def f(*, a: list[bool] | None = None) -> Any: ...",
+        ),
+        (
+            of(a={"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+            "async def f(*, a: str | int | None = None) -> Any: ...",
+        ),
         (of(**{"not valid": {}}), "async def f(**more: Any) -> Any: ..."),
         (of(**{"class": {}}), "async def f(**more: Any) -> Any: ..."),
     ],
@@ -61,16 +69,22 @@ def test_recursive_references_end() -> None:
 
 
 SCHEMA = st.recursive(
-    st.sampled_from(["string", "integer", "object", "array", None, 7, "no such type"]).map(lambda kind: {"type": kind})
-    | st.lists(st.text(max_size=4) | st.integers() | st.none(), max_size=3).map(lambda values: {"enum": values})
-    | st.sampled_from(["#/x", "#/properties/a", "#", "http://x", ""]).map(lambda ref: {"$ref": ref}),
-    lambda inner: st.builds(
-        lambda members, required: {"type": "object", "properties": members, "required": required},
-        st.dictionaries(st.text(max_size=6), inner, max_size=4),
-        st.lists(st.text(max_size=3), max_size=2) | st.none(),
+    st.sampled_from(["string", "integer", "object", "array", None, 7, "no such type"]).map(
+        lambda kind: {"type": kind}
     )
-    | inner.map(lambda one: {"type": "array", "items": one})
-    | st.lists(inner, max_size=3).map(lambda many: {"anyOf": many}),
+    | st.lists(st.text(max_size=4) | st.integers() | st.none(), max_size=3).map(
+        lambda values: {"enum": values}
+    )
+    | st.sampled_from(["#/x", "#/properties/a", "#", "http://x", ""]).map(lambda ref: {"$ref": ref}),
+    lambda inner: (
+        st.builds(
+            lambda members, required: {"type": "object", "properties": members, "required": required},
+            st.dictionaries(st.text(max_size=6), inner, max_size=4),
+            st.lists(st.text(max_size=3), max_size=2) | st.none(),
+        )
+        | inner.map(lambda one: {"type": "array", "items": one})
+        | st.lists(inner, max_size=3).map(lambda many: {"anyOf": many})
+    ),
     max_leaves=12,
 )
 

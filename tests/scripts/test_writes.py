@@ -166,7 +166,9 @@ async def test_the_clock_and_random_numbers_are_the_same_in_the_plan_and_in_the_
     assert server.calls("note") == person.plans[0][0][2]
 
 
-async def test_gathered_writes_are_one_plan_and_run_after_reads_of_the_same_gather(server: FakeServer) -> None:
+async def test_gathered_writes_are_one_plan_and_run_after_reads_of_the_same_gather(
+    server: FakeServer,
+) -> None:
     code = (
         "import asyncio\n"
         "r = await asyncio.gather(mcp_shop_get(id=7), mcp_shop_note(id=1), mcp_shop_note(id=2), mcp_shop_get(id=8))\n"

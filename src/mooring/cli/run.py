@@ -75,7 +75,9 @@ async def _approved(request: ApprovalRequest, out: Output) -> bool:
     from mooring.policy import plan_text
 
     if request.name != "script_run":
-        question = f"Call {request.tool!r} of server {request.server!r}? Approval is required: {request.reason}."
+        question = (
+            f"Call {request.tool!r} of server {request.server!r}? Approval is required: {request.reason}."
+        )
         return await confirm(question, "The tool was not called.", out)
     return await confirm(f"{plan_text(request)}\nApprove?", "The script was stopped.", out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -18,16 +19,17 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
-from mooring.gateway.plan_approval import asked_client
+from mooring.gateway.protocol import Refusal, fields
 from mooring.host import runtime_of
 from mooring.local import Provider
+from mooring.policy import ApprovalRequest, plan_text
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
+from mooring.transport.message import FORWARDED
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.host import Host
-    from mooring.policy import ApprovalRequest
 
 log = logger("mooring.gateway")
 
@@ -151,7 +153,7 @@ class Profile:
 
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
         """Ask the client by elicitation; a client that cannot answer leaves the question to the host."""
-        answer = await asked_client(request, timeout)
+        answer = await _asked_client(request, timeout)
         return await self._runtime.approve(request, timeout) if answer is None else answer
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
@@ -277,3 +279,27 @@ def resource_server(profile: Profile, uri: str) -> str | None:
             return item.server
     owners = {item.server for item in (*contents.resources.values(), *contents.templates.values())}
     return owners.pop() if len(owners) == 1 else None
+
+
+async def _asked_client(request: ApprovalRequest, timeout: float) -> bool | None:
+    """Return the answer of the client whose request is under way; None if it cannot be asked."""
+    forwarded = FORWARDED.get()
+    if forwarded is None:
+        return None
+    params = {
+        "mode": "form",
+        "message": plan_text(request),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"approve": {"type": "boolean", "title": "Approve these calls", "default": False}},
+            "required": ["approve"],
+        },
+    }
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await forwarded.asked("elicitation/create", params)
+    except Refusal:
+        return None
+    except TimeoutError:
+        return False
+    return answer.get("action") == "accept" and fields(answer.get("content")).get("approve") is True

@@ -13,8 +13,7 @@ from mooring.audit import NOTE
 from mooring.core.events import Event, ScriptFinished, ScriptStarted
 from mooring.core.names import OWNER
 from mooring.core.render import text_block
-from mooring.core.text import did_you_mean, line
-from mooring.core.tokens import dumps
+from mooring.core.text import did_you_mean, dumps, line
 from mooring.core.types import Result, Tool
 from mooring.errors import CallTimeout, MooringError, PolicyDenied
 from mooring.policy import ApprovalRequest

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from mooring.core.builtin_tools import is_login
-from mooring.core.text import line
-from mooring.core.tokens import estimate
+from mooring.core.text import estimate, line
 from mooring.core.types import Tool
 from mooring.core.value import Value
 

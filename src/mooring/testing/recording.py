@@ -131,10 +131,12 @@ async def replay_script(
     from mooring.host import Host
 
     answer = approve if callable(approve) else lambda request: approve is True
-    async with Replay(recording) as replay:
-        async with Host(replay.servers, on_approval=answer, style=style, lock=False, home=None) as host:
-            await host.ready()
-            return await host.session().run_script(code, timeout)
+    async with (
+        Replay(recording) as replay,
+        Host(replay.servers, on_approval=answer, style=style, lock=False, home=None) as host,
+    ):
+        await host.ready()
+        return await host.session().run_script(code, timeout)
 
 
 class _RecordedScript(Script):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.lexicon import query_weights, runs, stem, terms_of
+from mooring.core.search_index import query_weights, runs, stem, terms_of
 
 
 def stems(text: str) -> set[str]:

@@ -1,28 +1,36 @@
-"""A server's JSON Schema read into a `Shape`: references followed, unions and intersections resolved."""
+"""Compile a server's JSON Schema for a provider: follow references, resolve unions and intersections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 from urllib.parse import unquote
 
-from mooring.core.schema.algebra import join, meet
-from mooring.core.schema.dialects import Notes, Path
+from mooring.core.schema.dialects import SUBSETS, Dialect, Notes, Path, Subset
 from mooring.core.schema.shapes import (
     NEVER,
     OPEN,
     Alt,
     Budget,
     Kind,
+    SetAside,
     Shape,
     as_list,
     as_object,
+    check,
     finite,
     is_kind,
+    join,
     kind_of,
+    meet,
+    merge,
     value_key,
 )
-from mooring.core.types import Json
+from mooring.core.schema.write import Plan, Writer, undo
+from mooring.core.types import Json, Tool
+
+__all__ = ["Compiled", "Dialect", "SetAside", "compile_schema", "compile_tools"]
 
 
 class References:
@@ -333,3 +341,81 @@ def _fixed(values: list[Json]) -> Shape:
             for kind, some in kinds.items()
         )
     )
+
+
+_REACHES = (16, 3, 1)
+"""References inside one another, tried in turn until the schema is small enough."""
+
+_WRAPPER = "arguments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A tool's schema as one provider takes it. Read-only: it may share parts with the server's."""
+
+    schema: Mapping[str, Json]
+    notes: tuple[str, ...] = ()
+    plan: Plan | None = None
+    wrapped: bool = False
+    """Whether the model gives everything as one member, because the server's root has none."""
+
+    def back(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the arguments as the server's schema wants them. Never fails: wrong ones pass unchanged."""
+        outcome = undo(self.plan, dict(arguments))
+        if self.wrapped and isinstance(inner := outcome.get(_WRAPPER), dict):
+            return cast("dict[str, Json]", inner)
+        return outcome
+
+
+def compile_schema(schema: Mapping[str, Json], dialect: Dialect) -> Compiled:
+    """Return a tool's input schema in a dialect.
+
+    Raises:
+        SetAside: the schema is too large, is no JSON, or allows nothing.
+    """
+    raw = schema if isinstance(schema, dict) else dict(schema)
+    retries = _REACHES[:-1] if check(raw) else ()
+    for reach in retries:
+        try:
+            return _compile(raw, SUBSETS[dialect], reach)
+        except SetAside:
+            continue
+    return _compile(raw, SUBSETS[dialect], _REACHES[-1])
+
+
+def compile_tools(tools: Iterable[Tool], dialect: Dialect) -> tuple[dict[str, Compiled], dict[str, str]]:
+    """Return each tool's schema in a dialect, and why others were set aside, both by local name."""
+    compiled: dict[str, Compiled] = {}
+    aside: dict[str, str] = {}
+    for tool in tools:
+        try:
+            compiled[tool.name] = compile_schema(tool.input_schema, dialect)
+        except SetAside as problem:
+            aside[tool.name] = problem.reason
+    return compiled, aside
+
+
+def _compile(raw: dict[str, Json], subset: Subset, reach: int) -> Compiled:
+    notes = Notes()
+    shape = SchemaReader(raw, notes, reach).read(raw)
+    root, wrapped = _root(shape, subset, notes)
+    text = {name: value for name, value in shape.text.items() if name in ("title", "description")}
+    written = Writer(subset, notes).root(root, text, raw)
+    return Compiled(schema=written.schema, notes=notes.all(), plan=written.plan, wrapped=wrapped)
+
+
+def _root(shape: Shape, subset: Subset, notes: Notes) -> tuple[Alt, bool]:
+    """Return the object of the arguments, and whether it wraps the schema of the server."""
+    if not shape.alts:
+        raise SetAside("its schema allows no arguments at all")
+    objects = [alt for alt in shape.alts if alt.kind == "object" and alt.values is None]
+    if len(objects) > 1:
+        notes.add((), "is a union of objects, written as one object")
+    root = merge(objects) if len(objects) > 1 else objects[0] if objects else None
+    if shape.open:
+        root = Alt(kind="object", extra=OPEN)
+    if root is not None and (root.fields or subset.maps or not root.stated or root.extra is None):
+        return root, False
+    notes.add((), f"declares no members; what it allows is given as {_WRAPPER!r}")
+    inner = replace(shape, text={}) if root is None else Shape(alts=(root,))
+    return Alt(kind="object", fields={_WRAPPER: inner}, required=(_WRAPPER,)), True
