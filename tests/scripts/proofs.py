@@ -86,7 +86,7 @@ total
 
 
 async def kills(count: int, seed: int = 7) -> dict[str, Any]:
-    """Kill the worker of a script at random points; no call may be made twice, and the result must be right."""
+    """Kill the worker of a script at random points: no call is made twice, and the result is right."""
     chance = random.Random(seed)
     failed: list[str] = []
     survived = died = 0

@@ -22,7 +22,7 @@ def planned(function: str, arguments: Any) -> PlannedCall:
 
 
 def play(seed: int) -> tuple[int, int]:
-    """Play one random schedule against a model of the rules; return how many writes went out and were held."""
+    """Play one random schedule against a model; return how many writes went out and were held."""
     chance = random.Random(seed)
     approvals = Approvals(most_questions=chance.randint(1, 4))
     allowed: list[str] = []

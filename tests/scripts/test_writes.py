@@ -171,7 +171,8 @@ async def test_gathered_writes_are_one_plan_and_run_after_reads_of_the_same_gath
 ) -> None:
     code = (
         "import asyncio\n"
-        "r = await asyncio.gather(mcp_shop_get(id=7), mcp_shop_note(id=1), mcp_shop_note(id=2), mcp_shop_get(id=8))\n"
+        "r = await asyncio.gather(mcp_shop_get(id=7), mcp_shop_note(id=1), mcp_shop_note(id=2),\n"
+        "    mcp_shop_get(id=8))\n"
         "[r[0]['id'], r[1], r[2], r[3]['id']]"
     )
     person = Person()

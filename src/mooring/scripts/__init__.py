@@ -1,1 +1,1 @@
-"""Scripts: programs of a model that call the tools of a session, in a sandbox."""
+"""Programs of a model that call the tools of a session, in a sandbox."""

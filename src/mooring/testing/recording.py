@@ -130,7 +130,7 @@ async def replay_script(
     """
     from mooring.host import Host
 
-    answer = approve if callable(approve) else lambda request: approve is True
+    answer: Approver = approve if callable(approve) else lambda _: approve is True
     async with (
         Replay(recording) as replay,
         Host(replay.servers, on_approval=answer, style=style, lock=False, home=None) as host,
