@@ -12,7 +12,7 @@ from mooring.cli import ping
 from mooring.config import models, sections
 from mooring.core import catalog, discovery
 from mooring.core.breaker import Restarts
-from mooring.gateway import era_bridge, http_server, suspended_calls
+from mooring.gateway import era_bridge, http_server
 from mooring.results import output_schema, store
 from mooring.servers import connection, freshness, start_queue
 from mooring.transport import base, limits
@@ -36,7 +36,7 @@ CLAIMS = [
     ("docs/gateway.md", f"| `client_sessions` | {gateway.client_sessions:,} |"),
     ("docs/gateway.md", f"| `drain` | {gateway.drain:g} s |"),
     ("docs/gateway.md", f"valid for {'one hour' if era_bridge.STATE_TTL == 3600 else '?'}"),
-    ("docs/gateway.md", f"cancelled after {suspended_calls.WAIT:g} s"),
+    ("docs/gateway.md", f"cancelled after {era_bridge.WAIT:g} s"),
     ("docs/gateway.md", f"running calls get {connection.RETIREMENT:g} s to end"),
     ("docs/gateway.md", f"no request after {http_server.FIRST_REQUEST_TIMEOUT:g} s"),
     ("docs/lifecycle.md", f"| `connect_timeout` | server | {server.connect_timeout:g} s |"),
