@@ -144,7 +144,7 @@ _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
-def _offered(value: object) -> bool | Literal["only"]:
+def _offered(value: object) -> Literal[False, True, "only"]:
     if value == "only":
         return "only"
     try:
@@ -156,7 +156,7 @@ def _offered(value: object) -> bool | Literal["only"]:
 class ScriptSettings(Settings):
     """Programs that a model writes to call several tools at once."""
 
-    enabled: bool | Literal["only"] = setting(_offered, default=False)
+    enabled: Literal[False, True, "only"] = setting(_offered, default=False)
     """Whether models get `script_api` and `script_run`; `only`: instead of the other tools."""
     time: float = setting(_duration, default=60.0)
     """Seconds for a script; the wait for an approval does not count."""
