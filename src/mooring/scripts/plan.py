@@ -120,11 +120,6 @@ class StandIns:
             return [self.shown(item) for item in items[:50]]
         return value
 
-    def used(self, value: Any) -> bool:
-        """Return whether a value holds a stand-in."""
-        text = canonical(value)
-        return "\\u27e6" in text or any(str(number) in text for number in self._numbers)
-
     def _text(self, index: int, path: Path) -> str:
         text = _name(index, path)
         self._texts[text] = (index, path)
@@ -210,11 +205,6 @@ class Approvals:
         """Record the result of a planned write."""
         if index is not None:
             self._results[index] = value
-
-    @property
-    def left(self) -> tuple[PlannedCall, ...]:
-        """Approved calls that were not made."""
-        return tuple(self._left.values())
 
     def _matches(self, call: PlannedCall, wanted: str) -> bool:
         try:

@@ -30,6 +30,8 @@ MOST_IDLE = 2
 IDLE = 60.0
 """Seconds after which an unused worker ends."""
 START = 20.0
+STORES = ("/nix/store", "/gnu/store")
+"""Where other distributions keep their libraries."""
 _PROGRAM = Path(__file__).with_name("worker.py")
 _LARGEST = LARGEST_FRAME + 6 * LONGEST_OUTPUT + (8 << 20)
 
@@ -62,7 +64,7 @@ def _setup() -> tuple[list[str], str]:
     binary = _binary()
     if binary is None:
         return [], "The program `monty` of pydantic-monty was not found; install `mooring[scripts]` again."
-    libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+    libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", *STORES)
     stdlib = Path(os.__file__).parent
     setup = {
         "paths": [str(Path(__file__).parents[2]), str(package.parent)],
