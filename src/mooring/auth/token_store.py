@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
@@ -10,7 +11,7 @@ import re
 import stat
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
@@ -242,11 +243,51 @@ LOCK_PATIENCE = 30.0
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _warned: set[str] = set()
 
-Place = Literal["keyring", "file", "memory"]
+Place = Literal["keyring", "file", "memory", "host"]
+"""`host`: in the memory of a host, for all its connections."""
 
 
 class UnsafeStoreError(Exception):
     """The place for tokens is not ours alone; the text names it."""
+
+
+class MemoryStore:
+    """A grant that is never written to disk, shared by the connections of one host."""
+
+    MOST = 4096
+    """Grants that a host keeps; beyond that, those unused for longest are dropped."""
+
+    def __init__(self) -> None:
+        self.place: Place = "host"
+        self._grant: Grant | None = None
+        self._lock = asyncio.Lock()
+        self.used_assertions: set[str] = set()
+        """Ids of assertions that were presented for it."""
+
+    @classmethod
+    def shared(cls, stores: dict[str, MemoryStore], *identity: object) -> MemoryStore:
+        """Return the store for an identity from those of a host."""
+        key = sha256(json.dumps(identity, default=repr).encode()).hexdigest()
+        store = stores.pop(key, None) or cls()
+        stores[key] = store  # the newest is last
+        while len(stores) > cls.MOST:
+            del stores[next(iter(stores))]
+        return store
+
+    def load(self) -> Grant | None:
+        return self._grant
+
+    def save(self, grant: Grant) -> None:
+        self._grant = grant
+
+    def changed(self) -> bool:
+        return False
+
+    def delete(self) -> None:
+        self._grant = None
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        return self._lock
 
 
 class TokenStore:

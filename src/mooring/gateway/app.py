@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from mooring.audit import CALLER, Caller
+from mooring.auth.subject import SUBJECT
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
@@ -125,7 +126,7 @@ class Gateway:
         started = time.monotonic()
         outcome = "cancelled"
         caller = _caller(client)
-        token = CALLER.set(caller)
+        token, subject = CALLER.set(caller), SUBJECT.set(client.principal.subject)
         self.under_way += 1
         try:
             if not self._settled and message["method"].endswith("/list"):
@@ -148,6 +149,7 @@ class Gateway:
             self._count(message, outcome, time.monotonic() - started)
             self._note(caller, message, outcome, time.monotonic() - started)
             CALLER.reset(token)
+            SUBJECT.reset(subject)
 
     def _count(self, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
         known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else str(message["method"])

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.auth.subject import Subject
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, OAuthSettings
 from mooring.errors import ConfigError
@@ -252,7 +253,10 @@ class SignedTokens:
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
             log.info("token rejected reason=%s", type(problem).__name__)
             return None
-        return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
+        name = f"{claims['iss']}#{claims['sub']}"
+        return Principal(
+            name=name, scopes=_scopes(claims), subject=Subject(name, token, float(claims["exp"]))
+        )
 
     def _fixed_key(self, token: str) -> Any:
         import jwt

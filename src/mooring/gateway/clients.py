@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
+from mooring.auth.subject import Subject
 from mooring.core.types import EMPTY, Era
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
@@ -98,6 +99,8 @@ class Principal:
 
     name: str
     scopes: frozenset[str] = frozenset()
+    subject: Subject | None = field(default=None, compare=False, repr=False)
+    """The signed token of the request, for servers with `auth: {exchange: …}` or `{idp: …}`."""
 
 
 ANONYMOUS = Principal(name="anonymous")
@@ -354,6 +357,7 @@ class SessionRegistry:
         if client is None or client.principal != principal or client.profile is not profile:
             return None
         client.used = time.monotonic()
+        client.principal = principal  # the same, with the token of this request
         return client
 
     async def end(self, client: Client) -> None:
