@@ -43,7 +43,7 @@ async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, sco
     """
     form = {"grant_type": "client_credentials", "resource": found.protected.resource, **_scope(scopes)}
     full, headers = authenticated(auth, found.server, form)
-    what = _step(f"the client credentials at {found.server.issuer}", found.server, "client_credentials")
+    what = _step(f"the client credentials grant at {found.server.issuer}", found.server, "client_credentials")
     raw = await token_response(visit, found.server.token_endpoint, full, headers, what)
     return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
