@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mooring.auth.flow import Found
     from mooring.auth.guarded_http import GuardedHttp
     from mooring.auth.login import Login
+    from mooring.auth.vault import Vault
 
 PROBE = 2.0
 """Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
@@ -62,6 +63,7 @@ class Credentials:
         principal: str | None = None,
         stores: dict[str, MemoryStore] | None = None,
         fresh: Callable[[], Awaitable[Target]] | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self.server = server
         self.url = url
@@ -78,7 +80,8 @@ class Credentials:
         """The gateway client that used the connection last, for requests that belong to no call."""
         self._stores, self._fresh = {} if stores is None else stores, fresh
         lasting = auth.type in ("oauth", "client_credentials")
-        self._own = _Slot(TokenStore(url, auth.client_id, principal) if lasting else self._shared(None))
+        store = TokenStore(url, auth.client_id, principal, vault if principal is not None else None)
+        self._own = _Slot(store if lasting else self._shared(None))
         self._for_callers = principal is not None and auth.service is not None
         self._callers: dict[bytes, _Slot] = {}
         self._on_wanted = on_wanted
@@ -390,7 +393,7 @@ class Credentials:
         if self.auth.unattended:
             self.hopeless = True
             why = problem if said in (None, problem) else f"{problem}; {said}"
-            return AuthNeeded(f"{self.server!r}: {why}", server=self.server)
+            return AuthNeeded(f"{self.server!r}: {why}", server=self.server, login=False)
         whose = "" if self.principal is None else f" --principal {shlex.quote(self.principal)}"
         how = f"log in: `mooring login {self.server}{whose}`"
         try:
@@ -408,10 +411,11 @@ class Credentials:
             self.wanted = problem
         self.hopeless = self.wanted is None
         middle = f" ({said})" if said and said != problem and self.wanted else ""
-        return AuthNeeded(f"{self.server!r}: {problem}{middle}; {how}", server=self.server)
+        text = f"{self.server!r}: {problem}{middle}; {how}"
+        return AuthNeeded(text, server=self.server, login=not self.hopeless)
 
-    async def begin(self) -> Login:
-        """The login under way, or a new one.
+    async def begin(self, redirect_uri: str | None = None) -> Login:
+        """The login under way, or a new one; always a new one with a redirect address of the application.
 
         Raises:
             AuthNeeded: none can be had, and why.
@@ -420,11 +424,12 @@ class Credentials:
 
         async with self._beginning:
             old, wanted = self._pending, self.challenge.scopes if self.challenge else ()
-            if old is not None and not old.over and set(wanted) <= set(old.scopes):
+            same = old is not None and redirect_uri is None and not old.remote
+            if same and old is not None and not old.over and set(wanted) <= set(old.scopes):
                 return old
             if old is not None:
                 await old.close()
-            self._pending = await begin(self)
+            self._pending = await begin(self, redirect_uri)
             return self._pending
 
     async def logout(self) -> bool | None:
@@ -465,6 +470,7 @@ def access_for(
     principal: str | None = None,
     stores: dict[str, MemoryStore] | None = None,
     fresh: Callable[[], Awaitable[Target]] | None = None,
+    vault: Vault | None = None,
 ) -> Credentials | None:
     """The access of a server that may want a login: one over HTTP, without credentials in its headers.
     `on_wanted` is called when the server requires more scopes than the login has. Client credentials and
@@ -486,6 +492,7 @@ def access_for(
         principal=whose,
         stores=stores,
         fresh=fresh,
+        vault=vault,
     )
 
 

@@ -16,6 +16,7 @@ from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRe
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.handlers import Answer, RequestHandlers
 from mooring.gateway.log_levels import LogLevels
+from mooring.gateway.logins import RemoteLogins
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
@@ -61,7 +62,8 @@ class Gateway:
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
         )
-        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry))
+        self.logins = RemoteLogins(host)
+        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
         self.metrics = Metrics()
         self.under_way = 0

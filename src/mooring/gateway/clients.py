@@ -185,7 +185,10 @@ class Client:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to no request, and keep it for a client that reconnects."""
-        body = notice_body(method, params)
+        self.notify_raw(notice_body(method, params))
+
+    def notify_raw(self, body: bytes) -> None:
+        """Send an encoded notification; see `notify`."""
         self.notified += 1
         self._recent.append(body)
         if self.event_stream is not None:

@@ -153,6 +153,7 @@ class Supervisor(StateReporter):
                 self.principal,
                 self._pool.grants,
                 partial(self._resolve, self.config),
+                self._pool.vault,
             )
             if self.access is not None:
                 self.access.caller = self.caller

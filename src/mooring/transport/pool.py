@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from mooring.auth.token_store import MemoryStore
+    from mooring.auth.vault import Vault
 
 
 MOST_FILES = 1_000
@@ -238,6 +239,8 @@ class HttpPool:
         self.ways = HttpRoutes()
         self.grants: dict[str, MemoryStore] = {}
         """Tokens that are kept in memory only, by identity."""
+        self.vault: Vault | None = None
+        """Encrypts stored logins of gateway clients; None for none."""
 
     def session(self) -> aiohttp.ClientSession:
         """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
