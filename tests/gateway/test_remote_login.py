@@ -23,6 +23,7 @@ from mooring.auth.vault import Vault
 from mooring.config.sections import GatewaySettings
 from mooring.gateway import login_pages
 from tests.gateway.test_identity import ISOLATED, NAMES, TOKENS, carried, logged_in, token_of
+from tests.lab.caller import events
 from tests.lab.oauth import AuthLab
 
 pytestmark = pytest.mark.anyio
@@ -188,6 +189,25 @@ async def test_a_client_of_2025_is_asked_during_its_call(serving: Any) -> None:
         assert complete["method"] == "notifications/elicitation/complete"
         assert complete["params"]["elicitationId"] == asked["params"]["elicitationId"]
         assert result["result"]["content"][0]["text"] == "x"
+
+
+async def test_a_client_of_2025_without_a_stream_gets_error_32042_and_hears_when_the_login_is_done(
+    serving: Any,
+) -> None:
+    async with AuthLab() as auth, gateway_of(serving, auth) as here, Browser(here.base) as browser:
+        ana = await here.caller(token=token_of("ana"), modern=False, capabilities=URL_ABLE)
+        call = {"name": "web_echo", "arguments": {"text": "x"}}
+        error = (await ana.ask("tools/call", call, Accept="application/json")).error
+        assert error["code"] == -32042
+        [asked] = error["data"]["elicitations"]
+        assert asked["mode"] == "url"
+        headers = {**ana.message("x", None, None)[1], "Accept": "text/event-stream"}
+        async with here.http.get(ana.url, headers=headers) as stream:
+            assert (await browser.log_in(asked["url"], token_of("ana")))[0] == 200
+            heard = await anext(events(stream))
+        assert heard["method"] == "notifications/elicitation/complete"
+        assert heard["params"]["elicitationId"] == asked["elicitationId"]
+        assert (await ana.ask("tools/call", call, Accept="application/json")).text == "x"
 
 
 async def test_the_tool_authenticate_leads_to_the_same_login(serving: Any) -> None:

@@ -67,6 +67,8 @@ class AuthLab:
     """Path -> where it redirects to."""
     needs: dict[str, str] = field(default_factory=dict)
     """Tool -> the scope that a call of it needs."""
+    page: bool = False
+    """`/authorize` is a page with a link to agree, as a person sees it."""
     trusted: dict[str, str] = field(default_factory=dict)
     """Issuer -> the public key of the assertions that it takes as a grant (RFC 7523)."""
     wants_typ: str | None = None
@@ -220,6 +222,10 @@ class AuthLab:
             return web.Response(status=400, text="redirect_uri")
         if asked.get("code_challenge_method") != "S256" or asked["response_type"] != "code":
             return web.Response(status=400, text="pkce")
+        if self.page and "agreed" not in asked:
+            href = f"/authorize?{urlencode({**asked, 'agreed': 'yes'})}".replace("&", "&amp;")
+            text = f'<!doctype html><title>Lab login</title><a id="agree" href="{href}">Log in</a>'
+            return web.Response(text=text, content_type="text/html")
         back = {"state": asked["state"]}
         if self.iss != "":
             back["iss"] = self.iss or self.name

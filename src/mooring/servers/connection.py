@@ -89,8 +89,11 @@ class InputRounds:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
+                key = params.get("elicitationId") if method == ELICIT else None
+                if key in self._visits:
+                    raise failed("it still asks for an address that the user has opened before")
                 answer = await self._supervisor.answer(method, params)
-                if method == ELICIT and isinstance(key := params.get("elicitationId"), str):
+                if isinstance(key, str):
                     await self._visited(key, answer)
                 return answer
         except TimeoutError:
@@ -107,15 +110,13 @@ class InputRounds:
         """Wait until the server says that the user, who agreed to open an address, is done there.
 
         Raises:
-            WireError: The user did not agree, or was there before and the server still wants it.
+            WireError: The user did not agree.
         """
         live = self._supervisor.live
         if live is None or (done := live.visited.get(key)) is None:
             return
         if answer.get("action") != "accept":
             raise failed("the user did not open the address that it asked for")
-        if key in self._visits:
-            raise failed("it still asks for an address that the user has opened before")
         self._visits.add(key)
         with suppress(TimeoutError):  # then the next try shows it
             async with asyncio.timeout(VISIT_WAIT):
