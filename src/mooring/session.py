@@ -45,7 +45,7 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 log = logger("mooring.session")
 
@@ -180,7 +180,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted)
+        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
 
     def rules(self, server: str) -> Rules:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))

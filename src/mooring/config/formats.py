@@ -8,8 +8,7 @@ from datetime import date
 from typing import Any, cast, get_args
 
 from mooring.config.models import HostConfig, ServerConfig, Transport
-from mooring.config.units import kind, number, seconds
-from mooring.config.validate import Problem, flag, misspelled, shown
+from mooring.config.validate import Problem, flag, kind, misspelled, number, seconds, shown
 from mooring.core.text import did_you_mean
 
 _KNOWN = ServerConfig.field_names() - {"name", "source"}
@@ -287,6 +286,12 @@ _SPECIAL: dict[str, Callable[[object], dict[str, Any]]] = {
 }
 
 
+UNITS_IN_SECTIONS = frozenset({"debounce", "ttl"})
+"""Durations inside sections whose names may end with a unit, such as `debounce_ms`."""
+FOREIGN_FIELDS = frozenset((*_ALIASES, *_SPECIAL, *_UNSUPPORTED, *_DURATION_ALIASES, *IGNORED)) - _KNOWN
+"""Fields of a server entry that only other programs write."""
+
+
 DEFAULTS = frozenset(
     (
         *("start", "isolation", "connect_timeout", "call_timeout", "idle_timeout", "list_timeout"),
@@ -464,9 +469,8 @@ def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
 
 def _inner(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section with durations in seconds. Unknown keys stay and are reported later."""
-    known = frozenset({"debounce", "ttl"})
     pairs = (
-        canonical(key, value, known=known, aliases={}) or (key, value)
+        canonical(key, value, known=UNITS_IN_SECTIONS, aliases={}) or (key, value)
         for key, value in section.items()
         if value is not None
     )

@@ -15,8 +15,7 @@ from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Result, 
 from mooring.errors import AuthNeeded, MooringError, PolicyDenied, ServerError
 from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
-from mooring.gateway.era_bridge import EraBridge
-from mooring.gateway.log_levels import LogLevels
+from mooring.gateway.era_bridge import EraBridge, SuspendedCall
 from mooring.gateway.logins import RemoteLogins, login_state
 from mooring.gateway.profiles import ProfileCatalog, resource_server
 from mooring.gateway.protocol import (
@@ -38,11 +37,10 @@ from mooring.gateway.protocol import (
     stamped,
     text,
 )
-from mooring.gateway.suspended_calls import SuspendedCall
+from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
-from mooring.transport.forwarding import ForwardedRequest
-from mooring.transport.message import encode
+from mooring.transport.message import ForwardedRequest, encode
 
 MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"

@@ -25,9 +25,8 @@ from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
-from mooring.gateway.http_server import WebServer
+from mooring.gateway.http_server import WebServer, check_workers, shared_key
 from mooring.gateway.logins import check_public
-from mooring.gateway.workers import check_workers, shared_key
 from mooring.host import Host, runtime_of
 
 log = logger("mooring.gateway")
