@@ -337,9 +337,9 @@ class RequestHandlers:
         if server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
         result = await self._session_call(request, server, name, given, asked)
-        if self._logins.helps(client, server, result.error):
+        if isinstance(result.error, AuthNeeded) and self._logins.helps(client, result.error):
             seal = partial(self._era_bridge.login_state, client, server, name)
-            offered = await self._logins.offer(client, request.exchange, server, seal)
+            offered = await self._logins.offer(client, request.exchange, result.error.server, seal)
             if offered is not None:
                 return offered
             result = await self._session_call(request, server, name, given, asked)
@@ -368,7 +368,7 @@ class RequestHandlers:
         try:
             await getattr(provider, "connection", provider).supervisor.refresh()
         except MooringError as problem:
-            if not self._logins.helps(client, server, problem):
+            if not isinstance(problem, AuthNeeded) or not self._logins.helps(client, problem):
                 return self._logins.told(client, str(problem), failed=True)
             seal = partial(self._era_bridge.login_state, client, server, name)
             offered = await self._logins.offer(client, request.exchange, server, seal)
@@ -505,8 +505,8 @@ class RequestHandlers:
             except PolicyDenied as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
             except AuthNeeded as problem:
-                helps = self._logins.helps(client, server, problem)
-                text = self._logins.link(client, server) if helps else str(problem)
+                helps = self._logins.helps(client, problem)
+                text = self._logins.link(client, problem.server) if helps else str(problem)
                 raise Refusal(INTERNAL_ERROR, text) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logger("mooring.gateway")
 
 TICKET_LIFE = 600.0
-"""Seconds for which a link is valid."""
+"""Seconds for which a link is valid. One that was given before is given again in its first half."""
 MAX_TICKETS = 10_000
 WAIT = 240.0
 """Longest time in seconds that a call waits for the login of its user."""
@@ -102,9 +102,9 @@ class RemoteLogins:
             return False
         return not any(name.lower() == "authorization" for name in config.headers)
 
-    def helps(self, client: Client, server: str, error: BaseException | None) -> bool:
+    def helps(self, client: Client, error: AuthNeeded) -> bool:
         """Whether a login of the client's user may remove this error."""
-        return isinstance(error, AuthNeeded) and error.login and self.serves(client, server)
+        return error.login and self.serves(client, error.server)
 
     async def offer(
         self, client: Client, exchange: ClientExchange, server: str, seal: Callable[[str], str]
@@ -136,7 +136,10 @@ class RemoteLogins:
         if not exchange.streams:
             ticket.listeners.append(lambda: client.notify_raw(notice))
             raise Refusal(URL_REQUIRED, asked["message"], {"elicitations": [asked]})
-        answer = await client.ask("elicitation/create", asked, exchange)
+        try:
+            answer = await client.ask("elicitation/create", asked, exchange)
+        except Refusal:
+            return self.told(client, self._text(ticket), failed=True)
         if answer.get("action") != "accept":
             return self.told(client, f"The user did not log in to {server!r}.", failed=True)
         if not await self._waited(ticket, client):
@@ -176,13 +179,13 @@ class RemoteLogins:
         return self._text(self.ticket(client.principal.name, server))
 
     def _elicitation(self, ticket: Ticket) -> dict[str, Any]:
-        message = f"Log in to {ticket.server!r} to go on. The link is for you only, and valid for 10 minutes."
+        message = f"Log in to {ticket.server!r} to go on. The link is for you only, and valid for 5 minutes."
         return {"mode": "url", "message": message, "url": self.address(ticket)}
 
     def _text(self, ticket: Ticket) -> str:
         return (
             f"{ticket.server!r} needs a login of the user. Ask the user to open this link in a browser, "
-            f"within 10 minutes, and call again when that is done: {self.address(ticket)}"
+            f"within 5 minutes, and call again when that is done: {self.address(ticket)}"
         )
 
     # --- tickets --------------------------------------------------------------------------------
@@ -202,8 +205,10 @@ class RemoteLogins:
             Refusal: There are too many.
         """
         self._forget()
+        late = time.monotonic() + TICKET_LIFE / 2
         for known in self._tickets.values():
-            if (known.principal, known.server) == (principal, server) and known.browser is None:
+            same = (known.principal, known.server) == (principal, server)
+            if same and known.browser is None and known.expires > late:
                 return known
         own = [one for one in self._tickets.values() if one.principal == principal]
         if len(own) >= 64:
