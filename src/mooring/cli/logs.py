@@ -1,41 +1,86 @@
-"""`mooring logs`: last lines of the log of a running gateway."""
+"""`mooring logs`: what servers wrote to stderr, in this and earlier runs of the command line."""
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
-from typing import Any
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from mooring.cli.options import Options, Parser, UsageError, positive
 from mooring.cli.output import Output
-from mooring.core.text import clean_line
+from mooring.core.text import clean_line, nearest
+from mooring.errors import UnknownServer
 
-USAGE = "mooring --gateway URL logs [SERVER] [--audit] [--lines N] [options]"
+if TYPE_CHECKING:
+    import logging
+
+USAGE = "mooring logs [SERVER ...] [-n LINES] [-f] [options]"
 DETAILS = """
 
-Shows the last lines of the application log of a running gateway, or of the
-standard error of one of its servers; with --audit, of its audit log."""
+Every command that starts a server, `mooring serve` included, appends its stderr
+to a file in the state directory: 1 MiB per server and one older file, for
+its owner only, without secrets. Programs that use mooring as a library have
+their own log.
+
+With --gateway it shows the last lines of the log of a running gateway, or of
+what one of its servers wrote; with --audit, of its audit log."""
 EXAMPLES = """\
-  mooring --gateway https://mcp.example.com logs
-  mooring --gateway https://mcp.example.com logs github --lines 20
-  mooring --gateway https://mcp.example.com logs --audit --json"""
+  mooring logs
+  mooring logs github -n 100
+  mooring logs -f
+  mooring --gateway https://mcp.example.com logs --audit"""
+
+_SIZE = 2**20
+_POLL = 0.5
+"""Seconds between two looks at the files with `--follow`."""
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("server", nargs="?", metavar="SERVER", help="only what this server wrote")
-    parser.add_argument("--audit", action="store_true", help="the audit log")
-    parser.add_argument("--lines", metavar="N", type=positive, default=100, help="at most 1000 (100)")
+    parser.add_argument("servers", metavar="SERVER", nargs="*", help="only these servers")
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=positive, default=50, help="last lines of each (50)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for new lines; Ctrl-C ends it")
+    parser.add_argument("--audit", action="store_true", help="with --gateway: the audit log")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    if options.gateway is None:
-        raise UsageError("`mooring logs` asks a running gateway: add --gateway URL.")
+    if options.gateway is not None:
+        return await _remote(args, options, out)
+    if args.audit:
+        raise UsageError("--audit needs --gateway URL.")
+    files = _files()
+    for name in args.servers:
+        if name not in files:
+            raise UnknownServer(name, nearest(name, files), hint="`mooring logs` shows those with a log.")
+    chosen = {name: files[name] for name in args.servers} or files
+    if not chosen and not args.follow:
+        out.note("No server has written to stderr yet.")
+    tails = {name: _tail(path, args.lines) for name, path in chosen.items()}
+    if options.json and not args.follow:
+        out.document([{"server": name, "file": str(chosen[name]), "lines": tails[name]} for name in tails])
+        return 0
+    _print(((name, line) for name, lines in tails.items() for line in lines), options, out)
+    if args.follow:
+        await _follow(args.servers, options, out)
+    return 0
+
+
+async def _remote(args: Namespace, options: Options, out: Output) -> int:
     from urllib.parse import urlencode
 
     from mooring.cli.remote import RemoteGateway
 
+    if args.follow or len(args.servers) > 1:
+        raise UsageError("With --gateway, `mooring logs` takes one SERVER and no --follow.")
     query: dict[str, Any] = {"limit": min(args.lines, 1000)}
-    if args.server is not None:
-        query["server"] = args.server
+    if args.servers:
+        query["server"] = args.servers[0]
     path = "/audit" if args.audit else "/log"
     found = (await RemoteGateway(options).get(f"{path}?{urlencode(query)}"))["lines"]
     if options.json:
@@ -48,3 +93,75 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             parts = (line["time"], line["level"], line["logger"], line["message"])
             out.line(" ".join(clean_line(str(part)) for part in parts))
     return 0
+
+
+async def _follow(servers: list[str], options: Options, out: Output) -> None:
+    import anyio
+
+    read = {name: path.stat().st_size for name, path in _files().items()}
+    while True:
+        await anyio.sleep(_POLL)
+        for name, path in _files().items():
+            if servers and name not in servers:
+                continue
+            start, size = read.get(name, 0), path.stat().st_size
+            with path.open("rb") as file:
+                file.seek(start if size >= start else 0)  # smaller: it was rotated
+                *lines, rest = file.read().split(b"\n")
+                read[name] = file.tell() - len(rest)
+            _print(((name, line.decode("utf-8", "replace")) for line in lines), options, out)
+
+
+def _print(lines: Iterator[tuple[str, str]], options: Options, out: Output) -> None:
+    for name, line in lines:
+        if options.json:
+            out.json_line({"server": name, "line": line})
+        else:
+            out.line(f"{out.paint(clean_line(name), 'cyan')} {clean_line(line)}")
+    out.flush()
+
+
+def _files() -> dict[str, Path]:
+    return {unquote(path.stem): path for path in sorted(_directory().glob("*.log"))}
+
+
+def _directory() -> Path:
+    from mooring.config.files import state_home
+
+    return state_home() / "logs"
+
+
+def _tail(path: Path, count: int) -> list[str]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return [line.rstrip("\n") for line in deque(file, count)]
+
+
+def server_log_handler() -> logging.Handler:
+    """A handler that appends the stderr of each server to its own file.
+
+    A full disk loses lines and fails no command.
+    """
+    import logging
+
+    class ServerLogs(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            server = getattr(record, "server", None)
+            if isinstance(server, str):
+                text = record.getMessage().removeprefix(f"{server}: ")
+                with suppress(OSError):
+                    _append(server, f"{clock.formatTime(record)} {clean_line(text)}\n")
+
+    clock = logging.Formatter()
+    return ServerLogs(logging.INFO)
+
+
+def _append(server: str, line: str) -> None:
+    path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        os.write(file, line.encode("utf-8", "replace"))
+        if os.fstat(file).st_size > _SIZE:
+            os.replace(path, path.with_suffix(".old"))
+    finally:
+        os.close(file)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Literal
 
-from mooring.config.units import kind
 from mooring.config.validate import (
     Settings,
     flag,
+    kind,
     list_of_text,
     one_of,
     optional,

@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 from mooring.audit import CALLER, Caller
+from mooring.auth.subject import SUBJECT
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.access import AccessLog, RequestRecord, trace_of
 from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.handlers import METHODS, Answer, RequestHandlers
-from mooring.gateway.log_levels import LogLevels
+from mooring.gateway.logins import RemoteLogins
 from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
@@ -27,9 +28,9 @@ from mooring.gateway.protocol import (
     Refusal,
     fields,
 )
-from mooring.gateway.subscriptions import Subscriptions
+from mooring.gateway.subscriptions import LogLevels, Subscriptions
 from mooring.host import Host, runtime_of
-from mooring.transport.forwarding import ClientBridge
+from mooring.transport.message import ClientBridge
 
 __all__ = ["Gateway"]
 
@@ -77,7 +78,8 @@ class Gateway:
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
         )
-        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry))
+        self.logins = RemoteLogins(host)
+        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
         self.metrics = Metrics(self.settings.metrics)
         self.access_log = AccessLog(host.redact)
@@ -151,7 +153,7 @@ class Gateway:
             client, trace_of(exchange.headers, fields(params.get("_meta")))
         )
         caller = _caller(client)
-        token = CALLER.set(caller)
+        token, subject = CALLER.set(caller), SUBJECT.set(client.principal.subject)
         self.under_way += 1
         code = ""
         try:
@@ -180,6 +182,7 @@ class Gateway:
             self.metrics.answered(record)
             self._note(caller, message, record, code)
             CALLER.reset(token)
+            SUBJECT.reset(subject)
 
     def _locate(self, record: RequestRecord, client: Client, params: Mapping[str, Any]) -> None:
         """Set the server and the tool of a call that has no result, if the client sees such a tool."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -138,6 +139,11 @@ class GatewayApp:
             await request.finish(response)
 
 
+def _below(path: str, root: str) -> str:
+    """Return a path without the root path, which it has since ASGI 3; some servers still leave it out."""
+    return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+
+
 class AsgiRequest(WebRequest):
     """A request that an ASGI server received."""
 
@@ -148,11 +154,12 @@ class AsgiRequest(WebRequest):
         headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
         root: str = scope.get("root_path", "").rstrip("/")
         path: str = scope["path"]
+        raw_path = (scope.get("raw_path") or quote(path).encode()).decode("latin-1").partition("?")[0]
         client, server = scope.get("client"), scope.get("server")
         super().__init__(
             method=scope["method"],
-            # Since ASGI 3 the path has the root path; some servers still leave it out.
-            path=path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path,
+            path=_below(path, root),
+            raw_path=_below(raw_path, root),
             query_string=scope.get("query_string", b"").decode("latin-1"),
             headers=CIMultiDictProxy(headers),
             raw_headers=raw,

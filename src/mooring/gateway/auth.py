@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from mooring.auth.subject import Subject
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, OAuthSettings
 from mooring.errors import ConfigError
@@ -243,7 +244,10 @@ class SignedTokens:
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
             log.info("token rejected reason=%s", type(problem).__name__)
             return None
-        return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
+        name = f"{claims['iss']}#{claims['sub']}"
+        return Principal(
+            name=name, scopes=_scopes(claims), subject=Subject(name, token, float(claims["exp"]))
+        )
 
     def _fixed_key(self, token: str) -> Any:
         import jwt
@@ -343,6 +347,11 @@ class Authenticator:
         self._certificates = tls is not None and tls.client_ca is not None
         self._local = is_loopback(bind)
         self.url = (settings.url or url).rstrip("/")
+        hosts, origins = settings.allowed_hosts, settings.allowed_origins
+        # Pages that the gateway itself serves at its public address.
+        own = [urlsplit(one) for one in (settings.url, settings.public_url) if one]
+        self._hosts = (*hosts, *(one.hostname for one in own if one.hostname))
+        self._origins = (*origins, *(f"{one.scheme}://{one.netloc}".lower() for one in own))
         self._fixed = FixedTokens(tokens)
         self._named = bool(tokens)
         oauth = settings.oauth
@@ -375,7 +384,7 @@ class Authenticator:
         headers = request.headers
         local = self._local if request.local is None else request.local
         check_single(request.raw_headers)
-        hosts, origins = self._settings.allowed_hosts, self._settings.allowed_origins
+        hosts, origins = self._hosts, self._origins
         check_host(request.host, local=local, allowed=hosts)
         origin = headers.get("Origin")
         if origin is None:
@@ -425,11 +434,18 @@ class Authenticator:
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
             raise Denied(401, "a bearer token is required", self._challenge(request, scopes))
+        found = await self.identify(token)
+        if found is None:
+            raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
+        return found
+
+    async def identify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if it is invalid."""
+        if not token or len(token) > MAX_TOKEN_LENGTH:
+            return None
         found = self._fixed.find(token) or await self._created.find(token)
         if found is None and self._signed is not None:
             found = await self._signed.find(token)
-        if found is None:
-            raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
         return found
 
     def metadata(self, path: str, scopes: Sequence[str]) -> Mapping[str, object]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -13,7 +15,7 @@ import anyio
 
 from mooring.gateway import stdio
 from mooring.gateway.auth import check_agreement
-from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions
+from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
 from mooring.gateway.handlers import Answer
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
@@ -29,6 +31,7 @@ from mooring.gateway.protocol import (
     modern_stamp,
     result_body,
 )
+from mooring.gateway.stdio import StdioServer
 from mooring.gateway.web import Denied, Response, WebRequest, json_response
 from mooring.transport.message import RequestId, decode
 
@@ -365,3 +368,63 @@ def _decoded(body: bytes) -> Any:
         return decode(body)
     except (ValueError, RecursionError):
         raise Refusal(PARSE_ERROR, "the body is not JSON") from None
+
+
+class LegacySse:
+    """The open streams by the session id in their POST URL."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._streams: dict[str, tuple[StdioServer, Principal]] = {}
+        self._open_for = Counter[str]()
+        """Number of open streams per account."""
+        self._endpoint = HttpHandler(gateway)
+
+    def close_streams(self, still_valid: Callable[[Principal], bool]) -> None:
+        """End the streams of principals for which `still_valid` returns False."""
+        for server, principal in self._streams.values():
+            if not still_valid(principal):
+                server.close()
+
+    async def serve(
+        self, request: WebRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
+    ) -> Response | None:
+        if request.path == "/sse" and request.method == "GET":
+            return await self._open(request, principal, more)
+        if request.path == "/messages" and request.method == "POST":
+            return await self._take(request, principal)
+        raise Denied(405, "GET /sse opens a stream; its first event says where to POST")
+
+    async def _open(
+        self, request: WebRequest, principal: Principal, more: Mapping[str, str]
+    ) -> Response | None:
+        settings, key_account = self._gateway.settings, account(principal, request.remote)
+        if (
+            len(self._streams) >= settings.max_sessions
+            or self._open_for[key_account] >= settings.client_sessions
+        ):
+            raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
+        key = secrets.token_hex(16)
+        outbox = Outbox(on_lost=request.abort)
+        server = StdioServer(self._gateway, outbox, principal, request.remote)
+        self._streams[key] = (server, principal)
+        self._open_for[key_account] += 1
+        endpoint = f"event: endpoint\ndata: {request.base}/messages?session_id={key}\n\n".encode()
+        try:
+            await write_stream(request, outbox, more, heartbeat=HEARTBEAT_INTERVAL, prime=endpoint)
+        finally:
+            outbox.close()
+            del self._streams[key]
+            self._open_for[key_account] -= 1
+            if not self._open_for[key_account]:
+                del self._open_for[key_account]
+            await server.end()
+
+    async def _take(self, request: WebRequest, principal: Principal) -> Response | None:
+        found = self._streams.get(request.query.get("session_id", ""))
+        if found is None or found[1] != principal:
+            raise Denied(404, "unknown session")
+        body = await self._endpoint.body(request)
+        found[0].act_for(principal)
+        found[0].take(body)
+        return Response(b"Accepted", 202, content_type="text/plain")

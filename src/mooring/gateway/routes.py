@@ -13,8 +13,8 @@ from mooring.core.types import hidden_document
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import METADATA, Authenticator
 from mooring.gateway.clients import Principal, account
-from mooring.gateway.http import HttpHandler
-from mooring.gateway.legacy_sse import LegacySse
+from mooring.gateway.http import HttpHandler, LegacySse
+from mooring.gateway.login_pages import LoginPages
 from mooring.gateway.metrics import gateway_metrics
 from mooring.gateway.web import Denied, Forwarding, Response, WebRequest, document
 
@@ -96,6 +96,8 @@ class Routes:
         self._legacy_sse = LegacySse(gateway) if sse else None
         settings = gateway.settings
         self._endpoint = HttpHandler(gateway)
+        self._pages = LoginPages(gateway.logins)
+        gateway.logins.configure(settings, authenticator.identify)
         self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self._forwarding = Forwarding(settings.forwarded)
         self.admin: Callable[[WebRequest], Awaitable[Response | None]] | None = None
@@ -106,6 +108,8 @@ class Routes:
     async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
         """Apply new settings; sessions and streams whose tokens are no longer valid end."""
         old, self.authenticator = self.authenticator, authenticator
+        self.gateway.logins.configure(settings, authenticator.identify)
+        self._pages.forget_browsers()
         self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self._forwarding = Forwarding(settings.forwarded)
         await self.end_invalid(lambda principal: authenticator.still_valid(principal, old), settings)
@@ -148,6 +152,7 @@ class Routes:
         if request.path != base and not request.path.startswith(base + "/"):
             raise Denied(404, f"not found; the MCP endpoint is {base}/mcp")
         request.base += base
+        request.raw_path = request.raw_path.removeprefix(base)
         return request.path.removeprefix(base)
 
     async def _route(self, request: WebRequest, path: str, more: dict[str, str]) -> Response | None:
@@ -158,6 +163,9 @@ class Routes:
             return await self._mcp(request, path[5:], more)
         if self._legacy_sse is not None and path in ("/sse", "/messages"):
             return await self._mcp(request, "", more)
+        if self._pages.owns(path):
+            request.route = "/login"
+            return await self._pages.serve(request)
         if path == "/health":
             request.route = path
             return document({"status": "ok"})

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mooring.auth.vault import Vault
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -27,13 +28,13 @@ from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
 from mooring.gateway.clients import ANONYMOUS, Principal
-from mooring.gateway.http_server import WebServer
+from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
+from mooring.gateway.logins import check_public
 from mooring.gateway.logs import ApplicationLog
 from mooring.gateway.routes import Routes
 from mooring.gateway.tls import Certificates
 from mooring.gateway.tokens import CreatedTokens, TokenFile, token_path
 from mooring.gateway.web import Response, WebRequest
-from mooring.gateway.workers import check_workers, shared_key
 from mooring.host import Host, runtime_of
 
 if TYPE_CHECKING:
@@ -224,6 +225,9 @@ class Service:
         """
         _refuse_doubtful(config)
         settings = config.gateway
+        check_public(settings)
+        if settings.key is not None:
+            Vault(settings.key).key()
         tokens = resolved_tokens(settings)
         self._host.redact.learn(value for _, value, _ in tokens)
         made = Authenticator(
@@ -408,7 +412,8 @@ GC_THRESHOLD = 50_000
 async def wait_for_shutdown(
     serving: Serving, warn: Callable[[str], None], note: Callable[[str], None]
 ) -> None:
-    """Wait for SIGTERM or SIGINT. SIGHUP reloads the configuration; clients stay connected.
+    """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
+    the configuration; clients stay connected.
 
     `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
     """
@@ -419,11 +424,20 @@ async def wait_for_shutdown(
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
+        if is_worker():
+            loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
     reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
     try:
         await stop.wait()
     finally:
         reloading.cancel()
+
+
+def _stop_at_end(stop: asyncio.Event) -> None:
+    """Stop a worker when its standard input ends: the process that started it is gone."""
+    if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
 
 
 async def reload_on_hangup(

@@ -59,7 +59,7 @@ class WebRequest(ABC):
 
     __slots__ = (
         "base", "certificate", "headers", "host", "local", "method", "path", "peer", "principal", "profile",
-        "query_string", "raw_headers", "received", "records", "remote", "route", "sent", "status",
+        "query_string", "raw_headers", "raw_path", "received", "records", "remote", "route", "sent", "status",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class WebRequest(ABC):
         *,
         method: str,
         path: str,
+        raw_path: str,
         query_string: str,
         headers: Mapping[str, str],
         raw_headers: Sequence[tuple[bytes, bytes]],
@@ -77,7 +78,10 @@ class WebRequest(ABC):
         self.method = method
         self.path = path
         """Without the base path."""
+        self.raw_path = raw_path
+        """The same as it was sent, not decoded."""
         self.query_string = query_string
+        """As it was sent, not decoded."""
         self.headers = headers
         """Names are not case-sensitive."""
         self.raw_headers = raw_headers

@@ -18,8 +18,7 @@ from mooring.config.validate import PROTOCOLS
 from mooring.core.types import Era, ServerInfo, Snapshot
 from mooring.transport import wire
 from mooring.transport.base import Transport
-from mooring.transport.forwarding import ABILITIES
-from mooring.transport.message import WireError
+from mooring.transport.message import ABILITIES, WireError
 
 MODERN_VERSIONS = ("2026-07-28",)
 HANDSHAKE_VERSIONS = tuple(version for version in PROTOCOLS if version not in MODERN_VERSIONS)
@@ -257,8 +256,12 @@ def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
         # Answers that come later are an extension: without a word of it no server gives one.
-        f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
+        f"{_META}clientCapabilities": {**capabilities, "extensions": _declared(capabilities)},
     }
+
+
+def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    return {**capabilities.get("extensions", {}), TASKS: {}}
 
 
 async def _discover(
@@ -286,7 +289,10 @@ async def _discover(
         instructions=_instructions(raw),
         raw=raw,
         meta=meta,
-        listing={**meta, f"{_META}clientCapabilities": {**ABILITIES, "extensions": {TASKS: {}}}},
+        listing={
+            **meta,
+            f"{_META}clientCapabilities": {**ABILITIES, "extensions": _declared(capabilities)},
+        },
         headers=headers,
     )
 

@@ -14,15 +14,15 @@ import anyio.abc
 from mooring.core.events import Event, ResourceUpdated
 from mooring.core.types import Snapshot
 from mooring.servers.active import ActiveConnection
+from mooring.servers.elicitation import NOTICES
 from mooring.servers.freshness import ACKNOWLEDGED, LIST_CHANGED, Freshness
-from mooring.servers.input_required import NOTICES
 from mooring.transport.base import log
-from mooring.transport.forwarding import ForwardedRequest
-from mooring.transport.message import METHOD_NOT_FOUND, WireError
+from mooring.transport.message import METHOD_NOT_FOUND, ForwardedRequest, WireError
 
 PREFIX = "watch-"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0
 _ID = "io.modelcontextprotocol/subscriptionId"
+VISITED = "notifications/elicitation/complete"
 
 
 def subscription_id(params: Mapping[str, Any]) -> str:
@@ -266,6 +266,8 @@ class NotificationRouter:
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
+        elif method == VISITED and (done := live.visited.get(str(params.get("elicitationId")))) is not None:
+            done.set()
         elif method not in OURS:
             self._other(method, params, live.channel.forwarded_requests)
 
