@@ -20,9 +20,9 @@ from mooring.errors import NotTrusted, UnknownServer
 from mooring.local import Provider
 from mooring.policy import Trust
 from mooring.servers.catalog import CatalogBuilder
-from mooring.servers.connection import Connection, ServerLoad
+from mooring.servers.connection import Connection
 from mooring.servers.launcher import Launcher, OwnHeaders
-from mooring.servers.state import ServerTable
+from mooring.servers.state import ServerLoad, ServerTable
 
 log = logger("mooring.host")
 
