@@ -20,11 +20,14 @@ from mooring.core.redact import Redactor
 from mooring.core.search import Hit, Ranker
 from mooring.core.types import Hidden, Result, ServerStatus, Tool
 from mooring.errors import ConfigError, NotTrusted
+from mooring.extensions.skills import BuiltinTools, Skills
+from mooring.extensions.verbs import ExtensionVerbs, checked_extensions
+from mooring.extensions.views import Views
 from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.lock.enforce import memory_of
 from mooring.policy import Approver, Ask, PolicyEnforcer, Trust
 from mooring.prompts import ContentVerbs, Prompts
-from mooring.resources import ContentsCache, Resources, ResourceTools
+from mooring.resources import ContentsCache, Resources
 from mooring.results.pipeline import ResultPipeline, home_at
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Host", "runtime_of"]
 
 
-class Host(ContentVerbs):
+class Host(ContentVerbs, ExtensionVerbs):
     """Connects to MCP servers and merges their tools into one catalog.
 
         async with Host([ServerConfig(name="files", command="files-mcp")]) as host:
@@ -77,6 +80,8 @@ class Host(ContentVerbs):
             asked. Default: only those approved with `mooring trust`.
         on_approval: Asked for calls whose policy is `ask`. Default: such calls are denied.
         max_starting: Servers that start at the same time. Default: from the configuration, or the CPU count.
+        extensions: Extensions of the protocol that the application supports, by identifier, with their
+            settings; beside those of the configuration. Default: none beside those that mooring implements.
 
     Raises:
         TypeError: `servers` is not a list of `ServerConfig`.
@@ -103,8 +108,10 @@ class Host(ContentVerbs):
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
         max_starting: int | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         check_servers(servers)
+        supported = checked_extensions(extensions)
         config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
         current = CurrentConfig(config, style=style, discovery=discovery, ranker=ranker, artifacts=artifacts)
         table = ServerTable()
@@ -125,7 +132,8 @@ class Host(ContentVerbs):
             events,
             own=own | {OWNER},
             pins=memory_of(lock, (), None),
-            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
+            declared=("+all" if relay is not None else "+elicitation" if on_elicit is not None else "")
+            + "".join(f"+{name}" for name in sorted({*config.extensions, *supported})),
             on_change=self._on_change,
         )
         cache = ContentsCache(current)
@@ -138,13 +146,16 @@ class Host(ContentVerbs):
             on_elicit=on_elicit,
             relay=relay,
             max_starting=max_starting,
+            extensions=supported,
         )
         self._redact = launcher.redact
         self._servers = ServerManager(table, builder, launcher, self._trust, events, forget=cache.forget)
         audits = AuditManager(config.audit, launcher.redact)
         self._resources = Resources(self._servers, builder, current, audits, cache)
         self._prompts = Prompts(self._servers, builder, audits)
-        table.add_provider(ResourceTools(self._resources))
+        self._skills = Skills(builder, self._resources)
+        self._views = Views(builder, self._resources)
+        table.add_provider(BuiltinTools(self._resources, self._skills))
         self._sessions: HostSessions[Session] = HostSessions(self._servers, builder, current, events)
         self._runtime = HostRuntime(
             current=current,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
-from mooring.core.builtin_tools import READ
+from mooring.core.builtin_tools import READ, READ_SKILL
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -24,7 +24,7 @@ from mooring.core.discovery import (
     unwrapped,
 )
 from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.json_values import not_json
+from mooring.core.json_values import checked_arguments
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
@@ -33,7 +33,7 @@ from mooring.local import OnProgress, Progress, Provider
 from mooring.policy import PolicyEnforcer
 from mooring.prompts import Prompts
 from mooring.resources import Resources
-from mooring.results.pipeline import ResultPipeline, RuleBook, Rules
+from mooring.results.pipeline import ResultPipeline, RuleBook, Rules, failed_result
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logger("mooring.session")
 
-READING = ("list_mcp_resources", "read_mcp_resource")
+READING = ("list_mcp_resources", "read_mcp_resource", READ_SKILL)
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
@@ -334,6 +334,20 @@ class Session(SessionIdentity):
             )
         return result
 
+    async def read_skill(self, name: str, file: str | None = None, *, timeout: float | None = None) -> Result:
+        """Read a skill for the model: its `SKILL.md`, or one of its supporting files.
+
+        Size and digest are compared with the list of the server, and the head of `SKILL.md` with the listed
+        one. The text is tagged as text of its server.
+
+        Args:
+            name: The name from `Host.skills`; without the server if only one server has a skill of that name.
+            file: Path of a supporting file, relative to the skill. Default: its `SKILL.md`.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+        """
+        given = {"name": name} if file is None else {"name": name, "file": file}
+        return await self.call(READ_SKILL, given, timeout=timeout)
+
     async def _call(
         self,
         name: str,
@@ -341,24 +355,26 @@ class Session(SessionIdentity):
         timeout: float | None,
         on_progress: Progress | None,
         budget: int | None,
+        tool: Tool | None = None,
     ) -> Result:
+        """Call `tool`, or the one of this name that models see."""
         started, runtime = time.monotonic(), self._runtime
-        tool: Tool | None = None
         try:
-            if name == CALL.name and self._offers_call:
-                problem = "tools_call needs the 'name' of another tool."
-                raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
-            if name in DISCOVERY_NAMES:
-                return self._discover(name, arguments, started)
-            if name == READ.name:
-                return await self._read(arguments, budget)
-            tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
-            checked = _checked(tool, arguments)
+            if tool is None:
+                if name == CALL.name and self._offers_call:
+                    problem = "tools_call needs the 'name' of another tool."
+                    raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
+                if name in DISCOVERY_NAMES:
+                    return self._discover(name, arguments, started)
+                if name == READ.name:
+                    return await self._read(arguments, budget)
+                tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
+            checked = checked_arguments(tool, arguments)
             if not runtime.allows(tool):
                 await runtime.permit(tool, checked, self.id, _left(started, timeout))
             result = await self._send(tool, checked, _left(started, timeout), on_progress)
         except MooringError as problem:
-            result = _failed(problem, name, tool, time.monotonic() - started)
+            result = failed_result(problem, name, tool, time.monotonic() - started)
         results = runtime.results
         if results.recording:
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
@@ -480,33 +496,18 @@ class Session(SessionIdentity):
                 )
 
 
+async def call_for_page(
+    session: Session, tool: Tool, arguments: Mapping[str, Any] | None, timeout: float | None = None
+) -> Result:
+    """Call a tool for a page of its server (MCP Apps), under the rules that hold for other calls. The caller
+    checks that the page may use the tool. Not for applications: see `ViewBridge`."""
+    audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
+    work = session._call(tool.name, arguments, timeout, None, 0, tool)  # pyright: ignore[reportPrivateUsage]
+    return await (work if audit is None else audit.call(session, tool.name, arguments, work))
+
+
 def _left(started: float, timeout: float | None) -> float | None:
     return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-
-
-def _checked(tool: Tool, arguments: object) -> Mapping[str, Any]:
-    """Return the arguments of a call.
-
-    Raises:
-        CallError: They are not a mapping of JSON values.
-    """
-    if arguments is None:
-        return EMPTY
-    if not isinstance(arguments, Mapping):  # models send anything
-        raise _not_called(tool, f"arguments must be an object, not {type(arguments).__name__}")
-    values = cast("Mapping[str, Any]", arguments)
-    if problem := not_json(values):
-        raise _not_called(tool, f"the arguments are not JSON: {problem}")
-    return values
-
-
-def _not_called(tool: Tool, problem: str) -> CallError:
-    return CallError(
-        f"{tool.name!r} was not called: {problem}",
-        server=tool.server,
-        tool=tool.remote_name,
-        outcome="not sent",
-    )
 
 
 def _provider_failed(tool: Tool, bug: Exception) -> CallError:
@@ -518,15 +519,4 @@ def _provider_failed(tool: Tool, bug: Exception) -> CallError:
         server=tool.server,
         tool=tool.remote_name,
         outcome="unknown",
-    )
-
-
-def _failed(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
-    return Result(
-        server=tool.server if tool else "",
-        tool=tool.remote_name if tool else name,
-        blocks=(Block({"type": "text", "text": str(problem)}),),
-        is_error=True,
-        duration=duration,
-        error=problem,
     )

@@ -14,6 +14,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
+from mooring.core.extensions import TASKS
 from mooring.core.types import Era, Tool
 from mooring.errors import CallError, MooringError
 from mooring.gateway.clients import Client
@@ -21,7 +22,6 @@ from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, no_resource
 from mooring.gateway.suspended_calls import SuspendedCalls
 from mooring.host import runtime_of
-from mooring.servers.negotiate import TASKS
 from mooring.transport.forwarding import ClientBridge
 
 STATE_TTL = 3600.0

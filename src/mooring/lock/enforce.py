@@ -17,7 +17,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.types import CachedSnapshot, Page, Snapshot
 from mooring.core.value import Value
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
@@ -85,6 +85,7 @@ class LockEnforcer:
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        self._skills_aside: dict[str, Mapping[str, Change]] = {}
         self._warned: dict[str, frozenset[str]] = {}
         """Warnings about the latest listing, by server."""
         self._cached: set[str] = set()
@@ -109,6 +110,7 @@ class LockEnforcer:
         lock = self._lock_of(server)
         self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
+        self._skills_aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
             self._fingerprints[name] += self._declared
@@ -194,7 +196,7 @@ class LockEnforcer:
         if admission.set_aside != self._aside.get(name, {}):
             for tool in admission.set_aside:
                 self._withhold(f"{name}/{tool}")
-        self._aside[name] = admission.set_aside
+        self._aside[name], self._skills_aside[name] = admission.set_aside, admission.set_aside_skills
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.lock.cache import remember
@@ -250,6 +252,36 @@ class LockEnforcer:
         """Return one line for each hidden tool of the server."""
         aside = self._aside.get(server, {})
         return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+
+    def check_page(self, page: Page) -> ToolChanged | None:
+        """Return the error for a page that differs from the approved one. Logs it instead if the pins of the
+        server only warn."""
+        from mooring.lock.diff import changes_between, summary
+        from mooring.lock.guard import tool_changed
+
+        pin, pinning = self._pins.get(page.server), self._pinning.get(page.server, "off")
+        if pin is None or pin.snapshot.pages is None or pinning == "off":
+            return None
+        before = tuple(one for one in pin.snapshot.pages if one.uri == page.uri)
+        known = Snapshot(server=page.server, pages=before)
+        changes = changes_between(known, Snapshot(server=page.server, pages=(page,)))
+        if not changes:
+            return None
+        if pinning == "block":
+            return tool_changed(changes[0])
+        log.warning("%s", summary(changes[0]))
+        return None
+
+    def explain_skill(self, name: str) -> ToolChanged | None:
+        """Return the error for a hidden skill of this local name, or None."""
+        from mooring.lock.guard import tool_changed
+
+        for server, aside in self._skills_aside.items():
+            for change in aside.values():
+                own = getattr(change.after or change.before, "name", "")
+                if name in (own, f"{server}/{own}"):
+                    return tool_changed(change)
+        return None
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Return the error for a hidden tool of this name, or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from mooring.core.skills import root_of
 from mooring.core.uris import matches
 from mooring.errors import ToolChanged
 from mooring.lock.compare import Admission
@@ -28,6 +29,7 @@ class ApprovedListing:
         self._prompts = frozenset(prompt.name for prompt in shown.prompts)
         self._resources = frozenset(resource.uri for resource in shown.resources)
         self._templates = tuple(template.uri_template for template in shown.templates)
+        self._skills = frozenset(skill.uri for skill in shown.skills)
         self._aside = admission
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> ToolChanged | None:
@@ -37,8 +39,11 @@ class ApprovedListing:
                 return None if name in self._tools else self._missing("tool", str(name))
             case "prompts/get":
                 return self._prompt(str(params.get("name")))
-            case "resources/read":
-                return self._resource(str(params.get("uri")))
+            case "resources/read" | "resources/directory/read":
+                uri = str(params.get("uri"))
+                return self._in_skill(uri) or self._resource(uri)
+            case "skills/get":
+                return self._skill(str(params.get("uri")))
             case "completion/complete":
                 ref = cast("Mapping[str, Any]", params.get("ref"))
                 if ref.get("type") == "ref/prompt":
@@ -46,6 +51,28 @@ class ApprovedListing:
                 return self._template(str(ref.get("uri")))
             case _:
                 return None
+
+    def _in_skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a file of a skill that is not approved."""
+        for skill, change in self._aside.set_aside_skills.items():
+            root = root_of(skill)
+            if root is not None and (uri == root or uri.startswith(f"{root}/")):
+                return tool_changed(change, uri)
+        return None
+
+    def _skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a skill that is not approved, listed or not."""
+        if uri in self._skills:
+            return None
+        if (change := self._aside.set_aside_skills.get(uri)) is not None:
+            return tool_changed(change, uri)
+        return ToolChanged(
+            f"Skill {shown_name(uri)} of server {shown_name(self._server)} is not in the server's list, so "
+            "it cannot be compared with `mooring.lock`. See what the server offers with `mooring check`.",
+            server=self._server,
+            tool=uri,
+            reason="unlisted",
+        )
 
     def _prompt(self, name: str) -> ToolChanged | None:
         return None if name in self._prompts else self._missing("prompt", name)

@@ -121,19 +121,7 @@ def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
         kept.append(tool)
     if not warnings:
         return snapshot, maps
-    return (
-        Snapshot(
-            server=snapshot.server,
-            info=snapshot.info,
-            instructions=snapshot.instructions,
-            tools=tuple(kept),
-            resources=snapshot.resources,
-            templates=snapshot.templates,
-            prompts=snapshot.prompts,
-            warnings=(*snapshot.warnings, *warnings),
-        ),
-        maps,
-    )
+    return replace(snapshot, tools=tuple(kept), warnings=(*snapshot.warnings, *warnings)), maps
 
 
 def _annotated(root: Any) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
@@ -173,7 +161,7 @@ def _as_text(value: object) -> str | None:
 
 Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 """Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
-LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
 

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
+from mooring.core.extensions import SKILLS, declared
 from mooring.core.injection_scan import suspicion
 from mooring.core.json_values import heavy, remember, shared
-from mooring.core.types import Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.types import Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
 from mooring.lock.definitions import is_pinnable
 from mooring.servers.negotiate import Peer
 from mooring.transport import wire
@@ -35,6 +36,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
     resources: list[Resource] = []
     templates: list[ResourceTemplate] = []
     prompts: list[Prompt] = []
+    skills: list[Skill] = []
+    extensions = declared(server, offered)
     warnings: list[str] = []
     failed: list[WireError] = []
 
@@ -64,6 +67,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
             )
         if "prompts" in offered:
             tasks.start_soon(optional, "prompts/list", "prompts", wire.prompt, prompts)
+        if any(one.name == SKILLS for one in extensions):
+            tasks.start_soon(optional, "skills/list", "skills", wire.skill, skills)
     if failed:
         raise failed[0]
     return Snapshot(
@@ -74,6 +79,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
         resources=tuple(resources),
         templates=tuple(templates),
         prompts=tuple(prompts),
+        extensions=extensions,
+        skills=tuple(skills),
         warnings=tuple(warnings),
     )
 

@@ -377,6 +377,7 @@ class Supervisor(StateReporter):
                     # Half of the time is kept for servers that do not answer a probe at all.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,
+                    extensions=self.questions.extensions,
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = ActiveConnection(channel, peer, self.redact)
