@@ -497,13 +497,21 @@ class Session(SessionIdentity):
 
 
 async def call_for_page(
-    session: Session, tool: Tool, arguments: Mapping[str, Any] | None, timeout: float | None = None
+    session: Session,
+    tool: Tool,
+    arguments: Mapping[str, Any] | None,
+    timeout: float | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Call a tool for a page of its server (MCP Apps), under the rules that hold for other calls. The caller
     checks that the page may use the tool. Not for applications: see `ViewBridge`."""
     audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
-    work = session._call(tool.name, arguments, timeout, None, 0, tool)  # pyright: ignore[reportPrivateUsage]
-    return await (work if audit is None else audit.call(session, tool.name, arguments, work))
+    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
+    work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
+    result = await (work if audit is None else audit.call(session, tool.name, arguments, work))
+    if reports is not None:
+        await reports.delivered()
+    return result
 
 
 def _left(started: float, timeout: float | None) -> float | None:

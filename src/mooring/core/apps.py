@@ -92,7 +92,8 @@ def own_name(tool: Tool) -> tuple[str, str]:
 
 
 def gateway_origin(meta: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the server behind a gateway and that server's own name of a tool, if a gateway names them."""
+    """Return the server behind a gateway and that server's own name of a tool, if a gateway names them.
+    Behind two gateways, the server is `<inner gateway>/<server>`."""
     value = meta.get(ORIGIN)
     said = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY
     server, name = said.get("server"), said.get("tool", "")

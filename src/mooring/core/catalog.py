@@ -14,7 +14,17 @@ from mooring.core.apps import for_model
 from mooring.core.builtin_tools import prompt_tools
 from mooring.core.names import Claim, Style, claim, imitators, prefix, settle
 from mooring.core.text import nearest, without_hidden
-from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
+from mooring.core.types import (
+    EMPTY,
+    Extension,
+    Group,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Skill,
+    Snapshot,
+    Tool,
+)
 from mooring.core.value import Value, field, replace
 from mooring.errors import UnknownTool
 
@@ -36,6 +46,8 @@ class Catalog(Value):
     """Prompts of all servers, with local names."""
     skills: tuple[Skill, ...] = ()
     """Skills of all servers, named `<server>/<name>`, in this order."""
+    extensions: tuple[Extension, ...] = ()
+    """Extensions that the servers declare."""
     servers: tuple[str, ...] = ()
     """Ids of the merged servers, in order, without providers of static tools."""
     configured: frozenset[str] = field(default=frozenset(), shown=False, compare=False)
@@ -249,6 +261,7 @@ def merge(
         ),
         prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
         skills=_skills(servers),
+        extensions=tuple(one for snapshot in servers for one in snapshot.extensions),
         servers=tuple(parts),
         configured=configured,
         style=style,

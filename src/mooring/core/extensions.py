@@ -12,6 +12,7 @@ from mooring.core.types import EMPTY, Extension, Json
 __all__ = [
     "ORIGIN",
     "OURS",
+    "QUALIFIED",
     "SKILLS",
     "TASKS",
     "UI",
@@ -90,7 +91,8 @@ def common(extensions: Iterable[Extension]) -> dict[str, Mapping[str, Json]]:
 # --- addresses
 
 
-_SCHEMES = ("ui", "skill")
+QUALIFIED = ("ui", "skill")
+"""Schemes of addresses that a gateway makes unique for each server."""
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
 
@@ -101,7 +103,7 @@ def qualified(uri: str, server: str) -> str:
     Not idempotent: apply it exactly once to each address of a server.
     """
     found = _URI.fullmatch(uri)
-    if found is None or not found[2] or found[1].lower() not in _SCHEMES:
+    if found is None or not found[2] or found[1].lower() not in QUALIFIED:
         return uri
     return f"{found[1].lower()}://{_label(server)}/{_escaped(found[3])}"
 
@@ -119,7 +121,7 @@ def original(uri: str) -> tuple[str, str] | None:
     """Return the server and the server's own address for one of `qualified` or `qualified_file`; None for
     any other address."""
     found = _URI.fullmatch(uri)
-    if found is None or not found[2] or (scheme := found[1].lower()) not in _SCHEMES:
+    if found is None or not found[2] or (scheme := found[1].lower()) not in QUALIFIED:
         return None
     label, slash, rest = found[3].partition("/")
     try:

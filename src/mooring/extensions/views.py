@@ -99,7 +99,9 @@ class Views:
         """
         home = gateway_origin(view.tool.meta)
         if home is not None:
-            shown = qualified(uri, home[0])
+            shown = uri
+            for server in reversed(home[0].split("/")):
+                shown = qualified(shown, server)
             listed = (one for one in self._builder.catalog.resources if one.server == view.server)
             origins = {one.uri: gateway_origin(_mapping(one.extra.get("_meta"))) for one in listed}
             if shown == uri and (origins.get(uri) or ("",))[0] != home[0]:

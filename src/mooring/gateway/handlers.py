@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Tool
+from mooring.core.extensions import qualified
+from mooring.core.types import Tool
 from mooring.errors import MooringError, PolicyDenied, ServerError
 from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
 from mooring.gateway.era_bridge import EraBridge
+from mooring.gateway.extensions import (
+    advertised,
+    check_page,
+    owner_of_method,
+    page_tool,
+    server_cursor,
+    server_of_skill,
+    shown_contents,
+    shown_directory,
+    shown_result,
+    shows_pages,
+    skill_entry,
+    skills_page,
+)
+from mooring.gateway.lists import HINTS, Lists, tools_page
 from mooring.gateway.log_levels import LogLevels
-from mooring.gateway.profiles import ProfileCatalog, resource_server
+from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INTERNAL_ERROR,
@@ -37,8 +53,9 @@ from mooring.gateway.protocol import (
 from mooring.gateway.suspended_calls import SuspendedCall
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
+from mooring.session import call_for_page
+from mooring.transport import wire
 from mooring.transport.forwarding import ForwardedRequest
-from mooring.transport.message import encode
 
 MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"
@@ -71,9 +88,13 @@ def progress(request: ClientRequest) -> Progress:
     return forward
 
 
-def forward_notification(request: ClientRequest, method: str, params: Mapping[str, Any]) -> None:
+def forward_notification(
+    request: ClientRequest, method: str, params: Mapping[str, Any], server: str = ""
+) -> None:
     """Forward a notification of the server that belongs to this request: progress under the client's own
     token, log messages only at the level that the client asked for."""
+    if method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
+        params = {**params, "uri": qualified(params["uri"], server)}
     if method == PROGRESS:
         token = request.meta.get("progressToken")
         if isinstance(token, int | str):
@@ -99,96 +120,6 @@ def instructions(client: Client) -> dict[str, str]:
     return {"instructions": joined[:MAX_INSTRUCTIONS]} if joined else {}
 
 
-HINTS: Mapping[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
-"""Cache hints of the 2026 era: no caching, because changes are announced."""
-
-
-def tool_entry(name: str, tool: Tool, era: Era) -> dict[str, Any]:
-    """Return a tool as its server defined it, under the name that the client uses."""
-    entry: dict[str, Any] = {**tool.extra, "name": name}
-    if tool.title:
-        entry["title"] = tool.title
-    if tool.description:
-        entry["description"] = tool.description
-    entry["inputSchema"] = tool.input_schema
-    output = tool.output_schema
-    # Before 2026 outputs were objects; clients reject a whole list for one that is not.
-    if output is not None and (era == "modern" or output.get("type") == "object"):
-        entry["outputSchema"] = output
-    if tool.annotations:
-        entry["annotations"] = tool.annotations
-    if tool.meta:
-        entry["_meta"] = tool.meta
-    return entry
-
-
-def resource_entry(resource: Resource) -> dict[str, Any]:
-    entry: dict[str, Any] = {**resource.extra, "uri": resource.uri, "name": resource.name}
-    return entry | _texts(resource) | ({} if resource.size is None else {"size": resource.size})
-
-
-def template_entry(template: ResourceTemplate) -> dict[str, Any]:
-    entry: dict[str, Any] = {**template.extra, "uriTemplate": template.uri_template, "name": template.name}
-    return entry | _texts(template)
-
-
-def _texts(item: Resource | ResourceTemplate) -> dict[str, Any]:
-    texts = {"title": item.title, "description": item.description, "mimeType": item.mime_type}
-    return {key: text for key, text in texts.items() if text}
-
-
-def prompt_entry(name: str, prompt: Prompt) -> dict[str, Any]:
-    entry: dict[str, Any] = {**prompt.extra, "name": name}
-    if prompt.title:
-        entry["title"] = prompt.title
-    if prompt.description:
-        entry["description"] = prompt.description
-    if prompt.arguments:
-        entry["arguments"] = list(prompt.arguments)
-    return entry
-
-
-def tools_page(tools: Iterable[Tool], era: Era) -> bytes:
-    """The result of `tools/list`."""
-    return _page("tools", [tool_entry(tool.name, tool, era) for tool in tools], era)
-
-
-def _page(key: str, entries: list[dict[str, Any]], era: Era) -> bytes:
-    page: dict[str, Any] = {key: entries}
-    return encode(stamped(page, **HINTS) if era == "modern" else page)
-
-
-class Lists:
-    """The encoded lists of one profile, each built on first use."""
-
-    def __init__(self, contents: ProfileCatalog) -> None:
-        self.contents = contents
-        self._pages: dict[tuple[str, Era], bytes] = {}
-
-    def page(self, method: str, era: Era) -> bytes:
-        page = self._pages.get((method, era))
-        if page is None:
-            page = self._pages[method, era] = self._make(method, era)
-        return page
-
-    def _make(self, method: str, era: Era) -> bytes:
-        contents = self.contents
-        match method:
-            case "tools/list":
-                return tools_page(contents.catalog.tools.values(), era)
-            case "resources/list":
-                return _page("resources", [resource_entry(item) for item in contents.resources.values()], era)
-            case "resources/templates/list":
-                entries = [template_entry(item) for item in contents.templates.values()]
-                return _page("resourceTemplates", entries, era)
-            case "prompts/list":
-                return _page(
-                    "prompts", [prompt_entry(name, item) for name, item in contents.prompts.items()], era
-                )
-            case _:
-                raise KeyError(method)
-
-
 Answer = Mapping[str, Any] | bytes
 
 ALL_CAPABILITIES: Mapping[str, Any] = {
@@ -202,7 +133,9 @@ ALL_CAPABILITIES: Mapping[str, Any] = {
 WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
 """Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
-_HANDLED_PARAMS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
+_HANDLED_PARAMS = frozenset(
+    ("name", "arguments", "uri", "ref", "argument", "context", "cursor", "_meta", "task")
+)
 _MAX_HEADER_MAPS = 10_000
 
 
@@ -221,6 +154,9 @@ class RequestHandlers:
             "resources/read": self._read,
             "prompts/get": self._prompt,
             "completion/complete": self._complete,
+            "skills/list": self._skills,
+            "skills/get": self._skill,
+            "resources/directory/read": self._directory,
         }
         self._transient: dict[str, Handler] = {
             **shared,
@@ -252,9 +188,7 @@ class RequestHandlers:
             if client.has_session
             else self._transient
         )
-        handler = known.get(method)
-        if handler is None:
-            raise Refusal(METHOD_NOT_FOUND, f"unknown method {str(method)[:80]!r}")
+        handler = known.get(method, self._extension)
         given = fields(params)
         if given is not params:
             raise Refusal(INVALID_PARAMS, "params must be an object")
@@ -263,12 +197,14 @@ class RequestHandlers:
     # --- handshake ------------------------------------------------------------------------------
 
     async def _initialize(self, request: ClientRequest) -> Answer:
-        capabilities = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
+        basis = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
+        capabilities = {**basis, "extensions": advertised(request.client.profile)}
         basics = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
         return {**basics, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: ClientRequest) -> Answer:
-        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": ALL_CAPABILITIES}
+        capabilities = {**ALL_CAPABILITIES, "extensions": advertised(request.client.profile)}
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": capabilities}
         return stamped({**about, **instructions(request.client)}, **HINTS)
 
     async def _ping(self, request: ClientRequest) -> Answer:
@@ -287,10 +223,10 @@ class RequestHandlers:
     async def _list(self, request: ClientRequest) -> Answer:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
-        client = request.client
+        client, lists = request.client, self._profile_lists(request.client)
         if request.method == "tools/list" and client.profile.settings.discovery != "never":
-            return tools_page(client.session.tools(), client.era)
-        return self._profile_lists(client).page(request.method, client.era)
+            return tools_page(lists.shown(client.session.tools(), False), client.era)
+        return lists.page(request.method, client.era, pages=shows_pages(client))
 
     def _profile_lists(self, client: Client) -> Lists:
         """Return the lists of the client's profile."""
@@ -311,33 +247,42 @@ class RequestHandlers:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.profile.catalog.tools.get(name)
+        if tool is None and shows_pages(client):
+            tool = page_tool(client.profile.catalog, name)
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
-            return await self._suspendable_call(request, tool.server, name, given)
-        return await self._plain_call(request, "" if tool is None else tool.server, name, given)
+            return await self._suspendable_call(request, tool, name, given)
+        return await self._plain_call(request, tool, name, given)
 
     async def _plain_call(
-        self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
+        self,
+        request: ClientRequest,
+        tool: Tool | None,
+        name: str,
+        given: dict[str, Any],
+        asked: Ask | None = None,
     ) -> dict[str, Any]:
-        client = request.client
+        client, server = request.client, "" if tool is None else tool.server
+        timeout = client.profile.settings.call_timeout
         if server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
         with self._forwarding(request, server, name, asked):
-            result = await client.session.call(
-                name,
-                given,
-                timeout=client.profile.settings.call_timeout,
-                on_progress=progress(request),
-                budget=0,  # the client decides how much its model sees
-            )
+            if tool is not None and name not in client.profile.catalog.tools:
+                result = await call_for_page(client.session, tool, given, timeout, progress(request))
+            else:
+                # The client decides how much its model sees.
+                result = await client.session.call(
+                    name, given, timeout=timeout, on_progress=progress(request), budget=0
+                )
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
-        return self._era_bridge.outgoing(client, server, name, outcome(result, client.era))
+        shown = shown_result(outcome(result, client.era), server)
+        return self._era_bridge.outgoing(client, server, name, shown)
 
     async def _suspendable_call(
-        self, request: ClientRequest, server: str, name: str, given: dict[str, Any]
+        self, request: ClientRequest, tool: Tool, name: str, given: dict[str, Any]
     ) -> dict[str, Any]:
         """Run a call that is suspended while the client answers a request of the server."""
-        client, params, era_bridge = request.client, request.params, self._era_bridge
+        client, params, era_bridge, server = request.client, request.params, self._era_bridge, tool.server
 
         async def work(suspended: SuspendedCall) -> dict[str, Any]:
             async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -345,7 +290,7 @@ class RequestHandlers:
                     raise Refusal(METHOD_NOT_FOUND, f"the client behind the gateway does not do {method!r}")
                 return await suspended.ask(method, params)
 
-            return await self._plain_call(request, server, name, given, ask)
+            return await self._plain_call(request, tool, name, given, ask)
 
         seal = partial(era_bridge.suspended_state, client, server, name)
         if "requestState" in params:
@@ -359,7 +304,7 @@ class RequestHandlers:
         """Forward the client's `_meta` and extra parameters to the server, and the server's notifications and
         requests to the client, while the block runs."""
         client = request.client
-        stamp: dict[str, Any] = {CAPABILITIES: self._era_bridge.capabilities_for(client)}
+        stamp: dict[str, Any] = {CAPABILITIES: self._era_bridge.capabilities_for(client, server)}
         if level := request.meta.get(LOG_LEVEL) or client.log_level:
             stamp[LOG_LEVEL] = level
         more = {key: value for key, value in request.params.items() if key not in _HANDLED_PARAMS}
@@ -370,7 +315,7 @@ class RequestHandlers:
             stamp=stamp,
             params=self._era_bridge.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
-            heard=partial(forward_notification, request),
+            heard=partial(forward_notification, request, server=server),
             asked=asked or partial(ask_client, request),
         )
         return self._era_bridge.under_way(forwarded)
@@ -394,10 +339,16 @@ class RequestHandlers:
 
     async def _read(self, request: ClientRequest) -> Answer:
         uri, era = text(request.params, "uri"), request.client.era
-        server = resource_server(request.client.profile, uri)
-        if server is None:
+        found = resource_server(request.client.profile, uri)
+        if found is None:
             raise no_resource(uri, era)
-        raw = await self._forward(server, request, {"uri": uri}, uri)
+        server, own = found
+        raw = await self._forward(server, request, {"uri": own}, own)
+        try:
+            check_page(request.client.profile, server, own, raw)
+        except PolicyDenied as problem:
+            raise Refusal(INVALID_PARAMS, str(problem)) from None
+        raw = shown_contents(raw, server, own, uri)
         return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
 
     async def _prompt(self, request: ClientRequest) -> Answer:
@@ -406,7 +357,8 @@ class RequestHandlers:
         if prompt is None:
             raise Refusal(INVALID_PARAMS, f"unknown prompt {name[:80]!r}")
         given = {"name": prompt.name, "arguments": fields(request.params.get("arguments"))}
-        return shaped(await self._forward(prompt.server, request, given, name), request.client.era)
+        raw = shown_result(await self._forward(prompt.server, request, given, name), prompt.server)
+        return shaped(raw, request.client.era)
 
     async def _complete(self, request: ClientRequest) -> Answer:
         params, profile = request.params, request.client.profile
@@ -416,7 +368,9 @@ class RequestHandlers:
             server = None if prompt is None else prompt.server
             ref = ref if prompt is None else {**ref, "name": prompt.name}
         else:
-            server = resource_server(profile, text(ref, "uri"))
+            found = resource_server(profile, text(ref, "uri"))
+            server = None if found is None else found[0]
+            ref = ref if found is None else {**ref, "uri": found[1]}
         if server is None:
             raise Refusal(INVALID_PARAMS, "unknown prompt or resource template")
         given = {key: params[key] for key in ("argument", "context") if key in params}
@@ -427,6 +381,40 @@ class RequestHandlers:
                 raise
             raw: dict[str, Any] = {"completion": {"values": []}}  # the server has no completion
         return shaped(raw, request.client.era)
+
+    # --- extensions -----------------------------------------------------------------------------
+
+    async def _skills(self, request: ClientRequest) -> Answer:
+        page = skills_page(request.client.profile.catalog, request.params.get("cursor"))
+        return stamped(page, **HINTS) if request.client.era == "modern" else page
+
+    async def _skill(self, request: ClientRequest) -> Answer:
+        profile, uri = request.client.profile, text(request.params, "uri")
+        server, own = server_of_skill(profile, uri)
+        listed = (one for one in profile.catalog.skills if (one.server, one.uri) == (server, own))
+        skill, more = next(listed, None), dict[str, Any]()
+        if skill is None:  # a server may have skills that it does not list
+            more = await self._forward(server, request, {"uri": own}, own)
+            try:
+                skill = wire.skill(server, fields(more.get("skill")))
+            except wire.Invalid as problem:
+                raise Refusal(
+                    INTERNAL_ERROR, f"what {server!r} sent for the skill is not valid: {problem}"
+                ) from None
+        return shaped({**HINTS, **more, "skill": skill_entry(skill)}, request.client.era)
+
+    async def _directory(self, request: ClientRequest) -> Answer:
+        server, own = server_of_skill(request.client.profile, text(request.params, "uri"))
+        given = {"uri": own, **server_cursor(server, request.params.get("cursor"))}
+        raw = await self._forward(server, request, given, own)
+        return shaped({**HINTS, **shown_directory(raw, server)}, request.client.era)
+
+    async def _extension(self, request: ClientRequest) -> Answer:
+        """Forward a method of an extension that the gateway does not know to the server that declares it."""
+        method = str(request.method)
+        server = owner_of_method(request.client, method, request.meta)
+        given = {key: value for key, value in request.params.items() if key != "_meta"}
+        return shaped(await self._forward(server, request, given, method), request.client.era)
 
     async def _subscribe(self, request: ClientRequest) -> Answer:
         await self._era_bridge.watch(request.client, text(request.params, "uri"))
