@@ -40,13 +40,15 @@ HOST = [
     "resources",
     "search",
     "session",
+    "skills",
     "status",
     "style",
     "subscribe",
     "tools",
     "unsubscribe",
+    "view",
 ]
-SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "tools"]
+SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "read_skill", "tools"]
 MAIN = (Host, Session, SyncHost, SyncSession)
 
 
@@ -118,6 +120,7 @@ EXPORTS = [
     "Event",
     "EventStream",
     "EventsDropped",
+    "Extension",
     "Group",
     "Hit",
     "Host",
@@ -152,11 +155,15 @@ EXPORTS = [
     "ServerStatus",
     "Session",
     "SessionEnded",
+    "Skill",
+    "SkillFile",
     "Snapshot",
     "StateChanged",
     "SyncHost",
     "SyncLogin",
     "SyncSession",
+    "SyncView",
+    "SyncViewBridge",
     "Tool",
     "ToolChanged",
     "ToolSetAside",
@@ -166,6 +173,8 @@ EXPORTS = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
+    "View",
+    "ViewBridge",
     "__version__",
     "build_tool_name",
     "normalize_name",

@@ -168,6 +168,7 @@ class Host(ContentVerbs, ExtensionVerbs):
             sessions=self._sessions,
             resources=self._resources,
             prompts=self._prompts,
+            skills=self._skills,
             config=Reconfigurer(current, self._servers, self._sessions, builder, audits, self._trust, events),
             relay=relay,
         )

@@ -45,6 +45,7 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.extensions.skills import Skills
     from mooring.transport.forwarding import ClientBridge
 
 log = logger("mooring.session")
@@ -146,11 +147,13 @@ class HostRuntime:
         sessions: HostSessions[Session],
         resources: Resources,
         prompts: Prompts,
+        skills: Skills,
         config: Reconfigurer,
         relay: ClientBridge | None,
     ) -> None:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
+        self.skills = skills
         self._events, self._prompts, self._sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit

@@ -18,16 +18,18 @@ from mooring.core.apps import (
 )
 from mooring.core.extensions import qualified
 from mooring.core.text import line
-from mooring.core.types import EMPTY, Contents, Json, Page, Resource, Result, Tool
-from mooring.errors import CallError, ServerError, UnknownResource
+from mooring.core.types import EMPTY, Contents, Json, Page, Resource, Result, Snapshot, Tool
+from mooring.errors import CallError, MooringError, ServerError, UnknownResource
 from mooring.extensions.bridge import ViewBridge
 from mooring.resources import Resources
 from mooring.servers.catalog import CatalogBuilder
 
-__all__ = ["View", "Views", "read_page"]
+__all__ = ["View", "Views", "pages_of", "read_page"]
 
 log = logger("mooring.views")
 
+MOST_PAGES = 256
+"""Pages of one server that a lock holds."""
 LARGEST_PAGE = 8 * 2**20
 """Bytes of a page."""
 
@@ -83,9 +85,7 @@ class Views:
         """
         contents = await self._resources.read_fresh(uri, server, timeout=timeout)
         html, rules = read_page(contents, self._builder.catalog.resources)
-        page = Page(
-            uri=uri, server=server, digest=page_digest(html), csp=rules.csp, permissions=rules.permissions
-        )
+        page = _state(server, uri, html, rules)
         if (problem := self._builder.pins.check_page(page)) is not None:
             raise problem
         return html, rules
@@ -151,6 +151,28 @@ def read_page(contents: Contents, resources: tuple[Resource, ...] = ()) -> tuple
     for warning in rules.warnings:
         log.warning("page metadata ignored: server=%s page=%s %s", server, line(uri, 200), warning)
     return html, rules
+
+
+async def pages_of(resources: Resources, snapshot: Snapshot) -> tuple[tuple[Page, ...], tuple[str, ...]]:
+    """Return the current state of the pages of a server's tools, and why others could not be read."""
+    addresses = dict.fromkeys(uri for tool in snapshot.tools if (uri := page_address(tool)) is not None)
+    pages: list[Page] = []
+    problems: list[str] = []
+    for uri in sorted(addresses)[:MOST_PAGES]:
+        try:
+            contents = await resources.read_fresh(uri, snapshot.server)
+            html, rules = read_page(contents, snapshot.resources)
+            pages.append(_state(snapshot.server, uri, html, rules))
+        except MooringError as problem:
+            problems.append(f"{snapshot.server}: the page {line(uri, 200)!r} cannot be pinned: {problem}")
+    if len(addresses) > MOST_PAGES:
+        problems.append(f"{snapshot.server}: it has more than {MOST_PAGES} pages; the rest is not pinned")
+    return tuple(pages), tuple(problems)
+
+
+def _state(server: str, uri: str, html: str, rules: PageRules) -> Page:
+    digest = page_digest(html)
+    return Page(uri=uri, server=server, digest=digest, csp=rules.csp, permissions=rules.permissions)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
