@@ -72,7 +72,7 @@ def declared_by_client(capabilities: Mapping[str, Any]) -> dict[str, Mapping[str
             break
         valid = isinstance(name, str) and len(name) <= _LONGEST and _IDENTIFIER.fullmatch(name)
         if isinstance(name, str) and valid and isinstance(settings, Mapping):
-            found[name] = cast("Mapping[str, Json]", settings) or EMPTY
+            found[name] = dict(cast("Mapping[str, Json]", settings))
     return found
 
 

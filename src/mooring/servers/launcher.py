@@ -152,7 +152,8 @@ class Launcher:
         from mooring.core.extensions import SKILLS, UI
 
         bridged = {UI: ALL_MIME_TYPES} if self._relay is not None and self._relay.capabilities else {}
-        return {SKILLS: {}, **bridged, **self.config.extensions, **self._extensions}
+        named = {**self.config.extensions, **self._extensions}
+        return {SKILLS: {}, **bridged, **{name: dict(settings) for name, settings in named.items()}}
 
     def _starting(self) -> int:
         """How many servers may start at once."""
