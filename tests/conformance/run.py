@@ -237,7 +237,9 @@ def report(title: str, leg: str, spec: str, outcome: dict[str, bool]) -> bool:
     extended = [name for name in outcome if scenarios(leg, spec)[name] == EXTENSION]
     others = [name for name in outcome if name not in (*needed, *extended)]
     kinds = {"required": needed, "of extensions": extended, "others": others}
-    figures = [f"{sum(outcome[name] for name in names)} of {len(names)} {kind}" for kind, names in kinds.items()]
+    figures = [
+        f"{sum(outcome[name] for name in names)} of {len(names)} {kind}" for kind, names in kinds.items()
+    ]
     print(f"{title}: {', '.join(figures)}")
     failed = [name for name, good in outcome.items() if not good and name not in EXPECTED]
     passed = [name for name, good in outcome.items() if good and name in EXPECTED]

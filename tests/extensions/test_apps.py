@@ -79,7 +79,9 @@ def test_no_model_facing_path_yields_an_app_only_tool(
     reserved = set(catalog.app_tools) - set(catalog.tools)
     for reply in replies:
         listed = json.loads(reply.removeprefix("MCP_TOOLS:\n"))
-        named = {entry["name"] for entry in (listed if isinstance(listed, list) else listed.get("selected", []))}
+        named = {
+            entry["name"] for entry in (listed if isinstance(listed, list) else listed.get("selected", []))
+        }
         named |= {entry["name"] for entry in listed.get("tools", [])} if isinstance(listed, dict) else set()
         assert not named & reserved
 
@@ -151,7 +153,8 @@ def app() -> FakeServer:
     meta = {"ui": {"resourceUri": "ui://app/view"}}
     server.define({"name": "show", "inputSchema": {"type": "object"}, "_meta": meta}, "shown")
     server.define(
-        {"name": "tick", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}}, "ticked"
+        {"name": "tick", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}},
+        "ticked",
     )
     server.define(
         {"name": "think", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["model"]}}}, "hm"

@@ -168,7 +168,9 @@ async def test_addresses_of_pages_are_rewritten_once_in_every_place(serving: Any
     async with server, serving(server.http(), style="raw") as here:
         client = await here.caller(modern=modern, capabilities=SHOWS_PAGES)
         tools = {tool["name"]: tool for tool in (await client.ask("tools/list")).result["tools"]}
-        assert tools["show"]["_meta"]["ui"]["resourceUri"] == tools["show"]["_meta"]["ui/resourceUri"] == shown
+        assert (
+            tools["show"]["_meta"]["ui"]["resourceUri"] == tools["show"]["_meta"]["ui/resourceUri"] == shown
+        )
         resources = (await client.ask("resources/list")).result["resources"]
         assert [resource["uri"] for resource in resources] == [shown]
         [content] = (await ask(client, "resources/read", uri=shown)).result["contents"]
@@ -176,7 +178,12 @@ async def test_addresses_of_pages_are_rewritten_once_in_every_place(serving: Any
         result = (await client.call("show", {})).result
         assert result["content"][1]["uri"] == result["content"][2]["resource"]["uri"] == shown
         assert result["_meta"]["ui"]["resourceUri"] == result["_meta"]["ui/resourceUri"] == shown
-        for bad in ("ui://app/view", "ui://other/app/view", "ui://my%20app", "ui://my%20app/my%20app/app/view"):
+        for bad in (
+            "ui://app/view",
+            "ui://other/app/view",
+            "ui://my%20app",
+            "ui://my%20app/my%20app/app/view",
+        ):
             assert "error" in (await ask(client, "resources/read", uri=bad)).last
 
 

@@ -272,6 +272,11 @@ class LockEnforcer:
         log.warning("%s", summary(changes[0]))
         return None
 
+    @property
+    def hides_skills(self) -> bool:
+        """Whether a skill is hidden."""
+        return any(self._skills_aside.values())
+
     def explain_skill(self, name: str) -> ToolChanged | None:
         """Return the error for a hidden skill of this local name, or None."""
         from mooring.lock.guard import tool_changed

@@ -205,7 +205,7 @@ class CatalogBuilder:
             return snapshot
         servers = self._snapshots.values()
         readable = any(one.resources or one.templates for one in servers)
-        skilled = any(one.skills for one in servers)
+        skilled = any(one.skills for one in servers) or self.pins.hides_skills  # it says why
         tools = tuple(tool for tool in snapshot.tools if (skilled if tool.name == READ_SKILL else readable))
         return replace(snapshot, tools=tools)
 
