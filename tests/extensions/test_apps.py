@@ -79,10 +79,9 @@ def test_no_model_facing_path_yields_an_app_only_tool(
     reserved = set(catalog.app_tools) - set(catalog.tools)
     for reply in replies:
         listed = json.loads(reply.removeprefix("MCP_TOOLS:\n"))
-        named = {
-            entry["name"] for entry in (listed if isinstance(listed, list) else listed.get("selected", []))
-        }
-        named |= {entry["name"] for entry in listed.get("tools", [])} if isinstance(listed, dict) else set()
+        if isinstance(listed, dict):
+            listed = [*listed.get("selected", []), *listed.get("tools", [])]
+        named = {entry["name"] for entry in listed}
         assert not named & reserved
 
 
@@ -152,13 +151,9 @@ def app() -> FakeServer:
     server = FakeServer("app")
     meta = {"ui": {"resourceUri": "ui://app/view"}}
     server.define({"name": "show", "inputSchema": {"type": "object"}, "_meta": meta}, "shown")
-    server.define(
-        {"name": "tick", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}},
-        "ticked",
-    )
-    server.define(
-        {"name": "think", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["model"]}}}, "hm"
-    )
+    for name, seen, text in (("tick", "app", "ticked"), ("think", "model", "hm")):
+        own = {"ui": {"visibility": [seen]}}
+        server.define({"name": name, "inputSchema": {"type": "object"}, "_meta": own}, text)
     server.resource("ui://app/view", "<p>page</p>", mime_type=PAGE, listed=False)
     server.resource("app://data", "data")
     return server

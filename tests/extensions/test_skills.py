@@ -193,10 +193,8 @@ async def test_a_skill_that_was_altered_is_not_used_and_its_other_files_are_not_
     elif change == "frontmatter":
         listed["frontmatter"]["description"] = "Something else"
     else:
-        server._script.methods["resources/read"] = {}
-        server._script._read = lambda uri: {
-            "contents": [{"uri": uri, "text": "a"}, {"uri": uri, "text": "b"}]
-        }
+        parts = [{"uri": uri, "text": text} for text in ("a", "b")]
+        server._script._read = lambda uri: {"contents": parts}
     async with server, hosting(server.http(), lock=False) as host:
         session = host.session("chat")
         result = await session.read_skill("refunds")
