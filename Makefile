@@ -13,7 +13,7 @@ PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
-	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+	test-reference test-providers test-adapters lock clean conformance test-clients test-apps bench-gateway soak-gateway
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -89,6 +89,9 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
+
+test-apps: $(READY)  ## An official MCP App through the gateway in a browser (needs Debian's chromium and chromium-driver, npm)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/apps
 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways

@@ -183,7 +183,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted)
+        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
 
     def rules(self, server: str) -> Rules:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
