@@ -47,6 +47,7 @@ format: $(READY)  ## Fix and format the code, and write the generated parts of t
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
 	$(BIN)/python scripts/write_rooms.py
+	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/record_session.py
 
 bench: $(READY)  ## Measure against the bare SDK

@@ -1,10 +1,10 @@
-"""Fails when modules grow too large to hold in one's head: median over 200 lines, or any over 550."""
+"""Fails when modules grow too large to hold in one's head: median over 250 lines, or any over 550."""
 
 import sys
 from pathlib import Path
 from statistics import median
 
-MEDIAN, LARGEST = 200, 550
+MEDIAN, LARGEST = 250, 550
 
 sizes = {path: len(path.read_text().splitlines()) for path in sorted(Path("src").rglob("*.py"))}
 middle = median(sizes.values())

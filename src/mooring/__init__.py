@@ -82,8 +82,8 @@ _HOMES = {
     "Provider": "local",
     "Host": "host",
     "RefreshReport": "servers.waiting",
-    "TurnContext": "agents.context",
-    "ContextProvider": "agents.context",
+    "TurnContext": "agents.engine",
+    "ContextProvider": "agents.engine",
     "PromptList": "prompts",
     "ResourceList": "resources",
     "SemanticRanker": "servers.semantic_ranking",
@@ -100,8 +100,8 @@ _HOMES = {
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
-    from mooring.agents.context import ContextProvider as ContextProvider
-    from mooring.agents.context import TurnContext as TurnContext
+    from mooring.agents.engine import ContextProvider as ContextProvider
+    from mooring.agents.engine import TurnContext as TurnContext
     from mooring.auth.login import Login as Login
     from mooring.concurrency import EventStream as EventStream
     from mooring.config.models import HostConfig as HostConfig

@@ -27,7 +27,7 @@ Messages are written for models and people: they name the thing and the next ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 __all__ = [
     "AmbiguousResource",
@@ -49,6 +49,7 @@ __all__ = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
+    "raise_alone",
 ]
 
 Outcome = Literal["not sent", "failed", "unknown"]
@@ -301,3 +302,16 @@ class ServerError(CallError):
         self.code = code
         self.data = data
         self.said = said
+
+
+def raise_alone(problem: BaseException) -> NoReturn:
+    """Raise `problem` with an empty `__context__` and `__cause__`.
+
+    `raise ... from None` hides the handled exception from tracebacks, but keeps it in `__context__`. It may
+    quote a secret: text of a server, a request with its headers, the bytes of a file. Use this function in an
+    `except` block when the handled exception is not redacted.
+    """
+    try:
+        raise problem
+    finally:
+        problem.__context__ = problem.__cause__ = None

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mooring.auth.login import Login, OnAuth
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 __all__ = ["Host", "runtime_of"]
 
@@ -334,8 +334,8 @@ class Host(ContentVerbs, ExtensionVerbs):
         return self._sessions.status()
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
-        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
+        """Return what servers have and the catalog does not show, each with the reason: the lock (tools,
+        resources, prompts), a policy, `allow` and `deny` of the server, or a file that is not approved."""
         return self._runtime.builder.hidden()
 
     def events(self, *kinds: type[Event]) -> EventStream:

@@ -19,8 +19,7 @@ from mooring.core.value import Value, replace
 from mooring.errors import NotTrusted, PolicyDenied
 
 if TYPE_CHECKING:
-    from mooring.config.approvals import Approval
-    from mooring.config.trust import TrustRequest
+    from mooring.config.trust import Approval, TrustRequest
     from mooring.servers.state import CurrentConfig
 
 log = logger("mooring.policy")
@@ -216,7 +215,7 @@ class Trust:
 
     def approval(self, file: str) -> Approval:
         """Return which parts of a project file are approved, on this machine or in this run."""
-        from mooring.config.approvals import Approval, approval_of
+        from mooring.config.trust import Approval, approval_of
 
         if self._answer is True:
             return Approval(everything=True)
@@ -264,8 +263,7 @@ class Trust:
     ) -> dict[str, NotTrusted]:
         if self._answer is True:
             return {}
-        from mooring.config.approvals import approved
-        from mooring.config.trust import TrustRequest, mark, settings_mark
+        from mooring.config.trust import TrustRequest, approved, mark, settings_mark
 
         known = approved(file)
         open_ones = [server for server in servers if known.get(server.name) != mark(server)]

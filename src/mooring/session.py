@@ -46,7 +46,7 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 if TYPE_CHECKING:
     from mooring.audit import Audit
     from mooring.extensions.skills import Skills
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 log = logger("mooring.session")
 

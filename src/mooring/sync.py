@@ -185,8 +185,8 @@ class SyncHost:
         return self._do(_now(lambda: self._host.catalog))
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
-        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
+        """Return what servers have and the catalog does not show, each with the reason: the lock (tools,
+        resources, prompts), a policy, `allow` and `deny` of the server, or a file that is not approved."""
         return self._do(_now(self._host.hidden))
 
     @property

@@ -12,7 +12,7 @@ import pytest
 
 from examples.scripted import Script
 from mooring import Host, HostConfig, SyncHost
-from mooring.core.schema import Dialect
+from mooring.core.schema.compile import Dialect
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mooring import Host, LocalTools, Result, Tool
 from mooring.adapters import _common
 from mooring.adapters._common import IMAGES, Bridge, content_parts, fields, text
-from mooring.core import schema as schemas
+from mooring.core.schema import compile as schemas
 from mooring.core.types import Block
 from tests.adapters.contract import lab
 
@@ -106,8 +106,8 @@ def offered(schema: dict[str, Any]) -> Any:
 
 def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    real = schemas.compile
-    monkeypatch.setattr(schemas, "compile", lambda *given: compiled.append(given) or real(*given))
+    real = schemas.compile_schema
+    monkeypatch.setattr(schemas, "compile_schema", lambda *given: compiled.append(given) or real(*given))
     shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
     first, again = Bridge(shelf, "plain").tools(), Bridge(shelf, "plain").tools()
     assert len(compiled) == 1
@@ -127,9 +127,9 @@ async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[Any] = []
-    real = schemas.compile
+    real = schemas.compile_schema
     monkeypatch.setattr(
-        schemas, "compile", lambda *given: threads.append(threading.current_thread()) or real(*given)
+        schemas, "compile_schema", lambda *given: threads.append(threading.current_thread()) or real(*given)
     )
     assert await Bridge(offered({"type": "object"}), "plain").fresh_tools()
     assert threads

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from mooring import CallFinished, Host, HostConfig, ServerConfig, View, ViewBridge
 from mooring.gateway.serve import serve_http
-from mooring.transport.forwarding import ClientBridge
+from mooring.transport.message import ClientBridge
 from tests.apps.browser import CHROMIUM, DRIVER, browser
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(240)]
@@ -158,7 +158,7 @@ async def test_an_official_example_page_calls_the_tool_of_its_own_server_and_no_
                         "window.answers ??= {}; window.addEventListener('message', e => {"
                         "if (e.data && typeof e.data.id === 'string') window.answers[e.data.id] = e.data});"
                         "for (const name of arguments[0]) window.parent.postMessage("
-                        "{jsonrpc: '2.0', id: name, method: 'tools/call', params: {name, arguments: {}}}, '*')"
+                        "{jsonrpc: '2.0', id: name, method: 'tools/call', params: {name}}, '*')"
                     )
                     wrong = [names[1], "mcp_beta_get_time", "beta/get-time", "no-such-tool"]
                     await page.run(ask, [*wrong, "get-time"])

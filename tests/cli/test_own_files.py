@@ -10,7 +10,7 @@ import pytest
 from mooring import Host
 from mooring.cli import main
 from mooring.config import load
-from mooring.config.approvals import approved
+from mooring.config.trust import approved
 from mooring.errors import ConfigError
 from tests.lab.stdio import COMMAND, lab_server
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from mooring.cli.trace import Trace
+from mooring.cli.doctor import Trace
 from mooring.transport import base
 
 ECHO = r"""

@@ -10,11 +10,9 @@ import pytest
 
 from mooring.config.edit.text import Put, edited
 from mooring.config.models import ServerConfig
-from mooring.config.programs.model import Machine, UnfitError
-from mooring.config.programs.read import candidates, identity
-from mooring.config.programs.references import Vault
+from mooring.config.programs.convert import candidates, identity, written
+from mooring.config.programs.model import Machine, UnfitError, Vault
 from mooring.config.programs.table import WRITABLE, program
-from mooring.config.programs.write import written
 
 RUN = ServerConfig(name="run", command="npx", args=("-y", "srv"), env={"LEVEL": "info", "TOKEN": "${TOKEN}"})
 PLAIN = ServerConfig(name="plain", command="srv", args=("--port", "1"), env={"LEVEL": "info"})

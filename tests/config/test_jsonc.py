@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.documents import BadSyntaxError
-from mooring.config.jsonc import parse
+from mooring.config.documents import BadSyntaxError, parse_jsonc
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -21,7 +20,7 @@ values = st.recursive(
 @given(values, st.sampled_from([None, 0, 2]), st.booleans())
 def test_on_plain_json_it_agrees_with_json(value: object, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert parse(text) == json.loads(text)
+    assert parse_jsonc(text) == json.loads(text)
 
 
 REFUSED = object()
@@ -41,7 +40,7 @@ def json_or_refused(text: str) -> object:
 
 def parsed_or_refused(text: str) -> object:
     try:
-        return parse(text)
+        return parse_jsonc(text)
     except BadSyntaxError:
         return REFUSED
 
@@ -53,7 +52,7 @@ def test_without_comments_and_commas_it_accepts_what_json_accepts(text: str) -> 
 
 def test_comments_and_trailing_commas_are_read_over() -> None:
     text = '// first\n{ /* a\n b */ "a": [1, 2,], // end\n "b": "// not, a /* comment */", }\n// last'
-    assert parse(text) == {"a": [1, 2], "b": "// not, a /* comment */"}
+    assert parse_jsonc(text) == {"a": [1, 2], "b": "// not, a /* comment */"}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +76,6 @@ def test_comments_and_trailing_commas_are_read_over() -> None:
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: str, words: str) -> None:
     with pytest.raises(BadSyntaxError) as caught:
-        parse(text)
+        parse_jsonc(text)
     assert caught.value.place == place
     assert words in caught.value.problem

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mooring.config import found_files, load
-from mooring.config.approvals import Approval
 from mooring.config.models import HostConfig
+from mooring.config.trust import Approval
 from mooring.errors import ConfigError
 
 

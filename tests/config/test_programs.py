@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mooring.config.programs.model import Machine
-from mooring.config.programs.read import Candidate, candidates, installed
-from mooring.config.programs.references import Vault
+from mooring.config.programs.convert import Candidate, candidates, installed
+from mooring.config.programs.model import Machine, Vault
 from mooring.config.programs.table import ANY, PROGRAMS, program
 from mooring.errors import ConfigError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.units import seconds, size
+from mooring.config.validate import seconds, size
 
 
 @pytest.mark.parametrize(

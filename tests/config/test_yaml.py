@@ -7,8 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.documents import BadSyntaxError
-from mooring.config.yaml import parse
+from mooring.config.documents import BadSyntaxError, parse_yaml
 
 values = st.recursive(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Co", "Cn"])),
@@ -19,13 +18,21 @@ values = st.recursive(
 
 @given(values)
 def test_what_was_written_as_yaml_is_read_back(value: object) -> None:
-    assert parse(yaml.safe_dump(value, default_style='"', allow_unicode=True)) == value
+    assert parse_yaml(yaml.safe_dump(value, default_style='"', allow_unicode=True)) == value
 
 
 def test_every_scalar_stays_text_and_only_an_unquoted_null_is_nothing() -> None:
     text = "a: no\nb: 1.10\nc: 22:22\nd: ~\ne: null\nf: ''\ng: 'null'\n"
-    assert parse(text) == {"a": "no", "b": "1.10", "c": "22:22", "d": None, "e": None, "f": "", "g": "null"}
-    assert parse("a:\nb: 1") == {"a": None, "b": "1"}
+    assert parse_yaml(text) == {
+        "a": "no",
+        "b": "1.10",
+        "c": "22:22",
+        "d": None,
+        "e": None,
+        "f": "",
+        "g": "null",
+    }
+    assert parse_yaml("a:\nb: 1") == {"a": None, "b": "1"}
 
 
 def test_aliases_and_merge_keys_work() -> None:
@@ -34,7 +41,7 @@ def test_aliases_and_merge_keys_work() -> None:
         "one: {<<: *b, command: y}\n"
         "two: {<<: [{p: 1}, {p: 2, q: 3}], env: *e}"
     )
-    assert parse(text) == {
+    assert parse_yaml(text) == {
         "base": {"command": "x", "env": {"A": "1"}},
         "one": {"command": "y", "env": {"A": "1"}},
         "two": {"p": "1", "q": "3", "env": {"A": "1"}},
@@ -42,11 +49,11 @@ def test_aliases_and_merge_keys_work() -> None:
 
 
 def test_two_angle_brackets_in_quotes_are_a_name_like_any_other() -> None:
-    assert parse("a: {'<<': 5, b: <<}\n'<<': [x]") == {"a": {"<<": "5", "b": "<<"}, "<<": ["x"]}
+    assert parse_yaml("a: {'<<': 5, b: <<}\n'<<': [x]") == {"a": {"<<": "5", "b": "<<"}, "<<": ["x"]}
 
 
 def test_tags_are_read_over_and_make_nothing() -> None:
-    assert parse("a: !!python/object/apply:os.system ['true']") == {"a": ["true"]}
+    assert parse_yaml("a: !!python/object/apply:os.system ['true']") == {"a": ["true"]}
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "\n".join(
@@ -76,6 +83,6 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "\n".join(
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: str | None, words: str) -> None:
     with pytest.raises(BadSyntaxError) as caught:
-        parse(text)
+        parse_yaml(text)
     assert caught.value.place == place
     assert words in caught.value.problem

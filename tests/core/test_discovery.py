@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import DISCOVERY, Reply, ShownSchemas, answer, plan_exposure, prompt_section
 from mooring.core.search import Index
-from mooring.core.tokens import estimate, tool_cost
+from mooring.core.text import estimate, tool_cost
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.render import MOST_BLOCKS, arranged, as_text, fit, inlined, plain, preview, split, within
-from mooring.core.tokens import dumps, estimate
+from mooring.core.text import dumps, estimate
 from mooring.core.types import Block, Result
 
 REST = f"Read them with result_read, handle r_{'0' * 32}."

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.builtin_tools import READ, ReadRequest, Unreadable, chosen, cut, found, request
-from mooring.core.tokens import estimate
+from mooring.core.text import estimate
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from mooring.core import schema
+from mooring.core.schema.compile import Compiled, SetAside, compile_schema, compile_tools
 from mooring.core.types import Tool
 from tests.lab.dialects import DIALECTS, problems
 
 
-def compiled(dialect: str, original: dict[str, Any]) -> schema.Compiled:
-    outcome = schema.compile(original, dialect)
+def compiled(dialect: str, original: dict[str, Any]) -> Compiled:
+    outcome = compile_schema(original, dialect)
     assert problems(outcome.schema, dialect) == []
     return outcome
 
@@ -242,8 +242,8 @@ def test_a_root_that_is_no_object_is_wrapped() -> None:
 
 
 def test_a_root_that_allows_nothing_is_set_aside() -> None:
-    with pytest.raises(schema.SetAside, match="allows no arguments"):
-        schema.compile({"not": {}}, "openai")
+    with pytest.raises(SetAside, match="allows no arguments"):
+        compile_schema({"not": {}}, "openai")
 
 
 # References
@@ -525,6 +525,6 @@ def test_one_bad_tool_is_set_aside_and_the_others_stay() -> None:
         Tool(name="good", server="s", remote_name="good", input_schema=TYPICAL),
         Tool(name="bad", server="s", remote_name="bad", input_schema={"not": {}}),
     ]
-    done, aside = schema.compile_tools(tools, "openai")
+    done, aside = compile_tools(tools, "openai")
     assert [*done] == ["good"]
     assert aside == {"bad": "its schema allows no arguments at all"}

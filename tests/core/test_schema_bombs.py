@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.core import schema
+from mooring.core.schema.compile import SetAside, compile_schema
 from tests.lab.dialects import DIALECTS, nodes, problems
 
 
@@ -86,8 +86,8 @@ BOMBS: dict[str, dict[str, Any]] = {
 def test_a_bomb_is_defused_in_every_dialect(bomb) -> None:
     for dialect in DIALECTS:
         try:
-            compiled = schema.compile(BOMBS[bomb], dialect)
-        except schema.SetAside as aside:
+            compiled = compile_schema(BOMBS[bomb], dialect)
+        except SetAside as aside:
             assert "more than" in aside.reason
         else:
             assert problems(compiled.schema, dialect) == []
@@ -99,34 +99,34 @@ def test_a_bomb_is_defused_in_every_dialect(bomb) -> None:
     "bomb", ["doubling references", "everything refers to everything", "the root in itself"]
 )
 def test_references_that_expand_too_far_are_cut_rather_than_set_aside(bomb) -> None:
-    assert any("is cut" in note for note in schema.compile(BOMBS[bomb], "openai").notes)
+    assert any("is cut" in note for note in compile_schema(BOMBS[bomb], "openai").notes)
 
 
 @pytest.mark.parametrize("keyword", ["properties", "items", "anyOf", "allOf", "not"])
 def test_a_schema_deeper_than_the_stack_is_set_aside(keyword) -> None:
-    with pytest.raises(schema.SetAside, match="nested more than 64 levels"):
-        schema.compile(nested(sys.getrecursionlimit() * 3, keyword), "openai")
+    with pytest.raises(SetAside, match="nested more than 64 levels"):
+        compile_schema(nested(sys.getrecursionlimit() * 3, keyword), "openai")
 
 
 def test_ten_megabytes_are_set_aside() -> None:
-    with pytest.raises(schema.SetAside, match="larger than 10,000,000 characters"):
-        schema.compile({"type": "object", "description": "x" * 10_000_001}, "openai")
+    with pytest.raises(SetAside, match="larger than 10,000,000 characters"):
+        compile_schema({"type": "object", "description": "x" * 10_000_001}, "openai")
 
 
 def test_too_many_values_are_set_aside() -> None:
-    with pytest.raises(schema.SetAside, match="more than 50,000 values"):
-        schema.compile({"type": "object", "properties": {"x": {"enum": [0] * 200_000}}}, "openai")
+    with pytest.raises(SetAside, match="more than 50,000 values"):
+        compile_schema({"type": "object", "properties": {"x": {"enum": [0] * 200_000}}}, "openai")
 
 
 def test_what_is_no_json_is_set_aside() -> None:
     for value in (object(), {1: 2}, {"a", "b"}):
-        with pytest.raises(schema.SetAside, match="no JSON"):
-            schema.compile({"type": "object", "default": value}, "openai")
+        with pytest.raises(SetAside, match="no JSON"):
+            compile_schema({"type": "object", "default": value}, "openai")
 
 
 def test_notes_are_bounded() -> None:
     names = {f"p{index}": {"$ref": "#/nowhere"} for index in range(1_000)}
-    assert len(schema.compile({"type": "object", "properties": names}, "openai").notes) == 50
+    assert len(compile_schema({"type": "object", "properties": names}, "openai").notes) == 50
 
 
 def test_nested_unions_of_objects_come_back_in_bounded_time() -> None:
@@ -137,5 +137,5 @@ def test_nested_unions_of_objects_come_back_in_bounded_time() -> None:
         node = {"anyOf": [inner, {"type": "object", "properties": {"q": {"type": "string"}}}]}
         value = {"p": value, "q": None}
     for dialect in DIALECTS:
-        compiled = schema.compile({"type": "object", "properties": {"x": node}}, dialect)
+        compiled = compile_schema({"type": "object", "properties": {"x": node}}, dialect)
         compiled.back({"x": value})

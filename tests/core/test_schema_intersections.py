@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mooring.core import schema
+from mooring.core.schema.compile import compile_schema
 
 
 def compiled(inner: dict[str, Any]) -> Any:
     """The compiled schema of a property; None when it allows nothing."""
     whole = {"type": "object", "properties": {"x": inner}}
-    return schema.compile(whole, "gemini").schema.get("properties", {}).get("x")
+    return compile_schema(whole, "gemini").schema.get("properties", {}).get("x")
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def types(inner: Any) -> set[str]:
 )
 def test_fixed_values_have_the_narrowest_type(values: list[Any], expected: set[str]) -> None:
     whole = {"type": "object", "properties": {"x": {"enum": values}}}
-    assert types(schema.compile(whole, "openai").schema["properties"]["x"]) == expected
+    assert types(compile_schema(whole, "openai").schema["properties"]["x"]) == expected

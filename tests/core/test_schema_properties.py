@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, note, settings
 from jsonschema import Draft202012Validator
 
-from mooring.core import schema
+from mooring.core.schema.compile import SetAside, compile_schema
 from tests.lab.dialects import DIALECTS, as_json_schema, problems
 from tests.lab.schemas import EXAMPLES, Model, as_meant, json_values, schemas_with_values, wild_schemas
 
@@ -38,7 +38,7 @@ def test_arguments_that_a_model_can_say_come_back_as_the_server_wants_them(case)
     wanted = Draft202012Validator(as_meant(original))
     for dialect in DIALECTS:
         note(dialect)
-        compiled = schema.compile(original, dialect)
+        compiled = compile_schema(original, dialect)
         assert problems(compiled.schema, dialect) == []
         takes = Draft202012Validator(as_json_schema(compiled.schema))
         for value in values:
@@ -59,8 +59,8 @@ def test_whatever_a_server_sends_as_a_schema_compiles_or_is_set_aside(original, 
     for dialect in DIALECTS:
         note(dialect)
         try:
-            compiled = schema.compile(original, dialect)
-        except schema.SetAside as aside:
+            compiled = compile_schema(original, dialect)
+        except SetAside as aside:
             assert aside.reason
         else:
             assert problems(compiled.schema, dialect) == []

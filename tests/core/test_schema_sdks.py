@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from pydantic import TypeAdapter
 
-from mooring.core import schema
+from mooring.core.schema.compile import Dialect, SetAside, compile_schema
 from tests.core.test_schema_properties import many
 from tests.lab.schemas import wild_schemas
 
 
-def compiled(original: dict[str, Any], dialect: schema.Dialect) -> Any:
+def compiled(original: dict[str, Any], dialect: Dialect) -> Any:
     try:
-        return schema.compile(original, dialect).schema
-    except schema.SetAside:
+        return compile_schema(original, dialect).schema
+    except SetAside:
         return {"type": "object", "properties": {}}
 
 

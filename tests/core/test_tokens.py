@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.tokens import dumps, estimate, tool_cost
+from mooring.core.text import dumps, estimate, tool_cost
 from mooring.core.types import EMPTY, Tool
 
 

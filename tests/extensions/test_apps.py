@@ -184,7 +184,7 @@ async def test_no_interface_for_models_lists_or_calls_an_app_only_tool(hosting: 
             assert "for its own pages" in result.text
         assert (await session.call("tools_call", {"name": "mcp_app_tick"}, timeout=5)).is_error
         assert server.calls("tick") == []
-        assert [(one.tool, one.by) for one in host.hidden()] == [("tick", "visibility")]
+        assert [(one.name, one.by) for one in host.hidden()] == [("tick", "visibility")]
 
 
 def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:

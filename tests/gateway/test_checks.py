@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.gateway.app import Metrics
 from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
 from mooring.gateway.http_server import Limits, RateLimited
-from mooring.gateway.metrics import Metrics
 from mooring.gateway.protocol import Refusal
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig
-from mooring.gateway import suspended_calls
+from mooring.gateway import era_bridge
 from tests.lab.caller import Caller, soon
 from tests.lab.eras import DUALS, dual_at
 from tests.lab.stdio import lab_server
@@ -323,7 +323,7 @@ async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(ser
 async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest(
     serving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspended_calls, "MAX_CALLS_PER_PRINCIPAL", 2)
+    monkeypatch.setattr(era_bridge, "MAX_CALLS_PER_PRINCIPAL", 2)
     async with serving(fixture(era="legacy")) as here:
         client = await here.caller(capabilities=ABLE)
         states = [(await client.call("test_elicitation", QUESTION)).result for _ in range(3)]
@@ -336,6 +336,26 @@ async def test_a_principal_that_leaves_questions_unanswered_loses_its_own_oldest
         assert "no call waits" in await answered(states[0])
         assert "action=accept" in await answered(states[1])
         assert "action=accept" in await answered(states[2])
+
+
+async def test_a_call_that_waits_for_an_answer_is_cancelled_after_its_limit(
+    serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(era_bridge, "WAIT", 0.1)
+    async with serving(fixture(era="legacy")) as here:
+        client = await here.caller(capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        await until(lambda: not here.serving.gateway.era_bridge.suspended_calls._waiting)
+        [key] = asked["inputRequests"]
+        more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+        assert "no call waits" in (await client.call("test_elicitation", QUESTION, **more)).error["message"]
+
+
+def test_state_is_good_for_an_hour() -> None:
+    seal = era_bridge.Seal(b"key")
+    sealed = seal.close({"state": "x"}, {"who": "ana"}, 1000.0)
+    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3599) == {"state": "x"}
+    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3601) is None
 
 
 async def test_a_client_that_reconnects_gets_missed_notifications_once(serving: Any) -> None:

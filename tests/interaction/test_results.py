@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mooring import Host, HostConfig, LocalTools, ServerConfig
-from mooring.core.tokens import estimate
+from mooring.core.text import estimate
 from mooring.core.types import Result
 from mooring.host import runtime_of
 from tests.lab.stdio import cue, lab_server, wire_log

@@ -103,17 +103,21 @@ class HttpLab:
 
     # --- Streamable HTTP ------------------------------------------------------------------------
 
-    async def _post(self, request: web.Request) -> web.StreamResponse:
+    async def _received(self, request: web.Request) -> tuple[dict[str, Any], web.StreamResponse | None]:
+        """The message of a request, and the answer of a fault that is set for its method."""
         message = json.loads(await request.read())
         method = message.get("method", "answer")
         self._note(method, request, message)
-        if (fault := self.faults.get(method)) is not None:
-            answer = await fault(request, message)
-            if answer is not None:
-                return answer
+        fault = self.faults.get(method)
+        return message, None if fault is None else await fault(request, message)
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
+        message, answer = await self._received(request)
+        if answer is not None:
+            return answer
         if "id" not in message or "method" not in message:
             return web.Response(status=202)
-        session = request.headers.get("Mcp-Session-Id")
+        method, session = message["method"], request.headers.get("Mcp-Session-Id")
         modern = "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {})
         if self.sessions and not modern and method != "initialize" and session not in self.live_sessions:
             error = {"code": -32001, "message": "Session not found"}
@@ -221,13 +225,9 @@ class HttpLab:
         return stream
 
     async def _old_post(self, request: web.Request) -> web.StreamResponse:
-        message = json.loads(await request.read())
-        method = message.get("method", "answer")
-        self._note(method, request, message)
-        if (fault := self.faults.get(method)) is not None:
-            answer = await fault(request, message)
-            if answer is not None:
-                return answer
+        message, answer = await self._received(request)
+        if answer is not None:
+            return answer
         if "id" in message and "method" in message:
             reply, _ = await self.reply(message, modern=False)
             self._old[request.query["session_id"]].put_nowait(reply)

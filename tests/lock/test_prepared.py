@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core import lexicon
+from mooring.core import search_index
 from mooring.core.catalog import Filter, merge
 from mooring.core.search import RULES, TOOL, Index, tool_texts, weigh
 from mooring.core.types import Snapshot
@@ -103,7 +103,9 @@ def test_whoever_changes_how_words_are_weighed_raises_the_number_of_the_rules() 
         "path": {"description": "Where it lies", "enum": ["newest", "oldest"]},
         "options": {"type": "object", "properties": {"maxDepth": {"description": "How deep, at most"}}},
     }
-    lines = " ".join((lexicon.VERBS, lexicon.NOUNS, lexicon.STOP, lexicon.BOILERPLATE)).split()
+    lines = " ".join(
+        (search_index.VERBS, search_index.NOUNS, search_index.STOP, search_index.BOILERPLATE)
+    ).split()
     texts = [" ".join(lines[start : start + 300]) for start in range(0, len(lines), 300)]
     weights = [
         weigh(

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.results.artifacts import Artifacts
+from mooring.results.store import Artifacts
 
 
 def same(text: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.core.render import as_text, inlined
-from mooring.core.tokens import dumps, estimate
+from mooring.core.text import dumps, estimate
 from mooring.core.types import Result, Tool
 from mooring.results import pipeline as module
 from mooring.results.pipeline import ResultPipeline, home_at

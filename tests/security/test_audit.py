@@ -15,7 +15,7 @@ import pytest
 from mooring import Host, HostConfig, ServerConfig, UnknownPrompt, UnknownResource
 from mooring.cli import main
 from mooring.config import load
-from mooring.config.approvals import Approval
+from mooring.config.trust import Approval
 from mooring.host import runtime_of
 from tests.lab.http import HttpLab
 from tests.lab.libraries import library_server

@@ -13,9 +13,9 @@ import pytest
 from mooring import ConfigApplied, Host, TrustRequest
 from mooring.cli import main
 from mooring.config import load
-from mooring.config.approvals import Approval
 from mooring.config.models import HostConfig
 from mooring.config.sections import TokenSettings
+from mooring.config.trust import Approval
 from mooring.errors import ConfigError
 from mooring.gateway.serve import serve_http
 from tests.lab.project import tool

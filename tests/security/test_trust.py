@@ -11,7 +11,7 @@ import pytest
 
 from mooring import ConfigApplied, Host, NotTrusted, ServerConfig, TrustRequest
 from mooring.cli import main
-from mooring.config import approvals, load
+from mooring.config import load, trust
 from mooring.config.files import state_home
 from mooring.config.models import ConfigSource
 from mooring.config.trust import forbidden, mark, settings_mark
@@ -40,10 +40,10 @@ class Project:
 
     def approve(self) -> None:
         """As `mooring trust --yes` does, which runs an event loop of its own."""
-        config = load(cwd=self.folder, approval=lambda file: approvals.Approval())
+        config = load(cwd=self.folder, approval=lambda file: trust.Approval())
         marks = {server.name: mark(server) for server in config.servers}
         settings = config.withheld.settings if config.withheld else {}
-        approvals.approve(str(self.file), marks, settings=settings_mark(settings))
+        trust.approve(str(self.file), marks, settings=settings_mark(settings))
 
     @property
     def started(self) -> int:
@@ -142,7 +142,7 @@ def test_TH17_moving_the_file_elsewhere_is_another_file(project: Project, tmp_pa
     other = tmp_path / "other.json"
     other.write_text(project.file.read_text())
     assert main(["trust", str(other), "--json"]) == 3
-    assert approvals.approved_files() == (str(project.file),)
+    assert trust.approved_files() == (str(project.file),)
 
 
 async def test_TH17_nothing_in_the_file_itself_can_approve(project: Project) -> None:
@@ -197,7 +197,7 @@ async def test_the_application_may_trust_for_this_run_or_ask(project: Project) -
     async with project.host(trust=True) as host:
         await host.ready(10)
         assert states(host) == {"a": "connected", "b": "connected"}
-    assert approvals.approved_files() == ()
+    assert trust.approved_files() == ()
 
 
 async def test_TH18_what_an_agent_writes_into_the_file_is_not_started(project: Project) -> None:
@@ -358,9 +358,9 @@ def test_TH18_an_approval_that_somebody_else_could_have_written_counts_for_nothi
     tmp_path: Path, harm: str
 ) -> None:
     file = str(tmp_path / "x.json")
-    approvals.approve(file, {"a": "mark"})
+    trust.approve(file, {"a": "mark"})
     [kept] = [path for path in state_home().rglob("*") if path.is_file()]
-    assert approvals.approved(file) == {"a": "mark"}
+    assert trust.approved(file) == {"a": "mark"}
     good = kept.read_text()
     match harm:
         case "writable":
@@ -380,8 +380,8 @@ def test_TH18_an_approval_that_somebody_else_could_have_written_counts_for_nothi
         case _:
             kept.unlink()
             os.mkfifo(kept)
-    assert approvals.approved(file) == {}
-    assert approvals.approved_files() == ()
+    assert trust.approved(file) == {}
+    assert trust.approved_files() == ()
 
 
 def test_an_approval_is_not_written_through_a_link(tmp_path: Path) -> None:
@@ -389,10 +389,10 @@ def test_an_approval_is_not_written_through_a_link(tmp_path: Path) -> None:
 
     file, victim = str(tmp_path / "x.json"), tmp_path / "victim"
     victim.write_text("mine")
-    approvals.approve(file, {})
+    trust.approve(file, {})
     [kept] = [path for path in state_home().rglob("*") if path.is_file()]
     kept.unlink()
     kept.symlink_to(victim)
     with pytest.raises(ConfigError, match="something else than a file"):
-        approvals.approve(file, {"a": "b"})
+        trust.approve(file, {"a": "b"})
     assert victim.read_text() == "mine"

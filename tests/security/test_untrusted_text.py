@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig, ServerStatus, Snapshot, Tool
-from mooring.cli import doctor, groups, main, progress, search
+from mooring.cli import doctor, main, progress, tools
 from mooring.cli import list as listing
 from mooring.cli.options import Options
 from mooring.cli.output import Output, by_server
@@ -57,8 +57,8 @@ def test_TH23_ten_thousand_hostile_texts_leave_no_control_character_on_a_termina
         shown += [progress.summary(status)]
         texts = (one.server, one.name, one.description)
         shown += by_server([tuple(map(clean_line, texts))], 60, out.paint)
-        shown += search._table([[clean_line(text) for text in words[:4]]], out)
-        shown += groups._table([[clean_line(words[0]), "1", clean_line(words[1])]], out)
+        shown += tools._hit_table([[clean_line(text) for text in words[:4]]], out)
+        shown += tools._group_table([[clean_line(words[0]), "1", clean_line(words[1])]], out)
         shown += doctor._lines(
             doctor.Finding(level="error", server=words[0], finding=words[1], next=words[9]), out
         )

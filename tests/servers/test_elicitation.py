@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.servers.elicitation import ELICIT, ElicitationHandler
-from mooring.transport.forwarding import ClientBridge, ForwardedRequest
-from mooring.transport.message import METHOD_NOT_FOUND, WireError
+from mooring.transport.message import METHOD_NOT_FOUND, ClientBridge, ForwardedRequest, WireError
 
 pytestmark = pytest.mark.anyio
 

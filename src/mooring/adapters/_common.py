@@ -17,10 +17,10 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
 
 from mooring.config.logs import logger
-from mooring.core import schema as schemas
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import CALL, DISCOVERY, Namespace, deferrable, namespaces
-from mooring.core.schema import Compiled, Dialect, SetAside
+from mooring.core.schema import compile as schemas
+from mooring.core.schema.compile import Compiled, Dialect, SetAside
 from mooring.core.text import clean_for_model
 from mooring.core.types import Block, Result, Tool
 
@@ -69,7 +69,7 @@ def compiled_for(tool: Tool, dialect: Dialect) -> Compiled | None:
         return known[1]
     compiled: Compiled | None = None
     try:
-        compiled = schemas.compile(schema, dialect)
+        compiled = schemas.compile_schema(schema, dialect)
     except SetAside as problem:
         log.warning(
             "tool hidden from the model, its schema cannot be compiled tool=%r reason=%s",

@@ -23,7 +23,7 @@ from mooring.adapters._common import (
     parsed,
     text,
 )
-from mooring.core.schema import Dialect
+from mooring.core.schema.compile import Dialect
 from mooring.core.types import Result
 
 __all__ = ["results", "tools"]

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _MODULES = {
-    "DeferredTool": "deferred",
-    "discovered_names": "deferred",
-    "register_factories": "deferred",
+    "DeferredTool": "engine",
+    "discovered_names": "engine",
+    "register_factories": "engine",
     "Engine": "engine",
     "McpToolProvider": "engine",
     "RefreshError": "engine",
@@ -18,28 +18,28 @@ _MODULES = {
     "McpCallResult": "manager",
     "McpManager": "manager",
     "McpToolInfo": "manager",
-    "McpRun": "actions",
-    "StepResult": "actions",
+    "McpRun": "manager",
+    "StepResult": "manager",
     "mcp_tools_section": "manager",
 }
 
 __all__ = sorted(_MODULES)  # pyright: ignore[reportUnsupportedDunderAll] -- the names are fetched on first use
 
 if TYPE_CHECKING:
-    from mooring.agents.actions import McpRun as McpRun
-    from mooring.agents.actions import StepResult as StepResult
-    from mooring.agents.deferred import DeferredTool as DeferredTool
-    from mooring.agents.deferred import discovered_names as discovered_names
-    from mooring.agents.deferred import register_factories as register_factories
+    from mooring.agents.engine import DeferredTool as DeferredTool
     from mooring.agents.engine import Engine as Engine
     from mooring.agents.engine import McpToolProvider as McpToolProvider
     from mooring.agents.engine import RefreshError as RefreshError
+    from mooring.agents.engine import discovered_names as discovered_names
+    from mooring.agents.engine import register_factories as register_factories
     from mooring.agents.extension import FunctionTool as FunctionTool
     from mooring.agents.extension import McpBridgeExtension as McpBridgeExtension
     from mooring.agents.manager import EventBus as EventBus
     from mooring.agents.manager import McpCallResult as McpCallResult
     from mooring.agents.manager import McpManager as McpManager
+    from mooring.agents.manager import McpRun as McpRun
     from mooring.agents.manager import McpToolInfo as McpToolInfo
+    from mooring.agents.manager import StepResult as StepResult
     from mooring.agents.manager import mcp_tools_section as mcp_tools_section
 
 

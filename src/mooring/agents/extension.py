@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from mooring.agents.context import ContextProvider
+from mooring.agents.engine import ContextProvider
 from mooring.agents.manager import EventBus
 from mooring.config import from_document
 from mooring.config.documents import read_document

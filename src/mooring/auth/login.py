@@ -23,8 +23,7 @@ from mooring.auth.guarded_http import UnreachableError
 from mooring.concurrency import call_back
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError, check_url
-from mooring.core.chain import raise_alone
-from mooring.errors import AuthNeeded
+from mooring.errors import AuthNeeded, raise_alone
 from mooring.transport.message import WireError
 
 if TYPE_CHECKING:

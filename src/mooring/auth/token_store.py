@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
 from mooring.auth.metadata import AuthServer, scopes_in
-from mooring.config.files import state_home
+from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
 from mooring.core.types import EMPTY
@@ -366,24 +366,11 @@ class TokenStore:
         return cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
 
     def _write(self, data: bytes) -> None:
-        import tempfile  # slow to import, and most starts write nothing
-
         path = self._path()
         _own_folder(path.parent)
         if path.is_symlink():
             raise UnsafeStoreError(f"{path} is a link; remove it")
-        # mkstemp makes the file with mode 0600: at no moment can others read it.
-        descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(descriptor)
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        replace_file(path, data, mode=0o600)
 
     # --- the keyring ----------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
-from mooring.cli.options import Options, Parser, UsageError, did_you_mean, split_options, wants_json
+from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
@@ -82,8 +82,10 @@ def _next(message: str, problem: BaseException | None) -> str | None:
 
 
 COMMANDS = {
+    "init": "Write a first configuration file",
     "list": "Servers and their states",
     "tools": "Tools of all servers, in one catalog",
+    "tool": "Signature, arguments, origin and cost of one tool",
     "search": "Search the tools",
     "groups": "Groups of tools, one line each",
     "call": "Call one tool",
@@ -110,11 +112,27 @@ COMMANDS = {
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",
     "doctor": "Find problems and say what to do next",
+    "explain": "What a finding of doctor means and how to solve it",
+    "logs": "What the servers wrote to stderr",
     "serve": "Serve the catalog as one MCP server",
+    "schema": "JSON Schema of configuration files, for editors",
     "completion": "Print a completion script for your shell",
     "demo": "Try mooring on bundled servers, without a network",
+    "help": "Help on a command",
+    "version": "Versions of mooring, Python and the protocol",
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
+
+_HOMES = {
+    "check": "lock",
+    "disable": "enable",
+    "groups": "tools",
+    "logout": "login",
+    "prompt": "prompts",
+    "read": "resources",
+    "search": "tools",
+}
+"""Commands that are a class in the module of another command, such as `CheckCommand` in lock.py."""
 
 _EXAMPLES = """\
   mooring demo
@@ -185,6 +203,8 @@ def help_text(command: str | None = None) -> str:
 def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     end = argv.index("--") if "--" in argv else len(argv)
+    if {"-h", "--help"} & set(argv[:end]) and _names_tool(argv[:end]):
+        return _show_arguments(argv, options, out)
     if {"-h", "--help"} & set(argv[:end]) or not argv:
         out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
         return DONE
@@ -192,33 +212,52 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         return _version(out)
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
-        near = did_you_mean(argv[0], [*COMMANDS, "--version", "--help"])
+        near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    serves = argv[0] == "serve"
+    if serves and sys.platform != "win32":
+        import signal
+
+        # Until it can reload. Not SIG_IGN, which child processes would inherit.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
-    from mooring.cli.event_loop import run_to_end
+    return run_to_end(_command(argv[0]).run(args, options, out), hangup=not serves)
 
-    return run_to_end(_module(argv[0]).run(args, options, out))
+
+def _names_tool(words: Sequence[str]) -> bool:
+    """Whether these words are `call TOOL … --help`."""
+    return words[:1] == ["call"] and any(not word.startswith("-") for word in words[1:2])
+
+
+def _show_arguments(argv: list[str], options: Options, out: Output) -> int:
+    from mooring.cli.tool import show_arguments
+
+    args = parser_of("call").parse_strictly([word for word in argv[1:] if word not in ("-h", "--help")])
+    return run_to_end(show_arguments(args, options, out))
 
 
 def parser_of(command: str) -> Parser:
     """The argument parser of one command."""
-    module = _module(command)
+    found = _command(command)
     parser = Parser(
         prog=f"mooring {command}",
-        usage=module.USAGE,
-        description=f"{COMMANDS[command]}.{module.DETAILS}",
-        examples=module.EXAMPLES,
+        usage=found.USAGE,
+        description=f"{COMMANDS[command]}.{found.DETAILS}",
+        examples=found.EXAMPLES,
     )
-    if hasattr(module, "configure"):
-        module.configure(parser)
+    if hasattr(found, "configure"):
+        found.configure(parser)
     parser.describe_options()
     return parser
 
 
-def _module(command: str) -> Any:
+def _command(name: str) -> Any:
+    """The module or class of a command."""
+    if name in _HOMES:
+        return getattr(import_module(f"mooring.cli.{_HOMES[name]}"), f"{name.capitalize()}Command")
     # A module cannot be named `import`.
-    return import_module(f"mooring.cli.{command}{'_' if iskeyword(command) else ''}")
+    return import_module(f"mooring.cli.{name}{'_' if iskeyword(name) else ''}")
 
 
 def _version(out: Output) -> int:
@@ -263,3 +302,36 @@ def _innermost(problem: BaseException) -> BaseException:
     """The error inside exception groups of one: task groups wrap what their bodies raise."""
     nested: Sequence[BaseException] = getattr(problem, "exceptions", ())
     return _innermost(nested[0]) if len(nested) == 1 else problem
+
+
+def run_to_end(command: Coroutine[Any, Any, int], *, hangup: bool = True) -> int:
+    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs.
+
+    Without `hangup`, SIGHUP does not cancel it: `mooring serve` reloads its configuration then.
+    """
+    import asyncio
+
+    return asyncio.run(_cancelled_by_signals(command, hangup))
+
+
+async def _cancelled_by_signals(command: Coroutine[Any, Any, int], hangup: bool) -> int:
+    import asyncio
+    import signal
+
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    if sys.platform != "win32":
+        for number in (signal.SIGTERM, signal.SIGHUP) if hangup else (signal.SIGTERM,):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if not received:  # Ctrl-C: asyncio turns it into KeyboardInterrupt
+            raise
+        return 128 + received[0]

@@ -56,7 +56,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 def _document(host: Host) -> dict[str, Any]:
     from mooring.cli.options import STYLES
     from mooring.core.discovery import DISCOVERY
-    from mooring.core.tokens import tool_cost
+    from mooring.core.text import tool_cost
 
     tools = list(host.catalog.tools.values())
     costs = {tool.name: tool_cost(tool) for tool in tools}
@@ -94,7 +94,7 @@ def _document(host: Host) -> dict[str, Any]:
 def _in_style(tools: Iterable[Tool], style: Style) -> int:
     """The cost of all tools in this style; in `raw`, only one of several tools with the same name counts."""
     from mooring.core.names import assign
-    from mooring.core.tokens import tool_cost
+    from mooring.core.text import tool_cost
 
     listed = [(tool, (tool.server, tool.remote_name)) for tool in tools]
     names = assign((pair for _, pair in listed), style)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
+import stat
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import GAP, Output, Style, plural, wrap
-from mooring.core.text import clean
+from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.trace import Trace
     from mooring.host import Host
     from mooring.lock.compare import Lock
+    from mooring.transport.base import Passing
 
 USAGE = "mooring doctor [--trace FILE] [options]"
 DETAILS = """
@@ -30,6 +36,8 @@ process.
 
 With --trace, every message between mooring and the servers is written to FILE,
 with the stderr of the servers. Long messages are cut, secrets become ***.
+
+`mooring explain CODE` explains the code of a finding.
 
 Exit code 1 if a finding is an error."""
 EXAMPLES = """\
@@ -53,6 +61,8 @@ class Finding:
     server: str | None = None
     finding: str
     next: str | None = None
+    code: str | None = None
+    """For `mooring explain`; None for an info."""
 
 
 def configure(parser: Parser) -> None:
@@ -60,7 +70,6 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.trace import Trace
 
     with Trace(args.trace) if args.trace is not None else nullcontext() as trace:
         findings = [*_environment(), *_orphans()]
@@ -76,6 +85,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                     level="error",
                     finding=str(problem),
                     next="Correct the file, then try again.",
+                    code="configuration",
                 )
             )
     findings += [*_traced(trace), *summary]
@@ -101,11 +111,10 @@ def _environment() -> Iterator[Finding]:
 
 
 def _orphans() -> Iterator[Finding]:
-    from mooring.cli.trace import orphans
 
     for orphan in orphans():
         left = f"process {orphan.pid} of an earlier run is still running: {orphan.command}"
-        yield Finding(level="warning", finding=left, next=f"kill {orphan.pid}")
+        yield Finding(level="warning", finding=left, next=f"kill {orphan.pid}", code="orphan")
 
 
 def _files(options: Options) -> Iterator[Finding]:
@@ -117,7 +126,10 @@ def _files(options: Options) -> Iterator[Finding]:
         yield Finding(level="info", finding=f"configuration {file.path} ({file.scope}{place})")
     if not files:
         yield Finding(
-            level="warning", finding="there is no configuration file", next="mooring --config mcp.json doctor"
+            level="warning",
+            finding="there is no configuration file",
+            next="mooring init",
+            code="no-configuration",
         )
 
 
@@ -132,7 +144,8 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     except LockError as problem:
         upgrade = isinstance(problem, NewerLockError)
         advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
-        return None, [Finding(level="error", finding=f"the lock is ignored: {problem}", next=advice)]
+        ignored = f"the lock is ignored: {problem}"
+        return None, [Finding(level="error", finding=ignored, next=advice, code="lock")]
     if lock is None:
         return None, [Finding(level="info", finding=f"there is no lock at {file}: see mooring lock --help")]
     return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
@@ -155,13 +168,17 @@ async def _servers(
         audit = runtime_of(host).audit
         problem = await audit.problem() if audit is not None else None
         found = [
-            Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
+            Finding(
+                level="warning", server=w.server, finding=str(w), next=_correct(w.file), code="configuration"
+            )
             for w in host.config.warnings
         ]
         if audit is not None and problem is not None:
             path = audit.settings.path
             finding = f"the audit log {path} cannot be written: {problem}"
-            found.append(Finding(level="error", finding=finding, next="Correct `audit`, or the file."))
+            found.append(
+                Finding(level="error", finding=finding, next="Correct `audit`, or the file.", code="audit")
+            )
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in excluded else lock)
         states = [(status.state, status.name in host.held) for status in host.status()]
@@ -186,7 +203,7 @@ def _traced(trace: Trace | None) -> Iterator[Finding]:
         yield Finding(level="info", finding=f"all messages were written to {trace.path}")
     else:
         cut = f"not all messages were written to {trace.path}: {trace.problem}"
-        yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE")
+        yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE", code="trace")
 
 
 def _correct(file: str | None) -> str | None:
@@ -205,31 +222,34 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     trouble = diagnose(server, status)
     if trouble is not None:
         reason = status.error or "it did not connect in time"
-        yield Finding(level="error", server=name, finding=f"{trouble.cause}: {reason}", next=trouble.next)
+        finding = f"{trouble.cause}: {reason}"
+        yield Finding(level="error", server=name, finding=finding, next=trouble.next, code=trouble.cause)
     elif status.state == "connected":
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         yield Finding(level="info", server=name, finding=f"connected: {about}")
     elif (held := host.held.get(name)) is not None:
         remedy = None if forbidden(server) else f"mooring trust {held.file}"
-        yield Finding(level="warning", server=name, finding=str(held), next=remedy)
+        yield Finding(level="warning", server=name, finding=str(held), next=remedy, code="not-approved")
     else:
         yield Finding(level="info", server=name, finding=status.state)
     for text in status.warnings:
-        yield Finding(level="warning", server=name, finding=text)
+        yield Finding(level="warning", server=name, finding=text, code="warning")
     if status.state == "connected":
         for text in doubts(host.provider(name).snapshot):
             advice = (
                 f"Read it with `mooring tools --server {name} --json`. Exclude it with `deny` in its entry."
             )
-            yield Finding(level="warning", server=name, finding=text.removeprefix(f"{name}: "), next=advice)
+            doubt = text.removeprefix(f"{name}: ")
+            yield Finding(level="warning", server=name, finding=doubt, next=advice, code="injection")
     if (package := unpinned_package(server)) is not None:
         unpinned = f"{server.command} installs the newest version of {package} at each start"
-        yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))
+        advice = _pin(server.command, package)
+        yield Finding(level="warning", server=name, finding=unpinned, next=advice, code="unpinned")
     if lock is not None and status.state == "connected" and server.pins != "off":
         changes = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
         if changes:
             changed = f"{plural(len(changes), 'change')} since the lock was written"
-            yield Finding(level="warning", server=name, finding=changed, next="mooring check")
+            yield Finding(level="warning", server=name, finding=changed, next="mooring check", code="changed")
 
 
 def _pin(command: str | None, package: str) -> str:
@@ -241,8 +261,172 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    first, *rest = wrap(clean(server + finding.finding), out.width, GAP * 2) or [""]
+    named = finding.code is None or finding.finding.startswith(f"{finding.code}:")
+    code = "" if named else f" [{finding.code}]"
+    first, *rest = wrap(clean(server + finding.finding + code), out.width, GAP * 2) or [""]
     lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))
     return lines
+
+
+MAX_LENGTH = 4_096
+"""Longest message, in characters; the rest is cut."""
+MAX_MESSAGES = 2_000
+"""Messages per server, so that a flood does not fill the disk."""
+_LABEL = 200
+_LINE = 100
+"""Messages up to this length are written on one line."""
+_MARKS = {"sent": "→", "received": "←", "stdout": "stdout", "stderr": "stderr", "fault": "!"}
+
+
+class Trace:
+    """A file with every message in order of time, without secrets and control characters."""
+
+    def __init__(self, path: str) -> None:
+        """Create the file, readable only by its owner.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        self.path = path
+        self.problem: str | None = None
+        """Why the file is incomplete; None if it is complete."""
+        try:
+            self._file = _private(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"Cannot write the trace to {path!r}: {reason}.") from None
+        self._redact: Callable[[str], str] = str
+        self._start = time.monotonic()
+        self._counts: Counter[str] = Counter()
+        self._asked: dict[tuple[str, bool, str], str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            self._fail(error)
+
+    @contextmanager
+    def of(self, redact: Callable[[str], str]) -> Generator[None]:
+        """Write all messages during the block, redacted with `redact`."""
+        from mooring.transport import base
+
+        self._redact = redact
+        base.taps.append(self._take)
+        try:
+            yield
+        finally:
+            base.taps.remove(self._take)
+
+    def _take(self, seen: Passing) -> None:
+        self._counts[seen.server] += 1
+        if self.problem is not None or self._counts[seen.server] > MAX_MESSAGES:
+            return
+        try:
+            label, *body = self._lines(seen)
+        except (RecursionError, ValueError):  # nested too deeply, or a number with thousands of digits
+            label, *body = ["(message cannot be shown)"]
+        # Only the first line starts in the first column, so that a message cannot imitate a second one.
+        prefix = f"{time.monotonic() - self._start:.3f} s  {clean_line(seen.server)}"
+        lines = [f"{prefix}  {_MARKS[seen.way]}  {label}", *(f"    {line}" for line in body)]
+        if self._counts[seen.server] == MAX_MESSAGES:
+            lines.append(f"{prefix}  …  further messages of this server are left out")
+        try:
+            self._file.write("\n".join(lines) + "\n")
+            self._file.flush()  # complete even if the command is interrupted
+        except OSError as error:
+            self._fail(error)
+
+    def _lines(self, seen: Passing) -> list[str]:
+        """A message as lines; the first is a label."""
+        if isinstance(seen.said, str):
+            return self._bounded(seen.said).split("\n")
+        label = self._safe(self._label(seen.server, seen.way, seen.said))
+        return [clean_line(label)[:_LABEL], *self._bounded(_pretty(seen.said)).split("\n")]
+
+    def _label(self, server: str, way: str, message: Mapping[str, Any]) -> str:
+        method, number = message.get("method"), message.get("id")
+        if number is None:
+            return str(method)
+        ours = (way == "sent") == (method is not None)  # a response travels against its request
+        key = (server, ours, str(number))
+        if method is not None:
+            self._asked[key] = str(method)
+            return f"{method} (id {number})"
+        kind = "error" if "error" in message else "result"
+        return f"{kind} of {self._asked.pop(key, 'unknown request')} (id {number})"
+
+    def _bounded(self, text: str) -> str:
+        text = self._safe(text)  # redact before cutting: half a secret would not be recognised
+        return (
+            text
+            if len(text) <= MAX_LENGTH
+            else f"{text[:MAX_LENGTH]}\n… {len(text) - MAX_LENGTH} more characters"
+        )
+
+    def _safe(self, text: str) -> str:
+        return clean(self._redact(text))
+
+    def _fail(self, error: OSError) -> None:
+        self.problem = error.strerror or str(error)
+
+
+def _private(path: str) -> IO[str]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.chmod(path, 0o600)  # an existing file may have other permissions
+    return open(descriptor, "w", encoding="utf-8", errors="backslashreplace")
+
+
+def _pretty(message: Mapping[str, Any]) -> str:
+    line = json.dumps(message, ensure_ascii=False)
+    return line if len(line) <= _LINE else json.dumps(message, ensure_ascii=False, indent=2)
+
+
+_STARTED = 19
+"""Index of the start time in /proc/PID/stat, counted after the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    pid: int
+    command: str
+
+
+def orphans(proc: Path = Path("/proc")) -> Iterator[Orphan]:
+    """Processes whose host has ended, sorted by process id."""
+    for folder in sorted(proc.glob("[0-9]*"), key=lambda folder: int(folder.name)):
+        with suppress(OSError, ValueError, IndexError):  # ended meanwhile, or owned by another user
+            if (host := _host_of(folder)) is not None and not _is_running(proc / str(host), folder):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                # Arguments may contain secrets: show only the program and its first argument.
+                command = b" ".join(words[:2]).decode("utf-8", "replace")
+                yield Orphan(pid=int(folder.name), command=command)
+
+
+def _host_of(folder: Path) -> int | None:
+    """Process id of the host that started this process; None if no host did."""
+    from mooring.transport.process_tree import MARKER
+
+    mark = f"{MARKER}=".encode()
+    for variable in (folder / "environ").read_bytes().split(b"\0"):
+        if variable.startswith(mark) and int(folder.name) != os.getpid():
+            return int(variable.removeprefix(mark).split(b"-")[0])
+    return None
+
+
+def _is_running(host: Path, child: Path) -> bool:
+    """Whether the host still runs. Process ids are reused: a younger process is not the host."""
+    try:
+        return _started(host) <= _started(child)
+    except OSError:
+        return False
+
+
+def _started(folder: Path) -> int:
+    return int((folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[_STARTED])

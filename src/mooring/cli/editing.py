@@ -20,7 +20,7 @@ from mooring.core.text import clean, clean_line, nearest
 from mooring.errors import UnknownServer
 
 if TYPE_CHECKING:
-    from mooring.config.programs.read import Action
+    from mooring.config.programs.convert import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`mooring enable`: turn a server on in the configuration. `mooring disable` uses the same functions."""
+"""`mooring enable` and `mooring disable`: turn a server on or off in the configuration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,27 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    return await switch_server(args, options, out, on=True)
+    return await _switch(args, options, out, on=True)
 
 
-async def switch_server(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
+class DisableCommand:
+    """The command `mooring disable`."""
+
+    USAGE = "mooring disable NAME [options]"
+    DETAILS = """
+
+Changes the entry in the file that defines the server. The entry stays, and
+the server is listed as disabled."""
+    EXAMPLES = """\
+  mooring disable github"""
+    configure = staticmethod(configure)
+
+    @staticmethod
+    async def run(args: Namespace, options: Options, out: Output) -> int:
+        return await _switch(args, options, out, on=False)
+
+
+async def _switch(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
     from mooring.cli.editing import entry_document, find_entry, short, wrote
     from mooring.config.edit.text import switch
     from mooring.config.formats import server_fields
@@ -47,7 +64,7 @@ async def switch_server(args: Namespace, options: Options, out: Output, *, on: b
 
 def _warn_still_off(name: str, options: Options, out: Output) -> None:
     from mooring.config import load
-    from mooring.config.approvals import Approval
+    from mooring.config.trust import Approval
 
     files = options.files
     config = load(files, approval=lambda file: Approval(everything=True))

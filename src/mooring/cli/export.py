@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mooring.cli.editing import EditTarget
     from mooring.config.edit.text import Put
     from mooring.config.models import ServerConfig
+    from mooring.config.programs.convert import Action
     from mooring.config.programs.model import Outbound, Program
-    from mooring.config.programs.read import Action
 
 USAGE = "mooring export PROGRAM [--to FILE] [--gateway [URL]] [options]"
 DETAILS = """
@@ -148,8 +148,8 @@ def _own_command() -> list[str]:
 
 def _step(server: ServerConfig, program: Program, out: Outbound, target: EditTarget, args: Namespace) -> Step:
     from mooring.config.formats import at
+    from mooring.config.programs.convert import written
     from mooring.config.programs.model import UnfitError
-    from mooring.config.programs.write import written
 
     try:
         entry, notes = written(server, program)

@@ -13,8 +13,8 @@ from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
     from mooring.cli.editing import EditTarget
+    from mooring.config.programs.convert import Candidate, Move
     from mooring.config.programs.model import Program
-    from mooring.config.programs.read import Candidate, Move
 
 USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
 DETAILS = """
@@ -97,9 +97,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _sources(args: Namespace, target: EditTarget) -> list[ImportSource]:
-    from mooring.config.programs.model import Machine
-    from mooring.config.programs.read import candidates, installed
-    from mooring.config.programs.references import Vault
+    from mooring.config.programs.convert import candidates, installed
+    from mooring.config.programs.model import Machine, Vault
     from mooring.config.programs.table import ANY, PROGRAMS, program
 
     machine, vault = Machine.this(), Vault()
@@ -126,7 +125,7 @@ def _sources(args: Namespace, target: EditTarget) -> list[ImportSource]:
 def _moves(args: Namespace, options: Options, target: EditTarget, sources: list[ImportSource]) -> list[Move]:
     from mooring.config import load
     from mooring.config.formats import read_shape
-    from mooring.config.programs.read import plan_import
+    from mooring.config.programs.convert import plan_import
 
     found = [one for source in sources for one in source.found if not args.server or one.name in args.server]
     files = [Path(file) for file in options.config if Path(file).expanduser().exists()]

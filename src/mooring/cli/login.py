@@ -1,4 +1,4 @@
-"""`mooring login`: log in to a server with a browser on this machine or another one."""
+"""`mooring login` and `mooring logout`: tokens of a server, from a browser on this machine or another one."""
 
 from __future__ import annotations
 
@@ -142,3 +142,37 @@ async def _try(login: Login, line: str, out: Output) -> None:
     except AuthNeeded as problem:
         if not login.over:
             out.error(str(problem))
+
+
+class LogoutCommand:
+    """The command `mooring logout`."""
+
+    USAGE = "mooring logout SERVER [options]"
+    DETAILS = """
+
+Removes the tokens of a server from this machine and revokes them, if the
+authorization server supports it."""
+    EXAMPLES = """\
+  mooring logout github"""
+
+    @staticmethod
+    def configure(parser: Parser) -> None:
+        parser.add_argument("server", metavar="SERVER", help="name of the server")
+        parser.add_argument("--principal", metavar="NAME", help="the gateway client, such as token:ana")
+
+    @staticmethod
+    async def run(args: Namespace, options: Options, out: Output) -> int:
+        from mooring.cli.hosting import open_host
+
+        async with open_host(options, out, servers=[args.server], idle=True) as host:
+            revoked = await host.logout(args.server, principal=args.principal)
+        if options.json:
+            out.document({"server": args.server, "status": "logged out", "revoked": revoked})
+            return 0
+        out.note(f"Logged out of {args.server}.")
+        if revoked is False:
+            out.warning(
+                "The tokens were removed from this machine, but could not be revoked. If others may have "
+                "seen them, end the access in your account at the server."
+            )
+        return 0

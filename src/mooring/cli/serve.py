@@ -49,16 +49,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
+    from mooring.gateway.http_server import is_worker, run_workers
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
-    from mooring.gateway.workers import is_worker, run_workers
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
     if args.workers > 1:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         from mooring.config import load
-        from mooring.gateway.workers import check_workers
+        from mooring.gateway.http_server import check_workers
 
         check_workers(load(options.files), whole, sse=args.sse)
         return await run_workers(args.workers)
@@ -91,7 +91,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 @asynccontextmanager
 async def _reporting_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
-    """When every server has connected or failed, print which tools the catalog hides and why."""
+    """When every server has connected or failed, print what the catalog hides and why."""
     import asyncio
 
     from mooring.core.types import hidden_lines

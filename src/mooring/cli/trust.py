@@ -13,8 +13,8 @@ from mooring.cli.output import Output, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from mooring.config.approvals import Approval
     from mooring.config.models import ConfigWarning, ServerConfig
+    from mooring.config.trust import Approval
 
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
@@ -42,13 +42,13 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.config import approvals
+    from mooring.config import trust
 
     if args.list:
-        return _list(approvals.approved_files(), options, out)
+        return _list(trust.approved_files(), options, out)
     path = _path(args, options)
     if args.revoke:
-        return _revoked(path, approvals.revoke(str(path)), options, out)
+        return _revoked(path, trust.revoke(str(path)), options, out)
     content = _read(path)
     for warning in content.warnings:
         out.warning(str(warning))
@@ -91,7 +91,7 @@ class Content:
 
 def _read(path: Path) -> Content:
     from mooring.config import FoundFile, found_files, read_files
-    from mooring.config.approvals import Approval
+    from mooring.config.trust import Approval
 
     user = [file for file in found_files(env={}) if file.scope == "user"]
     files = [*user, FoundFile(path=path, scope="project")]
@@ -105,19 +105,19 @@ def _read(path: Path) -> Content:
 
 def approve_entries(path: Path, names: Collection[str]) -> None:
     """Approve entries that the user has just written; other approvals do not change."""
-    from mooring.config import approvals
+    from mooring.config import trust
 
-    approval, content = approvals.approval_of(str(path)), _read(path)
+    approval, content = trust.approval_of(str(path)), _read(path)
     own = {name: mark for name, mark in content.marks.items() if name in names}
-    approvals.approve(str(path), {**approval.servers, **own}, settings=approval.settings)
+    trust.approve(str(path), {**approval.servers, **own}, settings=approval.settings)
 
 
 async def _trust(path: Path, content: Content, args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.ask import confirm
-    from mooring.config import approvals
+    from mooring.config import trust
 
-    approval = approvals.approval_of(str(path))
+    approval = trust.approval_of(str(path))
     same = (approval.servers, approval.settings) == (content.marks, content.settings_mark)
     if not options.json:
         out.lines(_shown(path, content, approval))
@@ -125,7 +125,7 @@ async def _trust(path: Path, content: Content, args: Namespace, options: Options
     if not yes:
         yes = await confirm(_question(content), "Nothing was approved.", out)
     if yes and not same:
-        approvals.approve(str(path), content.marks, settings=content.settings_mark)
+        trust.approve(str(path), content.marks, settings=content.settings_mark)
     if options.json:
         out.document({"file": str(path), "approved": yes, **_documents(content, approval)})
     elif yes:

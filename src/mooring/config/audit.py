@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, cast
 
-from mooring.config.units import size
-from mooring.config.validate import Settings, one_of, section, setting, some_text, whole, within
+from mooring.config.validate import Settings, one_of, section, setting, size, some_text, whole, within
 from mooring.core.redact import MASK, is_secret_name
 from mooring.core.text import clean_line
 from mooring.errors import CallError, MooringError, NotTrusted, PolicyDenied
@@ -48,6 +47,7 @@ class AuditSettings(Settings):
     """Settings of the audit log."""
 
     path: str = setting(some_text)
+    """The file. It is created with access for its owner only."""
     arguments: ShownArguments = setting(one_of("hash", "redact", "none"), default="hash")
     """How arguments are logged: a keyed hash, redacted and cut values, or nothing."""
     max_bytes: int = setting(within(size, least=65_536), default=16 * 2**20)

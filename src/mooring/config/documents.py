@@ -4,12 +4,169 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.config.validate import shown
 from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
+
+_NODE_LIMIT = 200_000
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+class _OpenNode:
+    """A mapping or sequence whose end has not been met yet."""
+
+    def __init__(self, line: int, anchor: str | None, before: int, *, is_map: bool) -> None:
+        self.line = line
+        self.anchor = anchor
+        self.before = before
+        self.is_map = is_map
+        self.items: list[object] = []
+        self.lines: dict[str, int] = {}
+        """Keys of a mapping, with where they stand."""
+        self.key: str | None = None
+        self.merged: int | None = None
+        """Where `<<` stands, which in quotes is a name like any other."""
+
+    def notice_merge(self, event: yaml.ScalarEvent) -> None:
+        if self.is_map and self.key is None and not event.style and event.value == "<<":
+            self.merged = event.start_mark.line + 1
+
+    def add(self, value: object, line: int) -> None:
+        if not self.is_map:
+            self.items.append(value)
+        elif self.key is None:
+            self.key = _key(value, line)
+            if self.key in self.lines:
+                raise BadSyntaxError.twice(self.key, self.lines[self.key], line)
+            self.lines[self.key] = line
+        else:
+            self.items.append((self.key, value))
+            self.key = None
+
+    def done(self) -> object:
+        if not self.is_map:
+            return self.items
+        own = dict(cast("list[tuple[str, object]]", self.items))
+        return own if self.merged is None else _merged(own, self.merged)
+
+
+class _YamlBuilder:
+    def __init__(self) -> None:
+        self.stack: list[_OpenNode] = []
+        self.anchors: dict[str, tuple[object, int]] = {}
+        """What each anchor stands for, and of how many values that consists."""
+        self.count = 0
+        self.root: object = None
+
+    def event(self, event: yaml.Event) -> None:
+        import yaml
+
+        line = event.start_mark.line + 1
+        anchor = cast("str | None", getattr(event, "anchor", None))
+        match event:
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                if len(self.stack) >= DEPTH_LIMIT:
+                    raise BadSyntaxError("is nested too deeply", line=line)
+                is_map = isinstance(event, yaml.MappingStartEvent)
+                self.stack.append(_OpenNode(line, anchor, self.count, is_map=is_map))
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                node = self.stack.pop()
+                self.put(node.done(), node.line, node.anchor, node.before)
+            case yaml.ScalarEvent():
+                if self.stack:
+                    self.stack[-1].notice_merge(event)
+                plain_null = not event.style and event.value in _NULLS
+                self.put(None if plain_null else event.value, line, anchor, self.count)
+            case yaml.AliasEvent():
+                if anchor not in self.anchors:
+                    raise BadSyntaxError(
+                        f"the alias '*{anchor}' stands before, or inside, what it names", line=line
+                    )
+                value, weight = self.anchors[anchor]
+                self.count += weight
+                self.put(value, line, None, self.count)
+            case _:
+                pass
+
+    def put(self, value: object, line: int, anchor: str | None, before: int) -> None:
+        self.count += 1
+        if self.count > _NODE_LIMIT:
+            raise BadSyntaxError("stands for too many values; use fewer aliases", line=line)
+        if anchor is not None:
+            self.anchors[anchor] = (value, self.count - before)
+        if self.stack:
+            self.stack[-1].add(value, line)
+        else:
+            self.root = value
+
+
+def parse_yaml(text: str) -> object:
+    """Return the value in a YAML text: mappings, lists, texts and None.
+
+    Every scalar stays text, so that `no`, `1.10` and `22:22` keep their spelling. The value is built from the
+    events of the parser without recursion. An alias counts as a copy, so a small file cannot expand into
+    billions of values.
+
+    Raises:
+        BadSyntaxError: it is not YAML, too large, too deep, or a mapping has a key twice.
+    """
+    import yaml
+
+    builder, documents = _YamlBuilder(), 0
+    module: Any = yaml  # `parse` is untyped in the stubs
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        for event in cast("Iterator[yaml.Event]", module.parse(text, Loader=loader)):
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                raise BadSyntaxError("holds a second document; keep one", line=event.start_mark.line + 1)
+            builder.event(event)
+    except yaml.MarkedYAMLError as error:
+        raise _yaml_problem(text, error) from None
+    except yaml.YAMLError:
+        raise BadSyntaxError("is not valid YAML: it holds a character that YAML does not allow") from None
+    return builder.root
+
+
+def _yaml_problem(text: str, error: yaml.MarkedYAMLError) -> BadSyntaxError:
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return BadSyntaxError("is not valid YAML")
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    problem = f"is not valid YAML: {error.problem or 'it cannot be read'}"
+    if "\t" in line[: mark.column + 1]:
+        problem += "; indent with spaces, never with tabs"
+    elif "${" in line:
+        problem += '; put a text that holds ${…} in double quotes, as in ["${NAME}"]'
+    else:
+        problem += "; check the indentation, and put texts with special characters in quotes"
+    return BadSyntaxError(problem, line=mark.line + 1, column=mark.column + 1)
+
+
+def _key(value: object, line: int) -> str:
+    if isinstance(value, str):
+        return value
+    raise BadSyntaxError("a name in a mapping must be text", line=line)
+
+
+def _merged(own: dict[str, object], line: int) -> dict[str, object]:
+    """`own` with what `<<` names beneath it."""
+    given = own.pop("<<")
+    bases = cast("list[object]", given) if isinstance(given, list) else [given]
+    result: dict[str, object] = {}
+    for base in reversed(bases):
+        if not isinstance(base, dict):
+            raise BadSyntaxError("'<<' must name a mapping", line=line)
+        result |= cast("dict[str, object]", base)
+    return result | own
+
 
 DEPTH_LIMIT = 64
 
@@ -119,9 +276,7 @@ def _json(text: str) -> object:
         data = None
     if data is not None and not too_deep(data):
         return data
-    from mooring.config import jsonc  # it supports comments and reports places
-
-    return jsonc.parse(text)
+    return parse_jsonc(text)  # it supports comments and reports places
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -133,12 +288,6 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse(constant: str) -> object:
     raise ValueError
-
-
-def _yaml(text: str) -> object:
-    from mooring.config import yaml
-
-    return yaml.parse(text)
 
 
 def _toml(text: str) -> object:
@@ -187,6 +336,154 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     ".json": _json,
     ".jsonc": _json,
     ".toml": _toml,
-    ".yaml": _yaml,
-    ".yml": _yaml,
+    ".yaml": parse_yaml,
+    ".yml": parse_yaml,
 }
+
+
+BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
+_ATOM = re.compile(
+    r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z.+-])|\b(?:true|false|null)\b"
+)
+
+
+def parse_jsonc(text: str) -> object:
+    """The value that `text` holds.
+
+    Raises:
+        BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
+    """
+    return JsoncParser(text).document()
+
+
+class JsoncParser:
+    """Reads one text. `member` is where a reader that wants more than the values steps in."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.open: list[tuple[str, int]] = []
+        """The brackets around the present place, each with where it stands."""
+
+    def document(self) -> object:
+        value = self.value()
+        self.blank()
+        if self.at < len(self.text):
+            raise self.wrong("there is more after the end of the document; remove it")
+        return value
+
+    def value(self) -> object:
+        self.blank()
+        match self.text[self.at : self.at + 1]:
+            case "{":
+                return self.object()
+            case "[":
+                return self.array()
+            case '"':
+                return self.string()
+            case "":
+                raise self.ended()
+            case _:
+                found = _ATOM.match(self.text, self.at)
+                if found is None:
+                    raise self.wrong(
+                        "expected a value: text in double quotes, a number, true, false, null, { or ["
+                    )
+                self.at = found.end()
+                try:
+                    return json.loads(found[0])
+                except ValueError:
+                    raise self.wrong("this number is too long") from None
+
+    def object(self) -> dict[str, object]:
+        result: dict[str, object] = {}
+        places: dict[str, int] = {}
+        self.enter("{")
+        while not self.leaves("}"):
+            place = self.at
+            if self.text[self.at : self.at + 1] != '"':
+                raise self.wrong('expected a name in double quotes, or "}"')
+            key = self.string()
+            if key in result:
+                raise BadSyntaxError.twice(key, self.line(places[key]), self.line(place))
+            self.blank()
+            if self.text[self.at : self.at + 1] != ":":
+                raise self.wrong('expected ":" after the name')
+            self.at += 1
+            result[key] = self.member(place)
+            places[key] = place
+            self.separator("}")
+        return result
+
+    def member(self, place: int) -> object:
+        """The value of the member whose name stands at `place`."""
+        return self.value()
+
+    def array(self) -> list[object]:
+        result: list[object] = []
+        self.enter("[")
+        while not self.leaves("]"):
+            result.append(self.value())
+            self.separator("]")
+        return result
+
+    def string(self) -> str:
+        found = _STRING.match(self.text, self.at)
+        try:
+            if found is not None:
+                value: str = json.loads(found[0])
+                self.at = found.end()
+                return value
+        except ValueError:
+            pass
+        raise self.wrong("this text is not closed on its line, or holds a wrong escape after a backslash")
+
+    def enter(self, bracket: str) -> None:
+        if len(self.open) >= DEPTH_LIMIT:
+            raise self.wrong("is nested too deeply")
+        self.open.append((bracket, self.at))
+        self.at += 1
+
+    def leaves(self, bracket: str) -> bool:
+        """Whether the object or array ends here; if so, moves past its bracket."""
+        self.blank()
+        here = self.text[self.at : self.at + 1]
+        if here == bracket:
+            self.open.pop()
+            self.at += 1
+        elif not here:
+            raise self.ended()
+        return here == bracket
+
+    def separator(self, bracket: str) -> None:
+        self.blank()
+        here = self.text[self.at : self.at + 1]
+        if here == ",":
+            self.at += 1
+        elif not here:
+            raise self.ended()
+        elif here != bracket:
+            raise self.wrong(f'expected "," or "{bracket}"')
+
+    def blank(self) -> None:
+        found = BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        if self.text.startswith("/*", self.at):
+            raise self.wrong("this comment is never closed; end it with */")
+
+    def line(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
+
+    def wrong(self, problem: str) -> BadSyntaxError:
+        column = self.at - self.text.rfind("\n", 0, self.at)
+        return BadSyntaxError(f"is not valid JSON: {problem}", line=self.line(self.at), column=column)
+
+    def ended(self) -> BadSyntaxError:
+        if not self.open:
+            return self.wrong("the file ends before its value")
+        bracket, at = self.open[-1]
+        closing = "}" if bracket == "{" else "]"
+        return self.wrong(
+            f'the file ends inside the "{bracket}" of line {self.line(at)}; add the missing "{closing}"'
+        )

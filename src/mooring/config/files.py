@@ -90,7 +90,7 @@ def backup_folder(path: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Replace a file atomically."""
+    """Replace a file atomically. Until it is complete, only its owner can read the new content."""
     import tempfile  # slow to import, and most starts write nothing
 
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

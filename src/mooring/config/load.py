@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mooring.config.approvals import WAYS, Approval, ProjectFile, approval_of
 from mooring.config.documents import read_document
 from mooring.config.files import config_homes
 from mooring.config.formats import DEFAULTS, Entry, read_shape, server_fields
@@ -24,6 +23,7 @@ from mooring.config.models import (
     look_alike_warnings,
 )
 from mooring.config.references import unknown
+from mooring.config.trust import WAYS, Approval, ProjectFile, approval_of
 from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
 from mooring.core.value import Value, replace

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.config import validate
 from mooring.config.sections import GatewaySettings, Policy
-from mooring.config.units import kind, seconds, size
 from mooring.config.validate import (
     Settings,
     flag,
     instance,
+    kind,
     list_of_text,
     one_of,
     optional,
+    seconds,
     section,
     setting,
     shown,
+    size,
     some_text,
     whole,
     within,
@@ -359,8 +361,11 @@ class ResourceCache(Settings):
     """Settings of the cache of resource contents."""
 
     enabled: bool = setting(flag, default=True)
+    """Whether contents are kept."""
     ttl: float = setting(_duration, default=30.0)
+    """Seconds after which an entry is read again."""
     max_entries: int = setting(within(whole, least=1), default=256)
+    """Entries that are kept; the least recently used one is dropped first."""
 
 
 class HostContext(CallerContext):
@@ -376,7 +381,9 @@ class WatchSettings(Settings):
     """Settings for applying changed configuration files."""
 
     enabled: bool = setting(flag, default=False)
+    """Whether changes of the files are applied while the host runs."""
     debounce: float = setting(_duration, default=0.2)
+    """Seconds without a further change before the files are read."""
 
 
 def look_alike_warnings(servers: Mapping[str, ServerConfig]) -> Iterator[ConfigWarning]:

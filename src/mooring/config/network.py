@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from mooring.config.references import references
-from mooring.config.units import kind
 from mooring.config.validate import (
     Settings,
+    kind,
     list_of_text,
     one_of,
     optional,
@@ -73,9 +73,11 @@ class AuthConfig(Settings):
     client_id: str | None = setting(optional(some_text), default=None)
     """Id of a registered client; without it mooring registers itself."""
     client_secret: str | None = setting(optional(some_text), default=None)
+    """Secret of that client, as a reference."""
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
     """The authorization server of the client. No other server receives its secret."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
+    """Scopes to ask for; those that the server names when left out."""
     client_metadata_url: str | None = setting(optional(_address("an https address", path=True)), default=None)
     """Where the application publishes its client metadata document."""
     callback_port: int | None = setting(optional(within(whole, least=1, most=65535)), default=None)
@@ -133,6 +135,7 @@ class TlsSettings(Settings):
     key: str | None = setting(optional(some_text), default=None)
     """Private key (PEM), if it is not in the file of the certificate."""
     key_password: str | None = setting(optional(some_text), default=None)
+    """Password of the private key, as a reference."""
 
     def _check(self) -> None:
         for name in ("key", "key_password"):

@@ -16,9 +16,8 @@ from typing import Any
 from mooring.config.models import ConfigSource, ServerConfig, Target
 from mooring.config.references import Lookup, Reference, expand, references
 from mooring.config.validate import check_header, check_url, shown
-from mooring.core.chain import raise_alone
 from mooring.core.redact import Secret, secrets_in
-from mooring.errors import ConfigError, ConnectError
+from mooring.errors import ConfigError, ConnectError, raise_alone
 
 GetSecret = Callable[[str], str | None]
 """The application's lookup of secrets; returns None for an unknown name."""

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from mooring.core.names import AUTHENTICATE, LOGIN, OWNER
 from mooring.core.render import fit
-from mooring.core.text import line, nearest, quote
-from mooring.core.tokens import dumps, estimate
+from mooring.core.text import dumps, estimate, line, nearest, quote
 from mooring.core.types import Block, Message, Prompt, Result, Tool
 from mooring.core.value import Value
 

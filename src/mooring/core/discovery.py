@@ -14,8 +14,7 @@ from mooring.core.builtin_tools import READ
 from mooring.core.catalog import Catalog
 from mooring.core.names import OWNER
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.text import clean_for_model, fence, line, nearest
-from mooring.core.tokens import dumps, tool_cost
+from mooring.core.text import clean_for_model, dumps, fence, line, nearest, tool_cost
 from mooring.core.types import Group, Json, Skill, Tool
 from mooring.core.value import Value, replace
 from mooring.errors import ConfigError

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mooring.core.text import line
-from mooring.core.tokens import dumps, estimate
+from mooring.core.text import dumps, estimate, line
 from mooring.core.types import Block, Result
 
 __all__ = [

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from mooring.core.catalog import Catalog
-from mooring.core.lexicon import query_weights, runs, terms_of
-from mooring.core.search_index import UNIT, InvertedIndex
+from mooring.core.search_index import UNIT, InvertedIndex, query_weights, runs, terms_of
 from mooring.core.types import EMPTY, Group, Tool
 from mooring.core.value import Value, field
 

@@ -1,10 +1,14 @@
-"""Untrusted text made safe to show, and the names nearest to one that does not exist."""
+"""Text of servers made safe to show, names suggested, and text measured in tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mooring.core.types import Tool
 
 # Invisible and control characters. Newline and tab are left to the callers.
 _HIDDEN = (
@@ -77,9 +81,8 @@ def _json_escape(code: int) -> str:
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
-_UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
-# Letters and marks by category, invisible all the same: fillers, joiners, variation selectors.
-_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_NOT_TEXT = frozenset(("Cf", "Cn", "Co"))
+"""Categories that models do not get either: format characters, unassigned and private code points."""
 _BREAKS = dict.fromkeys(map(ord, "\r\u2028\u2029\x0b\x0c\x85"), "\n")
 _SPACE = r"[^\S\n]+"
 _GAP = r"\n\s*\n\s*"
@@ -90,7 +93,7 @@ def clean_for_model(text: str, limit: int) -> str:
     """Return a text without invisible and control characters, runs of space collapsed, cut at `limit`."""
     text = text[: 4 * limit]
     if not (text.isascii() and text.isprintable()):
-        text = _visible(re.sub(_BLANK, "", text))
+        text = _visible(text)
     text = re.sub(_GAP, "\n\n", re.sub(_SPACE, " ", text)).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
@@ -132,11 +135,12 @@ def _defused(mark: re.Match[str]) -> str:
 
 
 def _visible(text: str, tab: str = " ") -> str:
+    text = re.sub(_HIDDEN_CHARACTER, "", text.translate(_BREAKS)).replace("\t", tab)
+    if text.isascii():
+        return text
     from unicodedata import category  # most texts are plain
 
-    lines = text.translate(_BREAKS)
-    kept = (letter for letter in lines if letter in "\n\t" or category(letter) not in _UNSEEN)
-    return "".join(kept).replace("\t", tab)
+    return "".join(letter for letter in text if category(letter) not in _NOT_TEXT)
 
 
 _LONGEST = 96
@@ -171,3 +175,41 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     """Return the name that `name` is most likely a misspelling of, if any."""
     return next(iter(nearest(name, names, 1, similar=0.75)), None)
+
+
+def estimate(text: str) -> int:
+    """Return about how many tokens a text has: four ASCII characters each, one for any other character."""
+    if text.isascii():
+        return len(text) // 4
+    plain = len(text.encode("ascii", "ignore"))
+    return plain // 4 + len(text) - plain
+
+
+def definition(tool: Tool) -> dict[str, Any]:
+    """Return what a model is given of a tool."""
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+
+
+def tool_cost(tool: Tool) -> int:
+    """Return about how many tokens the definition of a tool takes in a prompt."""
+    return estimate(dumps(definition(tool)))
+
+
+def dumps(value: Any) -> str:
+    """Return compact JSON that can be encoded as UTF-8, with the type of each value that is not JSON."""
+    import json  # `mooring --help` needs none
+
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)
+    except (TypeError, ValueError, RecursionError):
+        # Keys of several types, cycles or deep nesting, which only a program can build.
+        text = json.dumps({"error": "not representable as JSON"})
+    # A lone surrogate is valid in JSON, but cannot be encoded as UTF-8.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _other(value: Any) -> Any:
+    try:
+        return dict(value)
+    except (TypeError, ValueError):
+        return f"<{type(value).__name__}>"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mooring.gateway.serve import Serving, serve_http, serve_stdio
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 __all__ = ["ClientBridge", "Serving", "serve_http", "serve_stdio"]
 
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> object:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "mooring.transport.forwarding" if name == "ClientBridge" else "mooring.gateway.serve"
+    module = "mooring.transport.message" if name == "ClientBridge" else "mooring.gateway.serve"
     return getattr(import_module(module), name)
 
 

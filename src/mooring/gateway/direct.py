@@ -42,8 +42,7 @@ from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
 from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
 from mooring.session import Session
-from mooring.transport.forwarding import ClientBridge, ForwardedRequest
-from mooring.transport.message import CONNECTION_CLOSED, number
+from mooring.transport.message import CONNECTION_CLOSED, ClientBridge, ForwardedRequest, number
 
 __all__ = ["Context", "Dispatcher"]
 

@@ -13,7 +13,7 @@ from mooring.core.types import Tool
 from mooring.errors import MooringError, PolicyDenied, ServerError
 from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
-from mooring.gateway.era_bridge import EraBridge
+from mooring.gateway.era_bridge import EraBridge, SuspendedCall
 from mooring.gateway.extensions import (
     advertised,
     check_page,
@@ -29,7 +29,6 @@ from mooring.gateway.extensions import (
     skills_page,
 )
 from mooring.gateway.lists import HINTS, Lists, tools_page
-from mooring.gateway.log_levels import LogLevels
 from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import (
     CAPABILITIES,
@@ -50,12 +49,12 @@ from mooring.gateway.protocol import (
     stamped,
     text,
 )
-from mooring.gateway.suspended_calls import SuspendedCall
+from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
 from mooring.session import call_for_page
 from mooring.transport import wire
-from mooring.transport.forwarding import ForwardedRequest
+from mooring.transport.message import ForwardedRequest
 
 MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"

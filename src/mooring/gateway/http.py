@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -16,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from mooring.gateway import stdio
 from mooring.gateway.auth import Denied, check_agreement
-from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions
+from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
 from mooring.gateway.handlers import Answer
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
@@ -32,11 +34,11 @@ from mooring.gateway.protocol import (
     modern_stamp,
     result_body,
 )
+from mooring.gateway.stdio import StdioServer
 from mooring.transport.message import RequestId, decode
 
 if TYPE_CHECKING:
     from mooring.gateway.app import Gateway
-
 
 HEARTBEAT_INTERVAL = 25.0
 """Idle seconds after which a comment is written to an open stream, to detect closed connections."""
@@ -400,3 +402,64 @@ def _decoded(body: bytes) -> Any:
         return decode(body)
     except (ValueError, RecursionError):
         raise Refusal(PARSE_ERROR, "the body is not JSON") from None
+
+
+class LegacySse:
+    """The open streams by the session id in their POST URL."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._streams: dict[str, tuple[StdioServer, Principal]] = {}
+        self._open_for = Counter[str]()
+        """Number of open streams per account."""
+        self._endpoint = HttpHandler(gateway)
+
+    def close_streams(self, still_valid: Callable[[Principal], bool]) -> None:
+        """End the streams of principals for which `still_valid` returns False."""
+        for server, principal in self._streams.values():
+            if not still_valid(principal):
+                server.close()
+
+    async def serve(
+        self, request: web.BaseRequest, profile: Profile, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        if request.path == "/sse" and request.method == "GET":
+            return await self._open(request, principal, more)
+        if request.path == "/messages" and request.method == "POST":
+            return await self._take(request, principal)
+        raise Denied(405, "GET /sse opens a stream; its first event says where to POST")
+
+    async def _open(
+        self, request: web.BaseRequest, principal: Principal, more: Mapping[str, str]
+    ) -> web.StreamResponse:
+        settings, key_account = self._gateway.settings, account(principal, request.remote)
+        if (
+            len(self._streams) >= settings.max_sessions
+            or self._open_for[key_account] >= settings.client_sessions
+        ):
+            raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
+        key = secrets.token_hex(16)
+        outbox = Outbox(on_lost=lambda: abort(request))
+        server = StdioServer(self._gateway, outbox, principal, request.remote)
+        self._streams[key] = (server, principal)
+        self._open_for[key_account] += 1
+        stream = stream_response(more)
+        try:
+            await stream.prepare(request)
+            await stream.write(f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode())
+            await write_stream(request, stream, outbox, heartbeat=HEARTBEAT_INTERVAL)
+        finally:
+            outbox.close()
+            del self._streams[key]
+            self._open_for[key_account] -= 1
+            if not self._open_for[key_account]:
+                del self._open_for[key_account]
+            await server.end()
+        return stream
+
+    async def _take(self, request: web.BaseRequest, principal: Principal) -> web.StreamResponse:
+        found = self._streams.get(request.query.get("session_id", ""))
+        if found is None or found[1] != principal:
+            raise Denied(404, "unknown session")
+        found[0].take(await self._endpoint.body(request))
+        return web.Response(status=202, text="Accepted")

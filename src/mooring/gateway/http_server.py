@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import sys
 import time
@@ -14,13 +16,14 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from mooring.config.sections import GatewaySettings
+from mooring.config.models import HostConfig
+from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.core.types import hidden_document
+from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import METADATA, Authenticator, Denied
 from mooring.gateway.clients import account
-from mooring.gateway.http import HttpHandler, json_response
-from mooring.gateway.legacy_sse import LegacySse
+from mooring.gateway.http import HttpHandler, LegacySse, json_response
 
 MAX_TRACKED_CLIENTS = 50_000
 """Clients whose use is tracked; the least recently active is dropped first."""
@@ -358,3 +361,109 @@ class WebServer:
             raise Denied(404, "unknown resource")
         scopes = (*gateway.settings.scopes, *profile.settings.scopes)
         return web.json_response(self._authenticator.metadata(resource, scopes))
+
+
+_MARK = "MOORING_GATEWAY_WORKER"
+RESTART_DELAY = 1.0
+
+
+def check_workers(config: HostConfig, default_profile: ProfileSettings, *, sse: bool) -> None:
+    """Reject settings that need state shared between processes.
+
+    Raises:
+        ConfigError: Names every setting that does not work with `--workers`.
+    """
+    gateway, standard = config.gateway, GatewaySettings()
+    found = [
+        f"server {server.name!r} has `isolation: session`: each client would get a server in every process"
+        for server in config.active
+        if server.isolation == "session"
+    ]
+    if default_profile.discovery != "never":
+        found.append("`--discovery`: what a client selects would be known to one process only")
+    found += [
+        f"profile {name!r} has `discovery: {profile.discovery}`: "
+        "what a client selects would be known to one process only"
+        for name, profile in gateway.profiles.items()
+        if profile.discovery != "never"
+    ]
+    found += [
+        f"`gateway.{name}`: each process would count for itself"
+        for name in ("rate", "burst", "concurrency", "max_sessions", "client_sessions")
+        if getattr(gateway, name) != getattr(standard, name)
+    ]
+    found += [
+        f"server {server.name!r} has `max_concurrency`: each process would count for itself"
+        for server in config.active
+        if server.max_concurrency is not None
+    ]
+    if sse:
+        found.append(
+            "`--sse`: a client of the 2024 transport needs one process for its stream and its requests"
+        )
+    if found:
+        raise ConfigError("\n  ".join(["These settings do not work with `--workers`:", *found]))
+
+
+def is_worker() -> bool:
+    """Whether this process is a worker."""
+    return _MARK in os.environ
+
+
+def shared_key() -> bytes | None:
+    """Return the key with which all workers seal request states; None outside of workers."""
+    return bytes.fromhex(os.environ[_MARK]) if is_worker() else None
+
+
+async def run_workers(count: int) -> int:
+    """Run this command in `count` processes and restart those that exit, until SIGTERM or SIGINT. Return the
+    exit code."""
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    running: set[asyncio.subprocess.Process] = set()
+
+    def pass_on(number: int) -> None:
+        if sys.platform == "win32" or number != signal.SIGHUP:
+            ending.set()
+        for process in running:
+            if process.returncode is None:
+                process.send_signal(number)
+
+    if sys.platform != "win32":  # there, Ctrl-C reaches each process of the console
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, pass_on, number)
+    environment = {**os.environ, _MARK: os.urandom(32).hex()}
+    command = [sys.executable, "-m", "mooring", *_single(sys.argv[1:])]
+
+    async def supervise() -> None:
+        while not ending.is_set():
+            # A worker ends when its standard input does, so that it does not outlive a killed parent.
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment, stdin=asyncio.subprocess.PIPE
+            )
+            running.add(process)
+            code = await process.wait()
+            running.discard(process)
+            if code == 2:  # invalid configuration: restarting does not help
+                ending.set()
+                codes.append(code)
+            elif not ending.is_set():
+                await asyncio.sleep(RESTART_DELAY)
+
+    codes: list[int] = []
+    await asyncio.gather(*(supervise() for _ in range(count)))
+    return codes[0] if codes else 0
+
+
+def _single(arguments: list[str]) -> list[str]:
+    """Return the command line without `--workers`."""
+    kept: list[str] = []
+    skip = False
+    for word in arguments:
+        if skip:
+            skip = False
+        elif word == "--workers":
+            skip = True
+        elif not word.startswith("--workers="):
+            kept.append(word)
+    return kept

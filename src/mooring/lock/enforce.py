@@ -8,19 +8,24 @@ before any server runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Page, Snapshot
+from mooring.core.skills import root_of
+from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Page, Snapshot, Tool
+from mooring.core.uris import matches
 from mooring.core.value import Value
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
+from mooring.lock.compare import Admission
+from mooring.lock.definitions import key_of
+from mooring.lock.diff import Change, describe, shown_name, summary
 from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
 
 if TYPE_CHECKING:
@@ -85,6 +90,9 @@ class LockEnforcer:
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        """Hidden tools by server."""
+        self._more_aside: dict[str, Sequence[tuple[HiddenKind, str, Change]]] = {}
+        """Hidden resources, templates and prompts by server."""
         self._skills_aside: dict[str, Mapping[str, Change]] = {}
         self._warned: dict[str, frozenset[str]] = {}
         """Warnings about the latest listing, by server."""
@@ -103,6 +111,18 @@ class LockEnforcer:
         """Hidden tools by server and the server's own name."""
         return self._aside
 
+    def hidden(self) -> Iterator[Hidden]:
+        """Yield the tools, resources, templates and prompts that the lock hides."""
+        for name, aside in self._aside.items():
+            yield from (_hidden(name, "tool", tool, change) for tool, change in aside.items())
+        for name, more in self._more_aside.items():
+            yield from (_hidden(name, kind, key, change) for kind, key, change in more)
+
+    def is_pinned(self, tool: Tool) -> bool:
+        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        pin = None if tool.server in self._cached else self._pins.get(tool.server)
+        return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
+
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""
         name = server.name
@@ -110,6 +130,7 @@ class LockEnforcer:
         lock = self._lock_of(server)
         self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
+        self._more_aside.pop(name, None)
         self._skills_aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
@@ -188,7 +209,6 @@ class LockEnforcer:
             return snapshot, None
         # Lazy: not needed for the first catalog.
         from mooring.lock.compare import decide, pin_of
-        from mooring.lock.guard import ApprovedListing
 
         pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
         admission = decide(pin, snapshot, pinning, fingerprint=mark)
@@ -196,7 +216,9 @@ class LockEnforcer:
         if admission.set_aside != self._aside.get(name, {}):
             for tool in admission.set_aside:
                 self._withhold(f"{name}/{tool}")
-        self._aside[name], self._skills_aside[name] = admission.set_aside, admission.set_aside_skills
+        self._aside[name] = admission.set_aside
+        self._more_aside[name] = _more_aside(admission)
+        self._skills_aside[name] = admission.set_aside_skills
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.lock.cache import remember
@@ -228,7 +250,6 @@ class LockEnforcer:
         """Return the check of requests for another connection to a server: against the lock, or without one
         against `shown`. It changes no state and logs nothing."""
         from mooring.lock.compare import decide, pin_of
-        from mooring.lock.guard import ApprovedListing
 
         name = snapshot.server
         pinning, known = self._pinning.get(name, "warn"), self._pins.get(name)
@@ -257,7 +278,6 @@ class LockEnforcer:
         """Return the error for a page that differs from the approved one. Logs it instead if the pins of the
         server only warn."""
         from mooring.lock.diff import changes_between, summary
-        from mooring.lock.guard import tool_changed
 
         pin, pinning = self._pins.get(page.server), self._pinning.get(page.server, "off")
         if pin is None or pin.snapshot.pages is None or pinning == "off":
@@ -279,7 +299,6 @@ class LockEnforcer:
 
     def explain_skill(self, name: str) -> ToolChanged | None:
         """Return the error for a hidden skill of this local name, or None."""
-        from mooring.lock.guard import tool_changed
 
         for server, aside in self._skills_aside.items():
             for change in aside.values():
@@ -290,10 +309,126 @@ class LockEnforcer:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Return the error for a hidden tool of this name, or None."""
-        from mooring.lock.guard import tool_changed
 
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:
                     return tool_changed(change)
         return None
+
+
+class ApprovedListing:
+    """Returns why a request must not be sent to a server whose pins say `block`, or None.
+
+    Tools and prompts must be in the listing and approved. A resource may be read unless it is listed, or
+    matches a template, and is not approved, because servers also return URIs that they never list.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        shown = admission.visible
+        self._server, self._drift = shown.server, admission.drift
+        self._tools = frozenset(tool.remote_name for tool in shown.tools)
+        self._prompts = frozenset(prompt.name for prompt in shown.prompts)
+        self._resources = frozenset(resource.uri for resource in shown.resources)
+        self._templates = tuple(template.uri_template for template in shown.templates)
+        self._skills = frozenset(skill.uri for skill in shown.skills)
+        self._aside = admission
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> ToolChanged | None:
+        match method:
+            case "tools/call":
+                name = params.get("name")
+                return None if name in self._tools else self._missing("tool", str(name))
+            case "prompts/get":
+                return self._prompt(str(params.get("name")))
+            case "resources/read" | "resources/directory/read":
+                uri = str(params.get("uri"))
+                return self._in_skill(uri) or self._resource(uri)
+            case "skills/get":
+                return self._skill(str(params.get("uri")))
+            case "completion/complete":
+                ref = cast("Mapping[str, Any]", params.get("ref"))
+                if ref.get("type") == "ref/prompt":
+                    return self._prompt(str(ref.get("name")))
+                return self._template(str(ref.get("uri")))
+            case _:
+                return None
+
+    def _in_skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a file of a skill that is not approved."""
+        for skill, change in self._aside.set_aside_skills.items():
+            root = root_of(skill)
+            if root is not None and (uri == root or uri.startswith(f"{root}/")):
+                return tool_changed(change, uri)
+        return None
+
+    def _skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a skill that is not approved, listed or not."""
+        if uri in self._skills:
+            return None
+        if (change := self._aside.set_aside_skills.get(uri)) is not None:
+            return tool_changed(change, uri)
+        return self._unlisted("skill", uri)
+
+    def _prompt(self, name: str) -> ToolChanged | None:
+        return None if name in self._prompts else self._missing("prompt", name)
+
+    def _resource(self, uri: str) -> ToolChanged | None:
+        if uri in self._resources:
+            return None
+        change = self._aside.set_aside_resources.get(uri)
+        if change is None and not any(matches(template, uri) for template in self._templates):
+            aside = self._aside.set_aside_templates.items()
+            change = next((change for template, change in aside if matches(template, uri)), None)
+        return None if change is None else tool_changed(change, uri)
+
+    def _template(self, template: str) -> ToolChanged | None:
+        change = self._aside.set_aside_templates.get(template)
+        return None if change is None else tool_changed(change, template)
+
+    def _missing(self, subject: str, name: str) -> ToolChanged:
+        """Return the error for an entry that changed or is not listed."""
+        aside = self._aside.set_aside if subject == "tool" else self._aside.set_aside_prompts
+        if (change := aside.get(name)) is not None:
+            return tool_changed(change, name)
+        for change in self._drift.changes:
+            before = None if change.before is None else key_of(change.before)
+            if change.subject == subject and name in (change.name, before):
+                return tool_changed(change, name)
+        return self._unlisted(subject, name)
+
+    def _unlisted(self, subject: str, name: str) -> ToolChanged:
+        problem = f"{subject.capitalize()} {shown_name(name)} of server {shown_name(self._server)}"
+        return ToolChanged(
+            f"{problem} is not in the server's list, so it cannot be compared with `mooring.lock`. "
+            "See what the server offers with `mooring check`.",
+            server=self._server,
+            tool=name,
+            reason="removed",
+        )
+
+
+def tool_changed(change: Change, name: str | None = None) -> ToolChanged:
+    """Return the error for a change; `name` is the requested name if it differs."""
+    return ToolChanged(
+        summary(change),
+        server=change.server,
+        tool=change.name if name is None else name,
+        reason=change.kind,
+        details=describe(change),
+    )
+
+
+def _more_aside(admission: Admission) -> list[tuple[HiddenKind, str, Change]]:
+    kinds: tuple[tuple[HiddenKind, Mapping[str, Change]], ...] = (
+        ("resource", admission.set_aside_resources),
+        ("template", admission.set_aside_templates),
+        ("prompt", admission.set_aside_prompts),
+        ("skill", admission.set_aside_skills),
+    )
+    return [(kind, key, change) for kind, aside in kinds for key, change in aside.items()]
+
+
+def _hidden(server: str, kind: HiddenKind, name: str, change: Change) -> Hidden:
+    why = "not in the lock" if change.kind == "added" else f"changed since approval: {change.kind}"
+    return Hidden(server=server, kind=kind, name=name, by="lock", reason=why)

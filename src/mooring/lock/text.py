@@ -364,16 +364,9 @@ def _resource(raw: _Raw, server: str) -> Resource:
 
 
 def _template(raw: _Raw, server: str) -> ResourceTemplate:
-    _check_fields(raw, _RESOURCE_FIELDS)
-    return ResourceTemplate(
-        uri_template=raw["uri"],
-        server=server,
-        name=_needed(raw, "name"),
-        title=_text(raw, "title"),
-        description=_text(raw, "description") or "",
-        mime_type=_text(raw, "mime_type"),
-        extra=_object(raw, "more") or EMPTY,
-    )
+    same = _resource(raw, server)
+    fields = ("server", "name", "title", "description", "mime_type", "extra")
+    return ResourceTemplate(uri_template=same.uri, **{name: getattr(same, name) for name in fields})
 
 
 def _prompt(raw: _Raw, server: str) -> Prompt:

@@ -26,16 +26,14 @@ from mooring.core.builtin_tools import (
 )
 from mooring.core.names import OWNER
 from mooring.core.render import MOST_BLOCKS, arranged, as_text, plain, preview, split, text_block, within
-from mooring.core.text import line
-from mooring.core.tokens import dumps
+from mooring.core.text import dumps, line
 from mooring.core.types import Block, Result, Tool
 from mooring.core.value import Value, replace
 from mooring.errors import MooringError
 
 if TYPE_CHECKING:
-    from mooring.results.artifacts import Artifacts
     from mooring.results.output_schema import Schemas
-    from mooring.results.store import Converter, OutputStore, StoredOutput
+    from mooring.results.store import Artifacts, Converter, OutputStore, StoredOutput
 
 
 class Rules(Value):
@@ -216,7 +214,7 @@ class ResultPipeline:
         path = self._artifacts()
         assert path is not None
         if self._records is None or self._records.folder.path != path:
-            from mooring.results.artifacts import Artifacts
+            from mooring.results.store import Artifacts
 
             self._records = Artifacts(path, self._redact)
         record = {

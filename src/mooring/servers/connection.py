@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 from mooring import concurrency
 from mooring.config.models import ServerConfig, Target
 from mooring.core.builtin_tools import login_tool
-from mooring.core.chain import raise_alone
 from mooring.core.events import Event
 from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, ServerStatus, Snapshot, State, Tool
 from mooring.core.value import replace
-from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError
+from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ElicitationHandler
+from mooring.servers.elicitation import ElicitationHandler, Task, converse, failed, passed_on, task_in
 from mooring.servers.eras import EraConnections
-from mooring.servers.input_required import Task, converse, failed, passed_on, task_in
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
 from mooring.servers.status import call_error
@@ -262,10 +260,10 @@ class Connection:
             return login_tool(self.name)
         # It stays while the server is asked again after a login.
         refused = isinstance(self.supervisor.problem, AuthNeeded)
-        return login_tool(self.name, possible=not self._hopeless) if refused else None
+        return login_tool(self.name, possible=not self.hopeless) if refused else None
 
     @property
-    def _hopeless(self) -> bool:
+    def hopeless(self) -> bool:
         """Whether the server refuses access and no login in a browser would help."""
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
@@ -325,7 +323,7 @@ class Connection:
         from mooring.auth.login import authenticate
 
         started = concurrency.monotonic()
-        if self._hopeless:
+        if self.hopeless:
             how = "A login in a browser is not possible: ask the user to correct the configuration."
             raise AuthNeeded(f"{self.supervisor.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)

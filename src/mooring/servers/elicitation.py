@@ -1,17 +1,29 @@
-"""Requests of servers to the client: elicitations, and requests for clients of a gateway."""
+"""Questions of servers to the user: elicitation, rounds of `input_required`, and tasks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from mooring.concurrency import call_back
 from mooring.core.elicitation import Answer, Elicitation, question
 from mooring.core.text import line
+from mooring.servers.active import ActiveConnection
 from mooring.transport.base import log
-from mooring.transport.forwarding import ClientBridge, ForwardedRequest
-from mooring.transport.message import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, not_offered
+from mooring.transport.limits import Progress
+from mooring.transport.message import (
+    FORWARDED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ClientBridge,
+    ForwardedRequest,
+    WireError,
+    not_offered,
+    number,
+)
 
 OnElicit = Callable[[Elicitation], Answer | Awaitable[Answer | None] | None]
 """Asks the user a question. A plain function runs in a thread; None cancels the question."""
@@ -156,3 +168,218 @@ def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
 def _as_result(answer: Answer) -> dict[str, Any]:
     given = {"content": dict(answer.content)} if answer.content is not None else {}
     return {"action": answer.action, **given}
+
+
+ROUNDS = 8
+"""How often a server may ask back before it is given up."""
+MOST_REQUESTS = 16
+PAUSE = 0.2
+"""Seconds between rounds in which the server asks nothing and only wants to be called again."""
+
+Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+AnswerInput = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+async def converse(
+    raw: dict[str, Any], send: Send, params: dict[str, Any], answer: AnswerInput
+) -> dict[str, Any]:
+    """The result that is no question: each question is answered, and the request sent again with that.
+
+    Args:
+        raw: What the server answered at first.
+        send: Sends the request once more.
+        params: Of the request.
+        answer: Answers one question.
+
+    Raises:
+        WireError: the server never stops asking, or asks for what it cannot get.
+    """
+    rounds = 1
+    while raw.get("resultType") == "input_required" and not passed_on():
+        if rounds == ROUNDS:
+            raise failed(f"it asked for input {ROUNDS} times over and was given up")
+        rounds += 1
+        requests, state = raw.get("inputRequests"), raw.get("requestState")
+        sent = dict(params)
+        if requests:
+            sent["inputResponses"] = await fulfil(requests, answer)
+        elif state is None:
+            raise failed("it asks for input and does not say which")
+        else:
+            await asyncio.sleep(PAUSE)
+        if state is not None:
+            sent["requestState"] = state
+        raw = await send(sent)
+    return raw
+
+
+def passed_on() -> bool:
+    """Whether the caller answers the questions itself."""
+    forwarded = FORWARDED.get()
+    return forwarded is not None and forwarded.answers
+
+
+async def fulfil(requests: object, answer: AnswerInput) -> dict[str, Any]:
+    """The answers to a server's requests, by their keys.
+
+    Raises:
+        WireError: one of them cannot be answered.
+    """
+    if not isinstance(requests, dict) or len(cast("dict[str, Any]", requests)) > MOST_REQUESTS:
+        raise failed(
+            f"it asks for input in a form that is not known, or for more than {MOST_REQUESTS} at once"
+        )
+    answers: dict[str, Any] = {}
+    for key, request in cast("dict[str, Any]", requests).items():
+        fields = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
+        method, params = fields.get("method"), fields.get("params")
+        given = cast("dict[str, Any]", params) if isinstance(params, dict) else {}
+        answers[key] = await answer(str(method), given)
+    return answers
+
+
+def failed(text: str) -> WireError:
+    return WireError(text, kind="answer", outcome="failed")
+
+
+USUAL_WAIT, SHORTEST_WAIT, LONGEST_WAIT = 1.0, 0.05, 60.0
+CANCEL_TIMEOUT = 5.0
+MOST_ANSWERS = 64
+NOTICES = ("notifications/tasks", "notifications/tasks/status")
+
+Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def task_in(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The task that a result stands for, if it is none itself."""
+    found = raw if raw.get("resultType") == "task" else raw.get("task")
+    if not isinstance(found, Mapping) or "content" in raw:
+        return None
+    return cast("Mapping[str, Any]", found)
+
+
+class Task:
+    """One task of a server, polled by the caller."""
+
+    def __init__(
+        self, state: Mapping[str, Any], live: ActiveConnection, ask: Ask, answer: AnswerInput
+    ) -> None:
+        self._state = state
+        self._live, self._ask, self._answer = live, ask, answer
+        self._handshake = live.peer.era == "legacy"
+        self._news = asyncio.Event()
+        self._answered: set[str] = set()
+        task_id = state.get("taskId")
+        if not isinstance(task_id, str) or not task_id:
+            raise failed("it answered with a task that has no id")
+        self.id = task_id
+        self.ended = False
+        """Whether the server says that nothing of it goes on."""
+
+    async def result(self, on_progress: Progress | None) -> dict[str, Any]:
+        """What the call brings in the end.
+
+        Raises:
+            WireError: the server says that it failed or was cancelled.
+        """
+        self._live.task_news[self.id] = self._news.set
+        listener = asyncio.ensure_future(self._listen())
+        try:
+            said, step = None, 0
+            while (result := await self._concluded()) is None:
+                message = self._state.get("statusMessage")
+                if isinstance(message, str) and message != said and on_progress is not None:
+                    said, step = message, step + 1
+                    await on_progress(float(step), None, message)
+                await self._wait()
+                self._state = await self._ask("tasks/get", {"taskId": self.id})
+            return result
+        finally:
+            del self._live.task_news[self.id]
+            listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await listener
+
+    def abandon(self) -> None:
+        """Cancel the task on the server, without waiting for the answer."""
+        self._live.channel.spawn(self._cancel)
+
+    async def _cancel(self) -> None:
+        with suppress(WireError):
+            await self._live.ask("tasks/cancel", {"taskId": self.id}, timeout=CANCEL_TIMEOUT)
+
+    async def _concluded(self) -> dict[str, Any] | None:
+        """The result, if the task has come to one; questions that it has are answered on the way."""
+        status = self._state.get("status")
+        if status == "working":
+            return None
+        self.ended = status in ("cancelled", "completed", "failed")
+        if status == "cancelled":
+            raise failed(f"the server cancelled it{self._said()}")
+        if status not in ("input_required", "completed", "failed"):
+            raise failed("its task is in a state that is not known")
+        if self._handshake:
+            # The task ends, or asks its questions, while the result is awaited.
+            return await self._ask("tasks/result", {"taskId": self.id})
+        if status == "input_required":
+            await self._give_input()
+            return None
+        if "result" not in self._state and "error" not in self._state:
+            self._state = await self._ask("tasks/get", {"taskId": self.id})
+        return self._ended()
+
+    def _ended(self) -> dict[str, Any]:
+        result, error = self._state.get("result"), self._state.get("error")
+        if isinstance(result, dict):
+            return cast("dict[str, Any]", result)
+        fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        code, text = fields.get("code"), fields.get("message")
+        raise WireError(
+            text if isinstance(text, str) and text else f"its task failed{self._said()}",
+            kind="answer",
+            outcome="failed",
+            code=code if isinstance(code, int) else INTERNAL_ERROR,
+            data=fields.get("data"),
+        )
+
+    async def _give_input(self) -> None:
+        requests = self._state.get("inputRequests")
+        if not isinstance(requests, dict):
+            requests = {}
+        new = {
+            key: request
+            for key, request in cast("dict[str, Any]", requests).items()
+            if key not in self._answered
+        }
+        if not new:
+            return
+        if len(self._answered) + len(new) > MOST_ANSWERS:
+            raise failed(f"it asked for input more than {MOST_ANSWERS} times and was given up")
+        answers = await fulfil(new, self._answer)
+        self._answered |= new.keys()
+        await self._ask("tasks/update", {"taskId": self.id, "inputResponses": answers})
+
+    async def _wait(self) -> None:
+        """Until the server says that something happened, but no longer than it wants to be left alone."""
+        hint = number(self._state.get("pollIntervalMs", self._state.get("pollInterval")))
+        wait = USUAL_WAIT if hint is None else hint / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(wait, SHORTEST_WAIT), LONGEST_WAIT)):
+                await self._news.wait()
+        self._news.clear()
+
+    async def _listen(self) -> None:
+        """Subscribe to changes of the task; it is polled as well."""
+        if not self._handshake:
+            params = {"notifications": {"taskIds": [self.id]}}
+            key = f"task-{self._live.next_number()}"
+            self._live.task_keys.add(key)
+            try:
+                with suppress(WireError):
+                    await self._live.ask("subscriptions/listen", params, timeout=None, request_id=key)
+            finally:
+                self._live.task_keys.discard(key)
+
+    def _said(self) -> str:
+        text = self._state.get("statusMessage")
+        return f": {text}" if isinstance(text, str) and text else ""

@@ -24,8 +24,7 @@ from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_o
 from mooring.servers.requests import RequestSender
 from mooring.servers.status import Permanent
 from mooring.servers.supervisor import Supervisor
-from mooring.transport.forwarding import FORWARDED
-from mooring.transport.message import WireError
+from mooring.transport.message import FORWARDED, WireError
 
 _KEPT = 512
 _log = logger("mooring.eracache")

@@ -11,7 +11,7 @@ from mooring.concurrency import EventHub, Tasks, shielded, side_by_side
 from mooring.config.logs import logger
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.plan import Plan, plan
-from mooring.config.units import kind
+from mooring.config.validate import kind
 from mooring.core.events import Event, ServerRemoved
 from mooring.core.text import nearest
 from mooring.core.types import CachedSnapshot, ServerStatus, Snapshot

@@ -20,8 +20,7 @@ from mooring.core.extensions import SKILLS, TASKS, UI
 from mooring.core.types import EMPTY, Era, ServerInfo, Snapshot
 from mooring.transport import wire
 from mooring.transport.base import Transport
-from mooring.transport.forwarding import ABILITIES
-from mooring.transport.message import WireError
+from mooring.transport.message import ABILITIES, WireError
 
 MODERN_VERSIONS = ("2026-07-28",)
 HANDSHAKE_VERSIONS = tuple(version for version in PROTOCOLS if version not in MODERN_VERSIONS)

@@ -14,11 +14,10 @@ import anyio.abc
 from mooring.core.events import Event, ResourceUpdated
 from mooring.core.types import Snapshot
 from mooring.servers.active import ActiveConnection
+from mooring.servers.elicitation import NOTICES
 from mooring.servers.freshness import ACKNOWLEDGED, LIST_CHANGED, Freshness
-from mooring.servers.input_required import NOTICES
 from mooring.transport.base import log
-from mooring.transport.forwarding import ForwardedRequest
-from mooring.transport.message import METHOD_NOT_FOUND, WireError
+from mooring.transport.message import METHOD_NOT_FOUND, ForwardedRequest, WireError
 
 PREFIX = "watch-"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0

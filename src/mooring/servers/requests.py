@@ -8,7 +8,6 @@ from typing import Any
 
 from mooring import concurrency
 from mooring.core.breaker import Breaker, BreakerState
-from mooring.core.chain import raise_alone
 from mooring.core.types import EMPTY
 from mooring.errors import (
     AuthNeeded,
@@ -18,6 +17,7 @@ from mooring.errors import (
     MooringError,
     NotTrusted,
     Overloaded,
+    raise_alone,
 )
 from mooring.servers.active import ActiveConnection
 from mooring.servers.status import call_error

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mooring.policy import Approver, Ask
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
-    from mooring.transport.forwarding import ClientBridge
+    from mooring.transport.message import ClientBridge
 
 
 class CurrentConfig:

@@ -20,10 +20,9 @@ from mooring.core.events import Event, ServerConnected, ServerLost
 from mooring.core.redact import Redactor
 from mooring.core.types import CachedSnapshot, Snapshot
 from mooring.errors import AuthNeeded, ConnectError, MooringError
-from mooring.servers.active import ActiveConnection, Guard, set_level
+from mooring.servers.active import ActiveConnection, Guard, compared, set_level
 from mooring.servers.elicitation import ElicitationHandler
 from mooring.servers.freshness import Freshness, Relister, differs
-from mooring.servers.listing import compared
 from mooring.servers.negotiate import doubted, first_era, negotiate, refuse_older
 from mooring.servers.notifications import NotificationRouter
 from mooring.servers.start_queue import ConnectTimer, StartLimit, StartSlot, Urgency
@@ -38,8 +37,7 @@ from mooring.servers.status import (
     leaf,
 )
 from mooring.transport.base import Transport
-from mooring.transport.forwarding import FORWARDED
-from mooring.transport.message import WireError
+from mooring.transport.message import FORWARDED, WireError
 from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
 

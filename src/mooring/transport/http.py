@@ -13,7 +13,7 @@ import aiohttp
 import anyio
 
 from mooring.transport import base
-from mooring.transport.base import Transport, log
+from mooring.transport.base import DuplexTransport, Transport, Waiter, log
 from mooring.transport.endpoint import HttpEndpoint, content_fault, message_in
 from mooring.transport.limits import Pending, Progress, cost
 from mooring.transport.message import (
@@ -108,7 +108,7 @@ class HttpTransport(Transport):
                 self.cut(str(fault))  # on a held stream nothing was asked for
             raise
         finally:
-            del self.waiting[key]
+            self.request_ended(key, abandoned=abandoned)
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
@@ -198,13 +198,15 @@ class HttpTransport(Transport):
                 if message is not None and "method" not in message and answer_id(message.get("id")) == key:
                     base.passing(self.server, "received", message)
                     return message
-                self._take_unasked(message, len(event.data), began)
+                self._take_unasked(message, len(event.data), began, key)
         except (aiohttp.ClientError, ConnectionError):
             pass
         raise _Cut(last_id, retry)
 
-    def _take_unasked(self, message: Mapping[str, Any] | None, size: int, began: float) -> None:
-        """Take what came on a stream and answers no request that is read from it.
+    def _take_unasked(
+        self, message: Mapping[str, Any] | None, size: int, began: float, cause: RequestId | None = None
+    ) -> None:
+        """Take what came on a stream, that of our request `cause` or the standing one, and is not its answer.
 
         Raises:
             WireError: the server floods.
@@ -214,7 +216,7 @@ class HttpTransport(Transport):
             return
         base.passing(self.server, "received", message)
         if "method" in message:
-            self.inbound(message)
+            self.inbound(message, cause)
         else:
             self.dropped += 1
 
@@ -280,3 +282,89 @@ class HttpTransport(Transport):
             dropped = True
             await anyio.sleep(min(max(wait, MIN_STREAM_WAIT), MAX_STREAM_WAIT))
             wait *= 2
+
+
+POST_TIMEOUT = 30.0
+
+
+class SseTransport(DuplexTransport):
+    """One stream in, POSTs out."""
+
+    kind = "sse"
+
+    def __init__(self, server: str, endpoint: HttpEndpoint) -> None:
+        super().__init__(server, endpoint.max_message)
+        self._stream = endpoint
+        self._inbox: HttpEndpoint | None = None
+        self._opened = anyio.Event()
+        self._refusal: WireError | None = None
+
+    async def pump(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._hear)
+            await super().pump()
+            tasks.cancel_scope.cancel()  # the stream may well be alive when the session is not
+
+    async def opened(self) -> None:
+        """Until the server has named the address for requests.
+
+        Raises:
+            WireError: it does not offer this transport, or cannot be reached.
+        """
+        await self._opened.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def close(self, grace: float) -> None:
+        self.die("the connection was closed")
+
+    def die(self, reason: str) -> None:
+        super().die(reason)
+        self._opened.set()
+
+    def send(self, body: bytes, waiter: Waiter | None) -> None:
+        if self.death is None:
+            self.spawn(self._post, body, waiter)
+
+    async def _post(self, body: bytes, waiter: Waiter | None) -> None:
+        assert self._inbox is not None
+        try:
+            async with (
+                asyncio.timeout(POST_TIMEOUT),
+                self._inbox.open("POST", body, {"Content-Type": "application/json"}) as response,
+            ):
+                if response.status >= 300:
+                    raise await self._inbox.refused(response, session=True)
+        except TimeoutError:
+            pass  # the waiting request has a deadline of its own
+        except WireError as fault:
+            if waiter is not None:
+                waiter.fail(fault)
+
+    async def _hear(self) -> None:
+        try:
+            async with self._stream.open("GET", None, {"Accept": "text/event-stream"}) as response:
+                kind = response.headers.get("Content-Type", "")
+                if response.status >= 300:
+                    raise await self._stream.refused(response, session=False)
+                if not kind.lower().startswith("text/event-stream"):
+                    raise WireError(
+                        f"the answer is of type {kind!r}, not a stream", kind="invalid", outcome="not sent"
+                    )
+                async for event in self._stream.events(response, self.charge):
+                    if event.event == "endpoint":
+                        self._inbox = self._stream.at(event.data.decode("utf-8", "replace"))
+                        self._opened.set()
+                        continue
+                    began = perf_counter()
+                    if not self.take(message_in(event.data), len(event.data), began):
+                        self.dropped += bool(event.data)
+                        self.charge(len(event.data), cost(began))
+            self.die("the server ended the stream")
+        except (WireError, aiohttp.ClientError, ConnectionError) as problem:
+            fault = problem if isinstance(problem, WireError) else None
+            if not self._opened.is_set():
+                self._refusal = fault or WireError(str(problem), kind="closed", outcome="not sent")
+            if fault is not None and fault.kind == "too-large":
+                self.cut(str(fault))
+            self.die(f"the stream broke off: {problem}")

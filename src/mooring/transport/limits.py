@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic, perf_counter
 
-from mooring.transport.forwarding import FORWARDED
+from mooring.transport.message import FORWARDED
 
 LATE = 0.05
 """A timer that fires so many seconds late tells of a loop that was blocked. As long again is given to

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import from_json
 
+from mooring.core.types import EMPTY
 from mooring.errors import Outcome
+
+if TYPE_CHECKING:
+    from mooring.core.types import Era
 
 RequestId = int | str
 Kind = Literal["closed", "timeout", "refused", "auth", "session", "status", "answer", "invalid", "too-large"]
@@ -28,6 +36,7 @@ MAX_TOKENS = 100_000
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
+_INFINITIES = (math.inf, -math.inf)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -81,19 +90,19 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and
-    infinities, which are no JSON but which Python servers write, become null. A part that is nested too
-    deeply becomes `TOO_DEEP`, so that one bad entry does not cost the others.
+    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD. NaN and
+    infinities, which are no JSON but which Python servers write, become null; so do numbers that Python
+    cannot hold (`1e999`, integers of thousands of digits). A part that is nested too deeply becomes
+    `TOO_DEEP`, so that one bad entry does not cost the others.
 
     Raises:
         ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
     """
     try:
-        return from_json(line, allow_inf_nan=False)
+        value = from_json(line, allow_inf_nan=False)
     except ValueError as problem:
-        if "recursion" in str(problem):
-            return _decode_text(_without_depths(line))
-        return _decode_text(line)
+        value = _decode_text(_without_depths(line) if "recursion" in str(problem) else line)
+    return _mended(value) if _has_infinities(value) else value
 
 
 def _decode_text(line: bytes) -> Any:
@@ -102,7 +111,7 @@ def _decode_text(line: bytes) -> Any:
     except ValueError:
         text = line.decode("utf-8", "replace")
         try:
-            return _mended(json.loads(text, parse_constant=_null))
+            return _mended(json.loads(text, parse_constant=_null, parse_int=_integer))
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
@@ -134,7 +143,29 @@ def _null(constant: str) -> None:
     return None
 
 
+def _integer(digits: str) -> int | None:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python converts
+        return None
+
+
+def _has_infinities(value: Any) -> bool:
+    """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
+    containers: list[Any] = [(value,)]
+    for container in containers:  # grows while it is read
+        items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
+        for item in cast("Iterable[Any]", items):
+            if isinstance(item, dict | list):
+                containers.append(item)
+            elif isinstance(item, float) and item in _INFINITIES:
+                return True
+    return False
+
+
 def _mended(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if math.isinf(value) else value
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
@@ -186,3 +217,72 @@ def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dic
         data=fields.get("data"),
         status=status,
     )
+
+
+ABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+"""Every client capability that a server may make its lists depend on. All commands declare them, and all
+hosts do when they list a 2026 server, so that what was locked is what is listed."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ForwardedRequest:
+    """A request made for a client of a gateway."""
+
+    client: object
+    """Identity of the client."""
+    era: Era | None = None
+    """The era to use with a server that supports both; None: either."""
+    meta: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """The client's `_meta`; keys that mooring sets win."""
+    stamp: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Keys of `_meta` that replace mooring's: the client's capabilities and log level."""
+    params: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Further parameters, as the client sent them."""
+    answers: bool = False
+    """Whether the client answers `input_required` itself, so that it is passed on as a result."""
+    heard: Callable[[str, Mapping[str, Any]], None]
+    """Receives notifications that belong to this request."""
+    asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    """Answers requests that the server sends during this one."""
+    waiting: int = 0
+    """Requests of the server that the client has not answered yet."""
+
+
+FORWARDED: ContextVar[ForwardedRequest | None] = ContextVar("forwarded", default=None)
+
+
+class ClientBridge:
+    """Connects servers to the clients of a gateway.
+
+    A host with a bridge declares the clients' capabilities to servers, and passes notifications and requests
+    of a server to the client that they concern.
+    """
+
+    def __init__(self, *, asks: bool = True) -> None:
+        """Create a bridge; without `asks` no capabilities are declared."""
+        self.capabilities: Mapping[str, Any] = ABILITIES if asks else {}
+
+    @contextmanager
+    def under_way(self, forwarded: ForwardedRequest) -> Generator[None]:
+        """Make the requests of this task in the block for `forwarded`."""
+        token = FORWARDED.set(forwarded)
+        try:
+            yield
+        finally:
+            FORWARDED.reset(token)
+
+    def find(self, forwarded_requests: Sequence[ForwardedRequest]) -> ForwardedRequest | None:
+        """Return the request that a message of a server belongs to, or None.
+
+        That is the request of this task, or else the last one of the only client with `forwarded_requests`
+        under way on the connection. A pipe does not say which request a message belongs to: with several
+        clients it belongs to none of them, which `isolation: session` avoids. Requests that wait for an
+        answer of their client do not count: the server waits, too, and the client may never answer.
+        """
+        forwarded = FORWARDED.get()
+        if forwarded is not None:
+            return forwarded
+        candidates = [one for one in forwarded_requests if not one.waiting] or forwarded_requests
+        if candidates and all(one.client is candidates[0].client for one in candidates):
+            return candidates[-1]
+        return None

@@ -76,8 +76,7 @@ async def _make(
         return StdioTransport(await _spawn(config, target, redact), max_message=config.max_message)
     # aiohttp is imported only where there is an HTTP server.
     from mooring.transport.endpoint import HttpEndpoint
-    from mooring.transport.http import HttpTransport
-    from mooring.transport.legacy_sse import SseTransport
+    from mooring.transport.http import HttpTransport, SseTransport
 
     endpoint = HttpEndpoint(
         config.name,

@@ -23,16 +23,17 @@ import anyio
 from mooring.config.logs import logger
 from mooring.core.redact import Redactor
 from mooring.transport import base, process_tree, subreaper_client
-from mooring.transport.process_probe import ProcessProbe, watch_exit
 from mooring.transport.process_tree import (
     MARKER,
     ROUNDS,
+    ProcessProbe,
     descendants,
     host_mark,
     kill_all,
     kill_marked,
     new_mark,
     put_mark,
+    watch_exit,
 )
 
 if TYPE_CHECKING:
@@ -403,7 +404,7 @@ class Child:
         for line in lines[:STDERR_LOGGED] if base.taps else ():
             base.passing(self.server, "stderr", self._to_text(line)[:STDERR_LINE])
         for line in lines[:STDERR_LOGGED] if logged else ():
-            log.info("%s: %s", self.server, self._to_text(line)[:STDERR_LINE])
+            log.info("%s: %s", self.server, self._to_text(line)[:STDERR_LINE], extra={"server": self.server})
         if logged and len(lines) > STDERR_LOGGED:
             log.info("stderr lines not logged: server=%s count=%d", self.server, len(lines) - STDERR_LOGGED)
         if len(data) > PIPE // 2:

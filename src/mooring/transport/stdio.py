@@ -11,8 +11,7 @@ import anyio
 
 from mooring.errors import Outcome
 from mooring.transport import base
-from mooring.transport.base import log
-from mooring.transport.duplex import DuplexTransport, Waiter
+from mooring.transport.base import DuplexTransport, Waiter, log
 from mooring.transport.limits import LINE, Slice, cost
 from mooring.transport.message import decode
 from mooring.transport.process import STDERR_LINES, Child

@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import yaml
 
-from mooring.config.edit.json import flow_drop, flow_insert
 from mooring.config.edit.text import (
     KeyPath,
     Node,
     children,
     descend,
     end_of_line,
+    flow_drop,
+    flow_insert,
     indent_of,
     is_mapping,
     line_start,

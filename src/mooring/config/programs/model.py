@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mooring.config.load import folders_up
-from mooring.config.references import Kind
+from mooring.config.references import Kind, Reference, references, unknown
+from mooring.config.secret_scan import flag_of, is_secret, secret_parts
 
 SiteScope = Literal["managed", "project", "user"]
 
@@ -155,3 +157,178 @@ class Program:
     drops: frozenset[str] = frozenset()
     """Keys of its own that have no meaning here."""
     out: Outbound | None = None
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_ENV = re.compile(rf"\$\{{env:({_NAME})((?::-[^}}]*)?)\}}")
+_BRACE = re.compile(rf"(?<!\$)\{{env:({_NAME})\}}")
+_BRACE_FILE = re.compile(r"(?<!\$)\{file:([^}]+)\}")
+_DOLLAR = re.compile(rf"\$({_NAME})")
+_INPUT = re.compile(r"\$\{input:([^}]+)\}")
+_TEMPLATE = re.compile(r"\$\{\{\s*(?:secrets|inputs)\.([^}\s]+)\s*\}\}")
+_PER_USER = re.compile(r"\{\{[^}]*\}\}")
+
+
+class InexpressibleError(ValueError):
+    """A text refers to something that a program has no way to name."""
+
+
+def inward(carried: Carried, program: Program, file: Path) -> None:
+    """Rewrites every reference in an entry, with a note where that says less than before."""
+
+    def change(text: str) -> str:
+        return _inward(text, carried, program, file)
+
+    carried.raw = _each(carried.raw, change)
+
+
+def outward(text: str, syntax: Syntax) -> str:
+    """`text` with its references in a program's own syntax.
+
+    Raises:
+        InexpressibleError: naming a reference that the program cannot make.
+    """
+    for reference in references(text):
+        written = _written(reference, syntax)
+        spelled = re.escape(str(reference)[:-1]).replace(r"\$\{", r"\$\{(?:env:)?")
+        text = re.sub(rf"{spelled}(?::-[^}}]*)?\}}", lambda _, new=written: new, text)
+    return text.replace("$${", "${")
+
+
+def variable_name(text: str) -> str:
+    """A name for a variable, made of any text."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "VALUE"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def _written(reference: Reference, syntax: Syntax) -> str:
+    if reference.kind == "file" and syntax == "brace":
+        return f"{{file:{reference.name}}}"
+    if reference.kind != "env" or syntax == "none":
+        raise InexpressibleError(str(reference))
+    match syntax:
+        case "shell":
+            default = "" if reference.default is None else f":-{reference.default}"
+            return f"${{{reference.name}{default}}}"
+        case "env":
+            return f"${{env:{reference.name}}}"
+        case "brace":
+            return f"{{env:{reference.name}}}"
+        case "dollar":
+            return f"${{{reference.name}}}"
+
+
+def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
+    for kind in {reference.kind for reference in references(text)} - program.looks_up:
+        text = text.replace(f"${{{kind}:", f"$${{{kind}:")
+        carried.notes.append(f"${{{kind}:…}} is mere text to {program.title}, and here")
+    text = _TEMPLATE.sub(lambda found: f"${{{variable_name(found[1])}}}", text)
+    text = _INPUT.sub(lambda found: _input(found[1], carried), text)
+    text = _ENV.sub(r"${\1\2}", text)
+    if program.syntax == "brace":
+        text = _BRACE_FILE.sub(r"${file:\1}", _BRACE.sub(r"${\1}", text))
+    if program.syntax == "dollar":
+        text = _DOLLAR.sub(r"${\1}", text)
+    text = text.replace("${userHome}", "${HOME}").replace("${pathSeparator}", "/").replace("${/}", "/")
+    if "${workspaceFolder}" in text and file.parent.name in (".vscode", ".cursor"):
+        text = text.replace("${workspaceFolder}", str(file.parent.parent))
+    if program.syntax == "none" and references(text):
+        carried.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
+    if _PER_USER.search(text):
+        carried.notes.append("has a {{…}} that stands for a user's own value; write a reference instead")
+    carried.notes.extend(f"{found} means nothing here and stays as it is" for found in unknown(text))
+    return text
+
+
+def _input(name: str, carried: Carried) -> str:
+    given = carried.document.get("inputs")
+    described = ""
+    for item in cast("list[Any]", given) if isinstance(given, list) else []:
+        if isinstance(item, Mapping) and cast("Mapping[str, Any]", item).get("id") == name:
+            text = cast("Mapping[str, Any]", item).get("description")
+            described = f" ({text})" if isinstance(text, str) else ""
+    variable = variable_name(name)
+    carried.notes.append(
+        f"was asked for as {name!r}{described}: set {variable} in the environment, "
+        f"or write ${{keyring:{name}}} and keep it there"
+    )
+    return f"${{{variable}}}"
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            return {key: _each(item, change) for key, item in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_each(item, change) for item in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+_SCHEME = re.compile(r"((?:Bearer|Basic|Token|ApiKey)\s+)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class Vault:
+    """Names for secrets, during one import: the same secret keeps its name, different ones never share it."""
+
+    _names: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def scrub(self, server: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The fields without literal secrets, and what to do about each of them."""
+        clean, notes = dict(fields), list[str]()
+        for part in ("env", "headers", "auth"):
+            if isinstance(clean.get(part), Mapping):
+                clean[part] = self._mapping(server, part, cast("Mapping[str, Any]", clean[part]), notes)
+        if isinstance(clean.get("args"), list | tuple):
+            clean["args"] = self._arguments(server, list(clean["args"]), notes)
+        if isinstance(clean.get("url"), str):
+            for name, value in secret_parts(clean["url"]):
+                clean["url"] = clean["url"].replace(value, self._reference(server, f"{server}_{name}", value))
+                notes.append(self._note(f"'{name}' in the address", clean["url"]))
+        return clean, notes
+
+    def _mapping(self, server: str, part: str, given: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+        result = dict(given)
+        for name, value in given.items():
+            if isinstance(value, Mapping):
+                result[name] = self._mapping(server, part, cast("Mapping[str, Any]", value), notes)
+            elif isinstance(value, str) and is_secret(name, value):
+                wanted = name if part == "env" else f"{server}_{'token' if name == 'Authorization' else name}"
+                scheme = _SCHEME.fullmatch(value)
+                head, secret = (scheme[1], scheme[2]) if scheme else ("", value)
+                result[name] = head + self._reference(server, wanted, secret)
+                notes.append(self._note(f"{part}.{name}", result[name]))
+        return result
+
+    def _arguments(self, server: str, given: list[Any], notes: list[str]) -> list[Any]:
+        result, before = list[Any](), ""
+        for word in given:
+            text = word if isinstance(word, str) else ""
+            flag, equals, rest = text.partition("=")
+            name = flag_of(flag) if equals else flag_of(before)
+            value = rest if equals and name else text
+            if is_secret(name or "", value) and not flag_of(text):
+                reference = self._reference(server, f"{server}_{name or 'secret'}", value)
+                result.append(f"{flag}={reference}" if equals and name else reference)
+                notes.append(self._note(f"argument {len(result)}", reference))
+            else:
+                result.append(word)
+            before = text
+        return result
+
+    def _reference(self, server: str, wanted: str, secret: str) -> str:
+        name = variable_name(wanted)
+        for candidate in (name, f"{variable_name(server)}_{name}"):
+            if self._names.setdefault(candidate, secret) == secret:
+                return f"${{{candidate}}}"
+        number = 2
+        while self._names.setdefault(f"{name}_{number}", secret) != secret:
+            number += 1
+        return f"${{{name}_{number}}}"
+
+    def _note(self, place: str, written: str) -> str:
+        names = re.findall(r"\$\{(\w+)\}", written)
+        return f"{place} held a secret, which was not copied: set {names[-1]} in the environment"

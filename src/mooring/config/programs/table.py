@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mooring.config.programs.model import Carried, Outbound, Program, UnfitError, managed, project, user
-from mooring.config.units import number
+from mooring.config.validate import number
 from mooring.core.text import nearest
 from mooring.errors import ConfigError
 

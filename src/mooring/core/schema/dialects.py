@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mooring.core.schema.shapes import DEPTH
@@ -167,16 +167,7 @@ SUBSETS: Mapping[Dialect, Subset] = {
         strict=True,
         levels=10,
     ),
-    "anthropic": Subset(
-        facets=_ALL,
-        formats=None,
-        annotations=frozenset(("default", "examples")),
-        null="anyOf",
-        unions=True,
-        anything=True,
-        maps=True,
-        foreign=re.compile(r"[^a-zA-Z0-9_.-]"),
-    ),
+    "anthropic": replace(_LOOSE, foreign=re.compile(r"[^a-zA-Z0-9_.-]")),
     "gemini": Subset(
         facets=_BOUNDS | _LENGTHS | _ITEMS | _PROPERTIES | {"format"},
         formats={

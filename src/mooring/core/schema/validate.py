@@ -7,12 +7,152 @@ regular expressions, and `tick` is called for every schema that is looked at and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
-from mooring.core.schema.assertions import ASSERTIONS
+from mooring.core.text import dumps
 
 __all__ = ["Unresolvable", "Validator", "Violation"]
+
+
+def _type(wanted: Any, value: Any, schema: Any) -> str | None:
+    kinds = [wanted] if isinstance(wanted, str) else list(wanted)
+    if any(_TYPES[kind](value) for kind in kinds):
+        return None
+    return f"{value!r} is not of type {', '.join(map(repr, kinds))}"
+
+
+def _enum(wanted: Any, value: Any, schema: Any) -> str | None:
+    if any(_equal(value, one) for one in wanted):
+        return None
+    return f"{value!r} is not one of {wanted!r}"
+
+
+def _const(wanted: Any, value: Any, schema: Any) -> str | None:
+    return None if _equal(value, wanted) else f"{wanted!r} was expected"
+
+
+def _minimum(least: Any, value: Any, schema: Any) -> str | None:
+    strict = schema.get("exclusiveMinimum") is True  # draft 4
+    if not _is_number(value) or not (value <= least if strict else value < least):
+        return None
+    return f"{value!r} is less than {'or equal to ' if strict else ''}the minimum of {least!r}"
+
+
+def _maximum(most: Any, value: Any, schema: Any) -> str | None:
+    strict = schema.get("exclusiveMaximum") is True
+    if not _is_number(value) or not (value >= most if strict else value > most):
+        return None
+    return f"{value!r} is greater than {'or equal to ' if strict else ''}the maximum of {most!r}"
+
+
+def _above(least: Any, value: Any, schema: Any) -> str | None:
+    return None if isinstance(least, bool) else _minimum(least, value, {"exclusiveMinimum": True})
+
+
+def _below(most: Any, value: Any, schema: Any) -> str | None:
+    return None if isinstance(most, bool) else _maximum(most, value, {"exclusiveMaximum": True})
+
+
+def _multiple_of(step: Any, value: Any, schema: Any) -> str | None:
+    if not _is_number(value):
+        return None
+    try:
+        rest = (value / step) % 1 if isinstance(step, float) else value % step
+    except OverflowError:  # the number is too large for a float: compare less exactly
+        return None
+    return f"{value!r} is not a multiple of {step!r}" if rest else None
+
+
+def _unique(wanted: Any, value: Any, schema: Any) -> str | None:
+    if wanted is not True or not isinstance(value, list):
+        return None
+    items = cast("list[Any]", value)
+    if len({dumps(item) for item in items}) < len(items):
+        return "has items that are the same"
+    return None
+
+
+def _required(names: Any, value: Any, schema: Any) -> str | None:
+    if not isinstance(value, dict) or isinstance(names, bool):
+        return None
+    missing = next((name for name in names if name not in value), None)
+    return None if missing is None else f"{missing!r} is a required property"
+
+
+def _min_properties(least: Any, value: Any, schema: Any) -> str | None:
+    if isinstance(value, dict) and len(cast("dict[str, Any]", value)) < least:
+        return f"{value!r} does not have enough properties"
+    return None
+
+
+def _max_properties(most: Any, value: Any, schema: Any) -> str | None:
+    if isinstance(value, dict) and len(cast("dict[str, Any]", value)) > most:
+        return f"{value!r} has too many properties"
+    return None
+
+
+def _too_short(kind: type, least: Any, value: Any, schema: Any) -> str | None:
+    if not isinstance(value, kind) or len(value) >= least:
+        return None
+    return f"{value!r} should be non-empty" if least == 1 else f"{value!r} is too short"
+
+
+def _too_long(kind: type, most: Any, value: Any, schema: Any) -> str | None:
+    if not isinstance(value, kind) or len(value) <= most:
+        return None
+    return f"{value!r} is expected to be empty" if most == 0 else f"{value!r} is too long"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_integer(value: object) -> bool:
+    return _is_number(value) and (isinstance(value, int) or cast("float", value).is_integer())
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Whether two JSON values are the same: 1 is 1.0, and true is not 1."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(one, list) and isinstance(two, list):
+        first, second = cast("list[Any]", one), cast("list[Any]", two)
+        return len(first) == len(second) and all(map(_equal, first, second))
+    return isinstance(one, bool) is isinstance(two, bool) and one == two
+
+
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "array": lambda value: isinstance(value, list),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": _is_integer,
+    "null": lambda value: value is None,
+    "number": _is_number,
+    "object": lambda value: isinstance(value, dict),
+    "string": lambda value: isinstance(value, str),
+}
+_ASSERTIONS: Mapping[str, Callable[[Any, Any, Any], str | None]] = {
+    "const": _const,
+    "enum": _enum,
+    "exclusiveMaximum": _below,
+    "exclusiveMinimum": _above,
+    "maxItems": partial(_too_long, list),
+    "maxLength": partial(_too_long, str),
+    "maxProperties": _max_properties,
+    "maximum": _maximum,
+    "minItems": partial(_too_short, list),
+    "minLength": partial(_too_short, str),
+    "minProperties": _min_properties,
+    "minimum": _minimum,
+    "multipleOf": _multiple_of,
+    "required": _required,
+    "type": _type,
+    "uniqueItems": _unique,
+}
+"""By keyword: what is wrong with a value (the keyword's own value, the value, the schema), or None."""
+
 
 Matches = Callable[[str, str], bool | None]
 """Whether the pattern is found in the text; None when that is not known."""
@@ -88,7 +228,7 @@ class Validator:
                 return self._ref(schema["$ref"], value, schema)
             rules = self._rules
             for keyword, wanted in schema.items():
-                if (assertion := ASSERTIONS.get(keyword)) is not None:
+                if (assertion := _ASSERTIONS.get(keyword)) is not None:
                     if (message := assertion(wanted, value, schema)) is not None:
                         return Violation(message)
                     continue
