@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring import Host
-from mooring.config.yaml import parse
+from mooring.config.documents import parse_yaml
 from mooring.core.extensions import original, qualified, qualified_file
 from mooring.core.skills import (
     InvalidSkillError,
@@ -112,7 +112,7 @@ def test_only_the_listed_bytes_pass(listed: bytes, sent: bytes) -> None:
 def test_the_head_is_compared_field_by_field(head: str, listed: dict[str, Any], changed: str | None) -> None:
     found = frontmatter(f"---\n{head}\n---\ntext")
     assert found == head
-    assert changed_field(listed, parse(found)) == changed
+    assert changed_field(listed, parse_yaml(found)) == changed
 
 
 def test_a_text_without_a_head_has_none() -> None:

@@ -200,14 +200,13 @@ def _bytes(contents: Contents) -> bytes | None:
 
 def _other_field(skill: Skill, data: bytes) -> str | None:
     """Return the first field of the frontmatter in `SKILL.md` that differs from the list, or None."""
-    from mooring.config.documents import BadSyntaxError
-    from mooring.config.yaml import parse
+    from mooring.config.documents import BadSyntaxError, parse_yaml
 
     head = frontmatter(data.decode("utf-8", "replace"))
     if head is None:
         return "frontmatter"
     try:
-        return changed_field(skill.frontmatter, parse(head))
+        return changed_field(skill.frontmatter, parse_yaml(head))
     except BadSyntaxError:
         return "frontmatter"
 
