@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mooring import CallError, Host, ServerError, SyncHost, UnknownTool
 from mooring.adapters import anthropic, openai
-from mooring.agents.deferred import discovered_names, register_factories
+from mooring.agents.engine import discovered_names, register_factories
 from mooring.core.apps import for_model, for_pages, page_address, page_rules
 from mooring.core.catalog import merge
 from mooring.core.discovery import answer, deferrable, namespaces, plan_exposure, prompt_section
