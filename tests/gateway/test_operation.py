@@ -338,7 +338,7 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("moment", ["parser_of", "_module"])
+@pytest.mark.parametrize("moment", ["parser_of", "_command"])
 def test_sighup_does_not_end_serve_while_it_starts(moment: str, tmp_path: Path) -> None:
     """The signal arrives before the arguments are read, and again before the server runs."""
     script = f"""
