@@ -186,7 +186,8 @@ class ClientConnection(RequestHandler):
             self._connection_limit.idled(self)
 
     def abort(self) -> None:
-        if isinstance(self.transport, asyncio.Transport):
+        # Not an isinstance check: the transports of uvloop do not inherit from asyncio.Transport.
+        if self.transport is not None:
             self.transport.abort()
 
     def _cancel_timeout(self) -> None:
