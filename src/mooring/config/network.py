@@ -127,7 +127,7 @@ class TokenService(ClientSettings):
     subject_token: str | None = setting(optional(some_text), default=None)
     """The operator's own token: one reference, read again for each exchange. Gateway clients have theirs."""
     subject_token_type: str | None = setting(optional(_token_type), default=None)
-    """Type of that token: `access_token`, `id_token`, `jwt` or a URI."""
+    """Type of that token: `id_token`, `access_token`, `jwt`, `refresh_token` or `saml2`."""
 
 
 class IdentityProvider(TokenService):
