@@ -48,7 +48,10 @@ HOST = [
     "unsubscribe",
     "view",
 ]
-SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "read_skill", "tools"]
+SESSION = [
+    *("agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "read_skill", "run_script"),
+    "tools",
+]
 MAIN = (Host, Session, SyncHost, SyncSession)
 
 
@@ -145,6 +148,9 @@ EXPORTS = [
     "ResourceTemplate",
     "ResourceUpdated",
     "Result",
+    "ScriptCalled",
+    "ScriptFinished",
+    "ScriptStarted",
     "Secret",
     "SemanticRanker",
     "ServerConfig",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from mooring.concurrency import EventHub, EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Host", "runtime_of"]
 
 
-class Host(ContentVerbs, ExtensionVerbs):
+class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
     """Connects to MCP servers and merges their tools into one catalog.
 
         async with Host([ServerConfig(name="files", command="files-mcp")]) as host:
@@ -247,6 +247,7 @@ class Host(ContentVerbs, ExtensionVerbs):
     async def close(self) -> None:
         """Stop all servers and the processes that they started. Idempotent; never raises for a server."""
         self._closed = True
+        await self._runtime.end_scripts()
         await self._servers.stop()
         self._runtime.builder.pins.close()
         await self._runtime.results.close()
@@ -371,6 +372,7 @@ class Host(ContentVerbs, ExtensionVerbs):
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> Session:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
 
@@ -382,13 +384,15 @@ class Host(ContentVerbs, ExtensionVerbs):
             headers: By HTTP server: headers, or a function that returns them, for its own connections.
             principal: Its own connections use the logins of this principal, and no others.
             discovery: `auto`, `always` or `never`. Default: the setting of the host.
+            scripts: Whether the model gets `script_api` and `script_run`; `only`: instead of the other tools.
+                Default: `scripts.enabled` of the host.
 
         Raises:
             UnknownServer: `headers` names an unknown server.
             ConfigError: The session exists with another agent, principal, discovery mode or other headers.
         """
         session = self._sessions.open(
-            partial(Session, self._runtime, discovery=discovery),
+            partial(Session, self._runtime, discovery=discovery, scripts=scripts),
             session_id,
             agent_id=agent_id,
             headers=headers,
@@ -431,26 +435,6 @@ class Host(ContentVerbs, ExtensionVerbs):
 
     # --- servers --------------------------------------------------------------------------------
 
-    async def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds of a round trip to `server`; it is connected first if needed.
-
-        Args:
-            server: The name of the server.
-            timeout: Seconds for connection and round trip. Default: 5.
-
-        Raises:
-            UnknownServer: There is no such server.
-            MooringError: There was no answer in time.
-        """
-        return await self._servers.connection(server).ping(timeout)
-
-    async def health_check(self, timeout: float = 5.0) -> bool:
-        """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
-
-        Disabled servers, and lazy ones that have not been used, are left out.
-        """
-        return await waiting.healthy(self._servers, timeout)
-
     async def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
         """List the tools of `servers` (default: all) again; servers are connected if needed.
 
@@ -463,18 +447,22 @@ class Host(ContentVerbs, ExtensionVerbs):
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
-    async def login(self, server: str, *, principal: str | None = None) -> Login:
+    async def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> Login:
         """Start a login to `server`: show its `host` and `url` to a person, then await `done()`.
 
         Args:
             server: The name of an HTTP server.
             principal: The login is used by the sessions of this principal only. Default: by the host.
+            redirect_uri: An address that your application serves; give the whole address to which the browser
+                was sent back to `complete()`. Default: a page on 127.0.0.1.
 
         Raises:
             UnknownServer, ConfigError: There is no such server, or it has no login.
             AuthNeeded: The login cannot be started.
         """
-        return await self._login_connection(server, principal).login()
+        return await self._login_connection(server, principal).login(redirect_uri)
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it.

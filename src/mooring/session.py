@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
-from mooring.core.builtin_tools import READ, READ_SKILL
+from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
+from mooring.core.calls import checked_arguments, failed_result, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -24,16 +26,16 @@ from mooring.core.discovery import (
     unwrapped,
 )
 from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.json_values import checked_arguments
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.extensions.skills import Skills, SkillVerbs
 from mooring.local import OnProgress, Progress, Provider
 from mooring.policy import PolicyEnforcer
 from mooring.prompts import Prompts
 from mooring.resources import Resources
-from mooring.results.pipeline import ResultPipeline, RuleBook, Rules, failed_result
+from mooring.results.pipeline import ResultPipeline, RuleBook, Rules
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders
@@ -45,7 +47,8 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
-    from mooring.extensions.skills import Skills
+    from mooring.config.sections import ScriptSettings
+    from mooring.policy import ApprovalRequest
     from mooring.transport.message import ClientBridge
 
 log = logger("mooring.session")
@@ -78,6 +81,15 @@ class Runtime(Protocol):
         """The setting for sessions that have none of their own."""
         ...
 
+    @property
+    def scripts(self) -> ScriptSettings: ...
+    @property
+    def workers(self) -> Any: ...
+    def plans(self, tool: Tool) -> str | None:
+        """Return why a script must have a call of a tool approved; None if it may call it at once."""
+        ...
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool: ...
     @property
     def observed(self) -> bool:
         """Whether a stream delivers the events of calls."""
@@ -159,6 +171,8 @@ class HostRuntime:
         self.emit = events.emit
         self.check_running = servers.check_started
         self.allows, self.permit = policy.allows, policy.permit
+        self.plans, self.approve = policy.plans, policy.approve
+        self._workers: Any = None
         self.exposure, self.withheld = builder.exposure, builder.withheld
 
     @property
@@ -185,6 +199,21 @@ class HostRuntime:
     def observed(self) -> bool:
         return self._events.hears(CallStarted) or self._events.hears(CallFinished)
 
+    @property
+    def scripts(self) -> ScriptSettings:
+        return self.current.config.scripts
+
+    @property
+    def workers(self) -> Any:
+        if self._workers is None:
+            self._workers = import_module("mooring.scripts.workers").Workers()
+        return self._workers
+
+    async def end_scripts(self) -> None:
+        """End the processes that run scripts."""
+        if self._workers is not None:
+            await self._workers.close()
+
     def rules(self, server: str) -> Rules:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
 
@@ -208,14 +237,14 @@ class HostRuntime:
         return waiting.absence(self.servers, tool, view or self.builder)
 
 
-class Session(SessionIdentity):
+class Session(SessionIdentity, SkillVerbs):
     """One conversation: made by `Host.session`. Sessions are cheap: use one for each conversation.
 
     Use it as `async with host.session("alice") as session` to close its own connections at the end; otherwise
     they are closed when it has been idle for `session_ttl` seconds.
     """
 
-    __slots__ = ("_discovery", "_entered", "_exposure", "_offers_call", "_runtime", "_shown")
+    __slots__ = ("_discovery", "_entered", "_exposure", "_offers_call", "_runtime", "_scripts", "_shown")
 
     def __init__(
         self,
@@ -226,6 +255,7 @@ class Session(SessionIdentity):
         headers: Mapping[str, OwnHeaders] = EMPTY,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> None:
         super().__init__(session_id, agent_id=agent_id, headers=headers, principal=principal)
         self._runtime = runtime
@@ -235,6 +265,8 @@ class Session(SessionIdentity):
         """Whether `tools_call` has been listed."""
         self._exposure: VisibleTools | None = None
         self._shown = ShownSchemas()
+        self._scripts: Any = scripts
+        """The setting of this session, or its script tools after their first use."""
 
     async def __aenter__(self) -> Self:
         self._entered += 1
@@ -288,7 +320,8 @@ class Session(SessionIdentity):
         if self._runtime.results.has(self.id):
             self._shown = self._shown.plus([READ.name])
         self._offers_call = self._offers_call or (complete and self._exposure.discovery)
-        return self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        tools = self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        return scripts.shown(self._runtime, tools) if (scripts := self._script_tools()) else tools
 
     async def call(
         self,
@@ -337,19 +370,29 @@ class Session(SessionIdentity):
             )
         return result
 
-    async def read_skill(self, name: str, file: str | None = None, *, timeout: float | None = None) -> Result:
-        """Read a skill for the model: its `SKILL.md`, or one of its supporting files.
-
-        Size and digest are compared with the list of the server, and the head of `SKILL.md` with the listed
-        one. The text is tagged as text of its server.
+    async def run_script(
+        self, code: str, timeout: float = 60.0, *, on_progress: OnProgress | None = None
+    ) -> Result:
+        """Run a program that calls tools. Needs the extra `mooring[scripts]`; see docs/scripts.md.
 
         Args:
-            name: The name from `Host.skills`; without the server if only one server has a skill of that name.
-            file: Path of a supporting file, relative to the skill. Default: its `SKILL.md`.
-            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+            code: The program, in Python. Each tool is an async function with keyword arguments.
+            timeout: Seconds for the program and its calls, without the wait for an approval. Default: 60.
+            on_progress: Called after each call inside, with the number of finished calls.
+
+        Returns:
+            `structured`: the value of the last expression; `text`: what was printed, and that value.
         """
-        given = {"name": name} if file is None else {"name": name, "file": file}
-        return await self.call(READ_SKILL, given, timeout=timeout)
+        self._runtime.check_running()
+        run: Any = import_module("mooring.scripts.tools").run_script
+        return await run(self, self._runtime, code, timeout, on_progress)
+
+    def _script_tools(self) -> Any:
+        """Return the script tools of this session; a false value if they are not enabled."""
+        given = self._runtime.scripts.enabled if self._scripts is None else self._scripts
+        if given is True or given == "only":
+            given = self._scripts = import_module("mooring.scripts.tools").ScriptTools(given)
+        return given
 
     async def _call(
         self,
@@ -369,6 +412,8 @@ class Session(SessionIdentity):
                     raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
                 if name in DISCOVERY_NAMES:
                     return self._discover(name, arguments, started)
+                if name in SCRIPT_NAMES and (scripts := self._script_tools()):
+                    return await scripts.call(self, runtime, name, arguments, timeout, on_progress, budget)
                 if name == READ.name:
                     return await self._read(arguments, budget)
                 tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
@@ -458,7 +503,8 @@ class Session(SessionIdentity):
                         except MooringError:
                             raise
                         except Exception as bug:
-                            raise _provider_failed(tool, bug) from None
+                            log.error("provider failed: tool=%s", tool.name, exc_info=bug)
+                            raise provider_failed(tool, bug) from None
                 if record is not None:
                     record.ended(result)
                 return result
@@ -499,35 +545,5 @@ class Session(SessionIdentity):
                 )
 
 
-async def call_for_page(
-    session: Session,
-    tool: Tool,
-    arguments: Mapping[str, Any] | None,
-    timeout: float | None = None,
-    on_progress: OnProgress | None = None,
-) -> Result:
-    """Call a tool for a page of its server (MCP Apps), under the rules that hold for other calls. The caller
-    checks that the page may use the tool. Not for applications: see `ViewBridge`."""
-    audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
-    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
-    work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
-    result = await (work if audit is None else audit.call(session, tool.name, arguments, work))
-    if reports is not None:
-        await reports.delivered()
-    return result
-
-
 def _left(started: float, timeout: float | None) -> float | None:
     return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-
-
-def _provider_failed(tool: Tool, bug: Exception) -> CallError:
-    """Log an exception of a provider; return the error of the call, without its text, which may hold
-    secrets."""
-    log.error("provider failed: server=%s tool=%s", tool.server, tool.remote_name, exc_info=bug)
-    return CallError(
-        f"{tool.name!r} failed: provider {tool.server!r} raised {type(bug).__name__}; see the log",
-        server=tool.server,
-        tool=tool.remote_name,
-        outcome="unknown",
-    )

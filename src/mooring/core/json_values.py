@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 from mooring.core.catalog import same
-from mooring.core.types import EMPTY, Json, Snapshot, Tool
-from mooring.errors import CallError
+from mooring.core.types import Json, Snapshot, Tool
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,28 +112,3 @@ def not_json(arguments: Mapping[str, Any]) -> str | None:
     except RecursionError:
         return "it is nested too deeply"
     return None
-
-
-def checked_arguments(tool: Tool, arguments: object) -> Mapping[str, Any]:
-    """Return the arguments of a call.
-
-    Raises:
-        CallError: They are not a mapping of JSON values.
-    """
-    if arguments is None:
-        return EMPTY
-    if not isinstance(arguments, Mapping):  # models send anything
-        raise _not_called(tool, f"arguments must be an object, not {type(arguments).__name__}")
-    values = cast("Mapping[str, Any]", arguments)
-    if problem := not_json(values):
-        raise _not_called(tool, f"the arguments are not JSON: {problem}")
-    return values
-
-
-def _not_called(tool: Tool, problem: str) -> CallError:
-    return CallError(
-        f"{tool.name!r} was not called: {problem}",
-        server=tool.server,
-        tool=tool.remote_name,
-        outcome="not sent",
-    )

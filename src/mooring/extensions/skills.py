@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from binascii import a2b_base64
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from mooring.local import Progress, StaticProvider
 from mooring.resources import BUILTIN, Resources, ResourceTools
 from mooring.servers.catalog import CatalogBuilder
 
-__all__ = ["BuiltinTools", "Skills"]
+__all__ = ["BuiltinTools", "SkillVerbs", "Skills"]
 
 MOST_LISTED = 100
 _LINE = 200
@@ -108,6 +109,32 @@ class Skills:
             raise _altered(skill, f"{where!r} was not used: {problem}")
         if uri == skill.uri and (field := _other_field(skill, data)) is not None:
             raise _altered(skill, f"{where!r} was not used: its {field!r} differs from the list of skills")
+
+
+class SkillVerbs:
+    """The verb of `Session` for skills."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> Result:
+        """See `Session.call`."""
+
+    async def read_skill(self, name: str, file: str | None = None, *, timeout: float | None = None) -> Result:
+        """Read a skill for the model: its `SKILL.md`, or one of its supporting files.
+
+        Size and digest are compared with the list of the server, and the head of `SKILL.md` with the listed
+        one. The text is tagged as text of its server.
+
+        Args:
+            name: The name from `Host.skills`; without the server if only one server has a skill of that name.
+            file: Path of a supporting file, relative to the skill. Default: its `SKILL.md`.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+        """
+        given = {"name": name} if file is None else {"name": name, "file": file}
+        return await self.call(READ_SKILL, given, timeout=timeout)
 
 
 class BuiltinTools(StaticProvider):

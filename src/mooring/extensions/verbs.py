@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mooring.core.types import EMPTY, Skill
+from mooring.concurrency import OrderedCallback
+from mooring.core.types import EMPTY, Result, Skill, Tool
 from mooring.errors import ConfigError
 from mooring.extensions.skills import Skills
 from mooring.extensions.views import View, Views
-from mooring.session import HostRuntime, Session, call_for_page
+from mooring.local import OnProgress
+from mooring.session import HostRuntime, Session
 
-__all__ = ["ExtensionVerbs", "checked_extensions"]
+__all__ = ["ExtensionVerbs", "call_for_page", "checked_extensions"]
 
 
 def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Mapping[str, Any]]:
@@ -31,6 +33,24 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None) -> Mapping
         if not isinstance(settings, Mapping):  # applications are not always checked
             raise ConfigError(f"extensions: the settings of {name!r} must be a mapping, such as {{}}")
     return given or EMPTY
+
+
+async def call_for_page(
+    session: Session,
+    tool: Tool,
+    arguments: Mapping[str, Any] | None,
+    timeout: float | None = None,
+    on_progress: OnProgress | None = None,
+) -> Result:
+    """Call a tool for a page of its server (MCP Apps), under the rules that hold for other calls. The caller
+    checks that the page may use the tool. Not for applications: see `ViewBridge`."""
+    audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
+    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
+    work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
+    result = await (work if audit is None else audit.call(session, tool.name, arguments, work))
+    if reports is not None:
+        await reports.delivered()
+    return result
 
 
 class ExtensionVerbs:

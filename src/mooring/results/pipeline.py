@@ -29,7 +29,6 @@ from mooring.core.render import MOST_BLOCKS, arranged, as_text, plain, preview, 
 from mooring.core.text import dumps, line
 from mooring.core.types import Block, Result, Tool
 from mooring.core.value import Value, replace
-from mooring.errors import MooringError
 
 if TYPE_CHECKING:
     from mooring.results.output_schema import Schemas
@@ -319,15 +318,3 @@ def _place(wanted: ReadRequest, piece: ResultPart, total: int, output: StoredOut
         what = f"Characters {wanted.offset:,} to {end:,} of {total:,} of {source}"
     more = "End." if piece.next_offset is None else f"Continue with offset {piece.next_offset}."
     return f"[{what}. {more}]"
-
-
-def failed_result(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
-    """Return the result of a call that failed with `problem`."""
-    return Result(
-        server=tool.server if tool else "",
-        tool=tool.remote_name if tool else name,
-        blocks=(Block({"type": "text", "text": str(problem)}),),
-        is_error=True,
-        duration=duration,
-        error=problem,
-    )
