@@ -15,7 +15,7 @@ COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
-	test-scripts bench-scripts
+	test-scripts bench-scripts test-remote-login
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -92,6 +92,9 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
+
+test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from anyio import to_thread
 
+from mooring.auth.subject import SUBJECT, Subject
 from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
@@ -318,6 +319,8 @@ class Audit:
         if caller is not None:
             caller.noted = True
             who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
+        if (subject := SUBJECT.get()) is not None and subject.chains:
+            about["identity"] = _identity(subject, about.get("server"))
         now = time.time()
         said: dict[str, Any] = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z",
@@ -434,6 +437,14 @@ class Audit:
         self._hurry.set()
         if self._writing is not None:
             await asyncio.wait({self._writing})
+
+
+def _identity(subject: Subject, server: str | None) -> list[str] | None:
+    """Return the identities under which a request was made, beginning with the gateway client."""
+    known = subject.chains.get(server or "")
+    if known is None and server is None and len(subject.chains) == 1:
+        [known] = subject.chains.values()
+    return None if known is None else list(known)
 
 
 def _place(session: Conversation, name: str, result: Result | None) -> tuple[str | None, str | None]:

@@ -455,18 +455,22 @@ class Host(ContentVerbs):
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
-    async def login(self, server: str, *, principal: str | None = None) -> Login:
+    async def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> Login:
         """Start a login to `server`: show its `host` and `url` to a person, then await `done()`.
 
         Args:
             server: The name of an HTTP server.
             principal: The login is used by the sessions of this principal only. Default: by the host.
+            redirect_uri: An address that your application serves; give the whole address to which the browser
+                was sent back to `complete()`. Default: a page on 127.0.0.1.
 
         Raises:
             UnknownServer, ConfigError: There is no such server, or it has no login.
             AuthNeeded: The login cannot be started.
         """
-        return await self._login_connection(server, principal).login()
+        return await self._login_connection(server, principal).login(redirect_uri)
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it.

@@ -373,14 +373,15 @@ class SyncHost:
         return self._do(work)
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds of a round trip to `server`; it is connected first if needed.
-        See `Host.ping`."""
+        """Return the seconds of a round trip to `server`, connecting it if needed. See `Host.ping`."""
         return self._do(self._host.ping(server, timeout))
 
-    def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
-        """Start a login to `server`: show its `host` and `url` to a person, then call `done()`.
-        See `Host.login`."""
-        return _sync_login(self._do(self._host.login(server, principal=principal)), self._do)
+    def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> SyncLogin:
+        """Start a login to `server`: show its `host` and `url`, then call `done()`. See `Host.login`."""
+        work = self._host.login(server, principal=principal, redirect_uri=redirect_uri)
+        return _sync_login(self._do(work), self._do)
 
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it. See `Host.logout`."""
@@ -392,8 +393,7 @@ class SyncHost:
         return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
-        """List the tools of `servers` (default: all) again; servers are connected if needed.
-        See `Host.refresh`."""
+        """List the tools of `servers` (default: all) again, connecting them. See `Host.refresh`."""
         return self._do(self._host.refresh(*servers))
 
     def add(self, server: ServerConfig) -> ServerStatus:

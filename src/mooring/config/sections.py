@@ -280,6 +280,12 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
+def _key(value: object) -> str:
+    if not is_reference(text := some_text(value)):
+        raise ValueError("must be one reference without a default, such as ${VAR}")
+    return text
+
+
 class GatewaySettings(Settings):
     """Settings of `mooring serve`."""
 
@@ -293,6 +299,11 @@ class GatewaySettings(Settings):
     """Signed tokens (JWT) of an authorization server."""
     url: str | None = setting(optional(some_text), default=None)
     """Public address of the gateway, if it differs from the one it listens on."""
+    public_url: str | None = setting(optional(some_text), default=None)
+    """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
+    key: str | None = setting(optional(_key), default=None)
+    """One reference to a secret of at least 32 characters that encrypts stored logins of clients. With it and
+    `public_url`, users log in to servers through the gateway."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
     """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())

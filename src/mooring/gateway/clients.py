@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
+from mooring.auth.subject import Subject
 from mooring.core.types import EMPTY, Era
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
@@ -98,6 +99,8 @@ class Principal:
 
     name: str
     scopes: frozenset[str] = frozenset()
+    subject: Subject | None = field(default=None, compare=False, repr=False)
+    """The signed token of the request, for servers with `auth: {exchange: …}` or `{idp: …}`."""
 
 
 ANONYMOUS = Principal(name="anonymous")
@@ -182,7 +185,10 @@ class Client:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to no request, and keep it for a client that reconnects."""
-        body = notice_body(method, params)
+        self.notify_raw(notice_body(method, params))
+
+    def notify_raw(self, body: bytes) -> None:
+        """Send an encoded notification; see `notify`."""
         self.notified += 1
         self._recent.append(body)
         if self.event_stream is not None:
@@ -365,6 +371,7 @@ class SessionRegistry:
         if client is None or client.principal != principal or client.profile is not profile:
             return None
         client.used = time.monotonic()
+        client.principal = principal  # the same, with the token of this request
         return client
 
     async def end(self, client: Client) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from mooring.auth.vault import Vault
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -25,6 +26,7 @@ from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
 from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
+from mooring.gateway.logins import check_public
 from mooring.host import Host, runtime_of
 
 log = logger("mooring.gateway")
@@ -124,6 +126,9 @@ def _make_authenticator(host: Host, config: HostConfig, bind: str, url: str) -> 
     """
     _refuse_doubtful(config)
     settings = config.gateway
+    check_public(settings)
+    if settings.key is not None:
+        Vault(settings.key).key()
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
         raise ConfigError(

@@ -256,8 +256,12 @@ def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
         # Answers that come later are an extension: without a word of it no server gives one.
-        f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
+        f"{_META}clientCapabilities": {**capabilities, "extensions": _declared(capabilities)},
     }
+
+
+def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    return {**capabilities.get("extensions", {}), TASKS: {}}
 
 
 async def _discover(
@@ -285,7 +289,10 @@ async def _discover(
         instructions=_instructions(raw),
         raw=raw,
         meta=meta,
-        listing={**meta, f"{_META}clientCapabilities": {**ABILITIES, "extensions": {TASKS: {}}}},
+        listing={
+            **meta,
+            f"{_META}clientCapabilities": {**ABILITIES, "extensions": _declared(capabilities)},
+        },
         headers=headers,
     )
 

@@ -240,6 +240,8 @@ class ForwardedRequest:
     """Further parameters, as the client sent them."""
     answers: bool = False
     """Whether the client answers `input_required` itself, so that it is passed on as a result."""
+    opens_addresses: bool = False
+    """Whether the client supports elicitation by URL."""
     heard: Callable[[str, Mapping[str, Any]], None]
     """Receives notifications that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
