@@ -25,7 +25,7 @@ from mooring.core.discovery import (
     checked_mode,
     unwrapped,
 )
-from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.events import CallFinished, CallStarted, Event, ScriptCalled
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
@@ -197,7 +197,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
+        return any(map(self._events.hears, (CallStarted, CallFinished, ScriptCalled)))
 
     @property
     def scripts(self) -> ScriptSettings:
