@@ -1,6 +1,6 @@
 """Run the official conformance suite: servers through the gateway, and our own client.
 
-    python -m tests.conformance.run server [--upstream stdio|http|sse|direct] [--spec VERSION] [SCENARIO …]
+    python -m tests.conformance.run server [--upstream stdio|http|sse|asgi|direct] [--spec V] [SCENARIO …]
     python -m tests.conformance.run client [--spec VERSION] [SCENARIO …]
     python -m tests.conformance.run all
 
@@ -159,7 +159,8 @@ def _answers(port: int, path: str) -> bool:
 
 @contextmanager
 def gateway(upstream: str) -> Iterator[str]:
-    """The URL of a gateway in front of the fixture; `direct` is the fixture itself."""
+    """The URL of a gateway in front of the fixture; `direct` is the fixture itself, `asgi` the gateway under
+    uvicorn with the fixture over HTTP."""
     fixture = [sys.executable, str(HERE / "fixture.py")]
     port, behind = free_port(), free_port()
     if upstream == "direct":
@@ -170,19 +171,21 @@ def gateway(upstream: str) -> Iterator[str]:
         if upstream == "stdio":
             entry: dict[str, Any] = {"command": fixture[0], "args": [fixture[1], "stdio"]}
         else:
-            path = "mcp" if upstream == "http" else "sse"
+            path = "sse" if upstream == "sse" else "mcp"
             entry = {"url": f"http://127.0.0.1:{behind}/{path}"}
             entry["type"] = "sse" if upstream == "sse" else "http"
         config = Path(folder, "mcp.json")
         config.write_text(json.dumps({"mcpServers": {"fixture": entry}}))
         serve = [sys.executable, "-m", "mooring", "--config", str(config), "--no-lock", "serve"]
         serve += ["--http", f"127.0.0.1:{port}", "--style", "raw"]
+        if upstream == "asgi":
+            serve = [sys.executable, str(HERE / "asgi.py"), str(config), str(port)]
         if upstream == "stdio":
             with running(serve, port, "/ready"):
                 yield f"http://127.0.0.1:{port}/mcp"
         else:
             with (
-                running([*fixture, upstream, str(behind)], behind, "/nothing"),
+                running([*fixture, "sse" if upstream == "sse" else "http", str(behind)], behind, "/nothing"),
                 running(serve, port, "/ready"),
             ):
                 yield f"http://127.0.0.1:{port}/mcp"
@@ -252,7 +255,7 @@ def main() -> int:
     parser.add_argument("leg", choices=("server", "client", "all"))
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--spec", choices=SPECS, action="append")
-    parser.add_argument("--upstream", choices=("direct", "stdio", "http", "sse"), action="append")
+    parser.add_argument("--upstream", choices=("direct", "stdio", "http", "sse", "asgi"), action="append")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--results", type=Path, default=PEERS / "results.json")
     args = parser.parse_args()
@@ -260,7 +263,7 @@ def main() -> int:
     results: dict[tuple[str, str, str], dict[str, bool]] = {}
     for spec in args.spec or SPECS:
         if args.leg != "client":
-            for upstream in args.upstream or ("stdio", "http", "sse"):
+            for upstream in args.upstream or ("stdio", "http", "sse", "asgi"):
                 title = f"server {spec} through the gateway, upstream {upstream}"
                 results[title, "server", spec] = servers(upstream, spec, args.scenarios, args.verbose)
         if args.leg != "server":

@@ -334,7 +334,7 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         process.stdin.close()
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
 
 
 @pytest.mark.parametrize("moment", ["parser_of", "_command"])

@@ -136,6 +136,14 @@ ALL_CAPABILITIES: Mapping[str, Any] = {
 WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
 """Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+METHODS = frozenset(
+    (
+        *_LISTS,
+        *("tools/call", "resources/read", "prompts/get", "completion/complete", "initialize", "ping"),
+        *("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "server/discover"),
+    )
+)
+"""All methods that are handled; others are `unknown` in metrics and the access log."""
 _HANDLED_PARAMS = frozenset(
     ("name", "arguments", "uri", "ref", "argument", "context", "cursor", "_meta", "task")
 )
@@ -233,7 +241,11 @@ class RequestHandlers:
         client, lists = request.client, self._profile_lists(request.client)
         searching = client.profile.settings.discovery != "never" or client.profile.scripts.enabled
         if request.method == "tools/list" and searching:
-            return tools_page(lists.shown(client.session.tools(), False), client.era)
+            page = tools_page(lists.shown(client.session.tools(), False), client.era)
+            if (record := request.exchange.record) is not None:
+                whole = lists.page(request.method, client.era, pages=shows_pages(client))
+                record.saved = max(len(whole) - len(page), 0)
+            return page
         return lists.page(request.method, client.era, pages=shows_pages(client))
 
     def _profile_lists(self, client: Client) -> Lists:
@@ -309,11 +321,15 @@ class RequestHandlers:
         timeout = client.profile.settings.call_timeout
         with self._forwarding(request, server, name, asked):
             if tool is not None and tool is not SCRIPT_RUN and name not in client.profile.catalog.tools:
-                return await call_for_page(client.session, tool, given, timeout, progress(request))
-            # The client decides how much its model sees.
-            return await client.session.call(
-                name, given, timeout=timeout, on_progress=progress(request), budget=0
-            )
+                result = await call_for_page(client.session, tool, given, timeout, progress(request))
+            else:
+                # The client decides how much its model sees.
+                result = await client.session.call(
+                    name, given, timeout=timeout, on_progress=progress(request), budget=0
+                )
+        if (record := request.exchange.record) is not None:
+            record.result(result)
+        return result
 
     async def _log_in(self, request: ClientRequest, server: str, name: str) -> Answer:
         """Answer a call of the tool `authenticate`: the login in the browser of the client's user."""

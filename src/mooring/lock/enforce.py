@@ -20,7 +20,7 @@ from mooring.core.names import Style, assign
 from mooring.core.skills import root_of
 from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Page, Snapshot, Tool
 from mooring.core.uris import matches
-from mooring.core.value import Value
+from mooring.core.value import Value, replace
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
 from mooring.lock.compare import Admission
@@ -46,6 +46,10 @@ class PinSource(Value):
     cache: bool = True
     own: Lock | None = None
     """The lock of the user's own servers, which a project's lock does not cover."""
+    path: Path | None = None
+    """Where `lock` is stored."""
+    own_path: Path | None = None
+    """Where `own` is stored."""
 
 
 def memory_of(
@@ -63,8 +67,10 @@ def memory_of(
         return PinSource()
     found = _read(path)
     if speaks_of(files, "user"):
-        return PinSource(lock=found, own=found)
-    return PinSource(lock=found, own=_read(own_lock_path()) if lock is True else None)
+        return PinSource(lock=found, own=found, path=path, own_path=path)
+    own_path = own_lock_path() if lock is True else None
+    own = None if own_path is None else _read(own_path)
+    return PinSource(lock=found, own=own, path=path, own_path=own_path)
 
 
 def _read(path: Path) -> Lock | None:
@@ -262,6 +268,49 @@ class LockEnforcer:
             admission = decide(pin, snapshot, pinning)
         self._report(name, admission, already=self._warned.get(name, frozenset()))
         return ApprovedListing(admission) if pinning == "block" else None
+
+    def changes(self, server: ServerConfig, snapshot: Snapshot) -> tuple[Change, ...]:
+        """Return how a listing differs from the lock; empty for a server that no lock covers."""
+        if self._lock_of(server) is None or self._pinning.get(server.name) == "off":
+            return ()
+        from mooring.lock.compare import compare
+
+        mark = fingerprint(server)
+        pin = self._pins.get(server.name) or Pin(fingerprint=mark, snapshot=Snapshot(server=server.name))
+        return compare(pin, snapshot, fingerprint=mark).changes
+
+    def approve(self, server: ServerConfig, snapshot: Snapshot, tool: str | None) -> None:
+        """Accept the changes of a listing, or of one of its tools: write them to the lock file and use them.
+        The listing must be published again afterwards.
+
+        Raises:
+            LockError: There is no lock, or it cannot be written.
+            UnknownTool: There is no such tool.
+        """
+        from mooring.lock.cache import save_lock
+        from mooring.lock.compare import approve
+
+        own = server.source.scope == "user"
+        path = self._memory.own_path if own else self._memory.path
+        lock = None if path is None else load_lock(path)
+        if path is None or lock is None:
+            raise LockError("there is no lock, so nothing is blocked; see `mooring lock`")
+        known = lock.servers.get(server.name)
+        accepted = approve(
+            lock,
+            snapshot,
+            fingerprint=fingerprint(server),
+            tools=None if tool is None else [tool],
+            volatile=NO_MARKS if known is None else known.volatile,
+        )
+        save_lock(path, accepted)
+        same = self._memory.path == self._memory.own_path
+        self._memory = replace(
+            self._memory,
+            lock=accepted if same or not own else self._memory.lock,
+            own=accepted if same or own else self._memory.own,
+        )
+        self._pins[server.name] = accepted.servers.get(server.name)
 
     def close(self) -> None:
         """Wait until the cache is written."""
