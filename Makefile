@@ -15,7 +15,7 @@ COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
-	test-scripts bench-scripts test-remote-login soak-gateway-team
+	test-scripts bench-scripts test-remote-login test-apps soak-gateway-team
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -93,6 +93,9 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
+
+test-apps: $(READY)  ## An official MCP App through the gateway in a browser (needs Debian's chromium and chromium-driver, npm)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/apps
 
 test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py

@@ -94,6 +94,8 @@ COMMANDS = {
     "read": "Read one resource",
     "prompts": "Prompts of all servers",
     "prompt": "Show one prompt with its arguments filled in",
+    "skills": "Skills of all servers",
+    "skill": "Read one skill",
     "ping": "Round-trip time of each server",
     "login": "Log in to a server",
     "logout": "Remove a stored login",

@@ -27,7 +27,7 @@ EXAMPLES = """\
 _HEADER = ["NAME", "STATE", "TRANSPORT", "PROTOCOL", "TOOLS", "FRESH"]
 _KEYS = (
     "name", "state", "transport", "protocol", "tools", "resources", "prompts",
-    "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
+    "extensions", "skills", "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
 )  # fmt: skip
 
 

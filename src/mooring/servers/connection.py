@@ -227,6 +227,8 @@ class Connection:
             tools=len(supervisor.snapshot.tools),
             resources=len(supervisor.snapshot.resources),
             prompts=len(supervisor.snapshot.prompts),
+            extensions=tuple(one.name for one in supervisor.snapshot.extensions),
+            skills=len(supervisor.snapshot.skills),
             error=str(supervisor.problem) if supervisor.problem else None,
             connected_at=supervisor.connected_at,
             breaker=self._sender.breaker(now),
