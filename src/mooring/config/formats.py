@@ -454,13 +454,21 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
                 shape.wrong(str(problem), place=key)
 
 
+def _guarded_like(name: str) -> str | None:
+    """Return the security setting that an unknown name may stand for: misspelled, or in another form, such as
+    `policies` or `audit_log`."""
+    return misspelled(name, GUARDED) or next(
+        (one for one in sorted(GUARDED) if name.startswith(one[:5])), None
+    )
+
+
 def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
     """Report an unknown key, unless it belongs to another program."""
     name = snake(key)
     if own:
         near = did_you_mean(name, _SETTINGS | _TOP)
     else:
-        near = misspelled(name, GUARDED) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
+        near = _guarded_like(name) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
         if near is None:
             return
     hint = f"did you mean {near!r}?" if near else "remove it"

@@ -323,7 +323,7 @@ class SessionRegistry:
         address: str | None = None,
     ) -> Client:
         """Return a client with a new session. At the limit of its account, the account's longest idle session
-        is ended; never one of another account.
+        is ended. When `max_sessions` are open, that of an account which has more than half of them.
 
         Raises:
             TooManySessions: All sessions of the account are in use, or `max_sessions` are open.
@@ -337,7 +337,7 @@ class SessionRegistry:
                     f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
                 )
             self._end_soon(min(idle, key=lambda client: client.used))
-        if len(self._clients) >= self.limit:
+        if len(self._clients) >= self.limit and not self._took_back(owner_account):
             raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
         key = secrets.token_hex(16)
         client = Client(
@@ -353,6 +353,17 @@ class SessionRegistry:
         )
         self._clients[key] = self._accounts.setdefault(owner_account, {})[key] = client
         return client
+
+    def _took_back(self, asking: str) -> bool:
+        """End the longest idle session of another account that has more than half of all sessions, so that
+        one client does not lock out the others. Return False if there is none."""
+        for name, clients in self._accounts.items():
+            if name != asking and 2 * len(clients) > self.limit:
+                idle = [client for client in clients.values() if client.idle]
+                if idle:
+                    self._end_soon(min(idle, key=lambda client: client.used))
+                    return True
+        return False
 
     def find(self, key: str, profile: Profile, principal: Principal) -> Client | None:
         """Return the session of this id if it belongs to this principal and profile."""

@@ -444,7 +444,10 @@ async def run_workers(count: int) -> int:
 
     async def supervise() -> None:
         while not ending.is_set():
-            process = await asyncio.create_subprocess_exec(*command, env=environment)
+            # A worker ends when its standard input does, so that it does not outlive a killed parent.
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment, stdin=asyncio.subprocess.PIPE
+            )
             running.add(process)
             code = await process.wait()
             running.discard(process)

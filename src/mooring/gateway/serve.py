@@ -25,7 +25,7 @@ from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
-from mooring.gateway.http_server import WebServer, check_workers, shared_key
+from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
 from mooring.gateway.logins import check_public
 from mooring.host import Host, runtime_of
 
@@ -238,7 +238,8 @@ GC_THRESHOLD = 50_000
 
 
 async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
-    """Wait for SIGTERM or SIGINT. SIGHUP reloads the configuration; clients stay connected.
+    """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
+    the configuration; clients stay connected.
 
     `warn` is called with the reason for each configuration that is rejected.
     """
@@ -249,11 +250,20 @@ async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
+        if is_worker():
+            loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
     reloading = asyncio.create_task(reload_on_hangup(host, warn))
     try:
         await stop.wait()
     finally:
         reloading.cancel()
+
+
+def _stop_at_end(stop: asyncio.Event) -> None:
+    """Stop a worker when its standard input ends: the process that started it is gone."""
+    if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
 
 
 async def reload_on_hangup(host: Host, warn: Callable[[str], None]) -> None:

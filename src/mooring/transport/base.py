@@ -169,11 +169,17 @@ class Transport:
         if self.death is None:
             self.death = reason
             passing(self.server, "fault", reason)
-            self._watch.end()
+            self._rest()
             self.on_death(reason)
             self._gone.set()
             for scope in self._bound:
                 scope.cancel()
+
+    def _rest(self) -> None:
+        """End the watch over deadlines once the wire is gone and no request is under way. Requests over HTTP
+        outlive their wire, and keep their deadlines."""
+        if self.death is not None and not self.waiting:
+            self._watch.end()
 
     @contextmanager
     def lifetime(self) -> Generator[None]:
@@ -201,6 +207,7 @@ class Transport:
         is under way that were when it came.
         """
         del self.waiting[key]
+        self._rest()
         for request in self._working.values():
             if key in request.causes:
                 request.causes.discard(key)
@@ -540,3 +547,4 @@ class DuplexTransport(Transport):
             for waiter in self.waiting.values():
                 request = cast(Waiter, waiter)
                 request.fail(closed(reason, self.outcome(request)))
+            self._watch.end()
