@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mooring.auth.vault import Vault
+from mooring.auth.cipher import LoginCipher
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -128,7 +128,7 @@ def _make_authenticator(host: Host, config: HostConfig, bind: str, url: str) -> 
     settings = config.gateway
     check_public(settings)
     if settings.key is not None:
-        Vault(settings.key).key()
+        LoginCipher(settings.key).key()
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
         raise ConfigError(
