@@ -11,10 +11,11 @@ JOBS ?= 2
 SECONDS ?= 600
 PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
+COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
-	test-remote-login
+	test-scripts bench-scripts test-remote-login
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -107,6 +108,12 @@ test-reference: $(READY)  ## Talk to the real reference servers, installed from 
 
 test-adapters: $(READY)  ## Run the adapters with the newest agent frameworks, installed into .peers (SET=together)
 	$(BIN)/python scripts/test_adapters.py $(SET)
+
+test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a process, cost (COUNT=500)
+	$(BIN)/python -m tests.scripts.proofs --count $(COUNT)
+
+bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
+	$(BIN)/python -m bench.scripts
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

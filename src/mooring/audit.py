@@ -210,13 +210,16 @@ class Caller:
 class Note:
     """Facts of a call that are recorded with it."""
 
-    __slots__ = ("approval",)
+    __slots__ = ("approval", "script")
 
     def __init__(self) -> None:
         self.approval: Literal["given", "denied"] | None = None
+        self.script: str | None = SCRIPT.get()
+        """Id of the script that makes the call, or that the call runs."""
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("mooring_audit_caller", default=None)
+SCRIPT: ContextVar[str | None] = ContextVar("mooring_audit_script", default=None)
 NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 
@@ -270,6 +273,7 @@ class Audit:
                 seconds=time.monotonic() - started,
                 approval=note.approval,
                 arguments=arguments,
+                **({} if note.script is None else {"script": note.script}),
             )
 
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from mooring.concurrency import EventHub, EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
@@ -235,6 +235,7 @@ class Host(ContentVerbs):
     async def close(self) -> None:
         """Stop all servers and the processes that they started. Idempotent; never raises for a server."""
         self._closed = True
+        await self._runtime.end_scripts()
         await self._servers.stop()
         self._runtime.builder.pins.close()
         await self._runtime.results.close()
@@ -359,6 +360,7 @@ class Host(ContentVerbs):
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> Session:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
 
@@ -370,13 +372,15 @@ class Host(ContentVerbs):
             headers: By HTTP server: headers, or a function that returns them, for its own connections.
             principal: Its own connections use the logins of this principal, and no others.
             discovery: `auto`, `always` or `never`. Default: the setting of the host.
+            scripts: Whether the model gets `script_api` and `script_run`; `only`: instead of the other tools.
+                Default: `scripts.enabled` of the host.
 
         Raises:
             UnknownServer: `headers` names an unknown server.
             ConfigError: The session exists with another agent, principal, discovery mode or other headers.
         """
         session = self._sessions.open(
-            partial(Session, self._runtime, discovery=discovery),
+            partial(Session, self._runtime, discovery=discovery, scripts=scripts),
             session_id,
             agent_id=agent_id,
             headers=headers,

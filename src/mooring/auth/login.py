@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -327,3 +327,34 @@ def _seen(outcome: asyncio.Future[None]) -> None:
     """Retrieve the exception of a login that no caller awaits any more."""
     if not outcome.cancelled():
         outcome.exception()
+
+
+class SyncLogin:
+    """`Login` without `await`."""
+
+    def __init__(self, login: Login, do: Any) -> None:
+        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
+        self.issuer = login.issuer
+        self._login = login
+        self._do = do
+
+    @property
+    def over(self) -> bool:
+        """Whether the login has ended, successfully or not."""
+        return self._login.over
+
+    def complete(self, callback_url: str) -> None:
+        """See `Login.complete`."""
+        self._do(self._login.complete(callback_url))
+
+    def done(self, timeout: float | None = None) -> None:
+        """Wait until the login has ended; see `Login.done`."""
+        self._do(self._login.done(timeout))
+
+    def cancel(self) -> None:
+        """See `Login.cancel`."""
+        self._do(self._login.cancel())
+
+    def close(self) -> None:
+        """See `Login.close`."""
+        self._do(self._login.close())

@@ -89,6 +89,7 @@ COMMANDS = {
     "search": "Search the tools",
     "groups": "Groups of tools, one line each",
     "call": "Call one tool",
+    "run": "Run a script that calls tools",
     "resources": "Resources of all servers",
     "read": "Read one resource",
     "prompts": "Prompts of all servers",

@@ -49,19 +49,28 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.http_server import is_worker, run_workers
+    from mooring.gateway.http_server import is_worker, run_workers, worker_port
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
-    if args.workers > 1:
+
+    def listening(url: str) -> None:
+        if options.json:
+            out.document({"url": url})
+            out.flush()
+        else:
+            out.note(f"Serving at {url}")
+
+    if args.workers > 1 and not is_worker():
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         from mooring.config import load
         from mooring.gateway.http_server import check_workers
 
         check_workers(load(options.files), whole, sse=args.sse)
-        return await run_workers(args.workers)
+        bind, port = args.http
+        return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
     relay = ClientBridge(asks=not is_worker())
@@ -76,15 +85,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             finally:
                 hangups.cancel()
             return 0
-        bind, port = args.http
+        bind, port = args.http[0], worker_port() if is_worker() else args.http[1]
         async with serve_http(
             host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, shared=is_worker()
         ) as serving:
-            if options.json:
-                out.document({"url": serving.url})
-                out.flush()
+            if is_worker():  # the process that started it reports
+                print(serving.url, flush=True)
             else:
-                out.note(f"Serving at {serving.url}")
+                listening(serving.url)
             await wait_for_shutdown(host, out.warning)
     return 0
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.config import validate
-from mooring.config.sections import GatewaySettings, Policy
+from mooring.config.sections import GatewaySettings, Policy, ScriptSettings
 from mooring.config.validate import (
     Settings,
     flag,
@@ -462,6 +462,8 @@ class HostConfig(Settings):
     """As a server's, for servers without their own that are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     """Caller information for servers, and resources for the model."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Programs that a model writes to call several tools at once."""
     watch: WatchSettings = setting(section(WatchSettings), default=WatchSettings())
     """Whether changed configuration files are applied."""
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())

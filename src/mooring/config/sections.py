@@ -98,6 +98,15 @@ class JointPolicy(Value):
             decisions.append(Decision(verdict="ask", reason=f"`approve` of {server!r}"))
         return max(decisions, key=lambda one: _STRICTNESS[one.verdict])
 
+    def names(self, tool: Tool) -> bool:
+        """Return whether an `allow` rule of the host or of the server names this tool."""
+        rules = ((self.host, tool.server), (self.own.policy, None))
+        return any(
+            _fits(tool, pattern, self.own.trust_hints, server)
+            for policy, server in rules
+            for pattern in policy.allow
+        )
+
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
@@ -135,6 +144,30 @@ _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
+def _offered(value: object) -> Literal[False, True, "only"]:
+    if value == "only":
+        return "only"
+    try:
+        return flag(value)
+    except ValueError:
+        raise ValueError("must be true, false or 'only'") from None
+
+
+class ScriptSettings(Settings):
+    """Programs that a model writes to call several tools at once."""
+
+    enabled: Literal[False, True, "only"] = setting(_offered, default=False)
+    """Whether models get `script_api` and `script_run`; `only`: instead of the other tools."""
+    time: float = setting(_duration, default=60.0)
+    """Seconds for a script; the wait for an approval does not count."""
+    memory: int = setting(within(size, least=2**20), default=100 * 2**20)
+    """Bytes that a script may use."""
+    calls: int = setting(within(whole, least=1), default=200)
+    """Calls that a script may make."""
+    writes: Literal["ask", "deny"] = setting(one_of("ask", "deny"), default="ask")
+    """What happens at the first call that may change something: ask for approval of a plan, or end."""
+
+
 class ProfileSettings(Settings):
     """A named part of the catalog, served at `/mcp/<name>`."""
 
@@ -158,6 +191,8 @@ class ProfileSettings(Settings):
     """Scopes that a token must have."""
     call_timeout: float | None = setting(optional(_duration), default=None)
     """Seconds for a call; as the server's when left out."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Scripts of the clients' models; not the host's setting."""
 
 
 class TokenSettings(Settings):

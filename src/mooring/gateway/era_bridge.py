@@ -159,6 +159,14 @@ class EraBridge:
         timeout = client.profile.settings.call_timeout
         return await connection.era_for(tool.remote_name, client.era, timeout) == "legacy"
 
+    def must_suspend_scripts(self, client: Client) -> bool:
+        """Whether the plan of a script is approved by this client, which answers only between calls."""
+        return (
+            client.era == "modern"
+            and bool(client.profile.scripts.enabled)
+            and client.can("elicitation/create", {"mode": "form"})
+        )
+
     # --- requests other than calls --------------------------------------------------------------
 
     async def ask(

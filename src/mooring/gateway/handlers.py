@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mooring.core.builtin_tools import is_login
+from mooring.core.builtin_tools import SCRIPT_RUN, is_login
 from mooring.core.elicitation import URL_REQUIRED, addresses_in
 from mooring.core.text import clean_for_model
 from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Result, Tool
@@ -294,7 +294,9 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
-        if request.method == "tools/list" and client.profile.settings.discovery != "never":
+        profile = client.profile
+        searching = profile.settings.discovery != "never" or profile.scripts.enabled
+        if request.method == "tools/list" and searching:
             return tools_page(client.session.tools(), client.era)
         return self._profile_lists(client).page(request.method, client.era)
 
@@ -317,6 +319,8 @@ class RequestHandlers:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.profile.catalog.tools.get(name)
+        if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
+            return await self._suspendable_call(request, SCRIPT_RUN.server, name, given)
         if tool is not None and login_state(params := request.params):
             key = self._era_bridge.login_key(client, tool.server, name, params["requestState"])
             if key is not None:
@@ -334,7 +338,7 @@ class RequestHandlers:
         self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
     ) -> dict[str, Any]:
         client = request.client
-        if server:
+        if server and server != SCRIPT_RUN.server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
         result = await self._session_call(request, server, name, given, asked)
         if isinstance(result.error, AuthNeeded) and self._logins.helps(client, result.error):

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,7 +188,8 @@ class ClientConnection(RequestHandler):
             self._connection_limit.idled(self)
 
     def abort(self) -> None:
-        if isinstance(self.transport, asyncio.Transport):
+        # Not an isinstance check: the transports of uvloop do not inherit from asyncio.Transport.
+        if self.transport is not None:
             self.transport.abort()
 
     def _cancel_timeout(self) -> None:
@@ -417,17 +419,29 @@ def is_worker() -> bool:
     return _MARK in os.environ
 
 
+def worker_port() -> int:
+    """Return the port that all workers listen on."""
+    return int(os.environ[_MARK].partition(":")[2])
+
+
 def shared_key() -> bytes | None:
     """Return the key with which all workers seal request states; None outside of workers."""
-    return bytes.fromhex(os.environ[_MARK]) if is_worker() else None
+    return bytes.fromhex(os.environ[_MARK].partition(":")[0]) if is_worker() else None
 
 
-async def run_workers(count: int) -> int:
+async def run_workers(count: int, bind: str, port: int, listening: Callable[[str], None]) -> int:
     """Run this command in `count` processes and restart those that exit, until SIGTERM or SIGINT. Return the
-    exit code."""
+    exit code.
+
+    `listening` is called once, with the URL, when the first of them listens. Port 0 is one free port for all.
+
+    Raises:
+        OSError: The port is in use.
+    """
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     running: set[asyncio.subprocess.Process] = set()
+    reported = False
 
     def pass_on(number: int) -> None:
         if sys.platform == "win32" or number != signal.SIGHUP:
@@ -436,19 +450,37 @@ async def run_workers(count: int) -> int:
             if process.returncode is None:
                 process.send_signal(number)
 
+    # Bound and never listening: it keeps the port for the workers and gets no connections.
+    reserved = await loop.create_server(asyncio.Protocol, bind, port, reuse_port=True, start_serving=False)
+    port = reserved.sockets[0].getsockname()[1]
     if sys.platform != "win32":  # there, Ctrl-C reaches each process of the console
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, pass_on, number)
-    environment = {**os.environ, _MARK: os.urandom(32).hex()}
-    command = [sys.executable, "-m", "mooring", *_single(sys.argv[1:])]
+    environment = {**os.environ, _MARK: f"{os.urandom(32).hex()}:{port}"}
+    command = [sys.executable, "-m", "mooring", *sys.argv[1:]]
+
+    async def report(output: asyncio.StreamReader) -> None:
+        """Report the first URL, or with `--json` the first error; standard output holds one document."""
+        nonlocal reported
+        line = await output.readline()
+        rest = b"" if line.startswith(b"http") else await output.read()
+        if reported or not line:
+            return
+        reported = True
+        if line.startswith(b"http"):
+            listening(line.decode().strip())
+        else:
+            sys.stdout.write((line + rest).decode())
 
     async def supervise() -> None:
         while not ending.is_set():
             # A worker ends when its standard input does, so that it does not outlive a killed parent.
             process = await asyncio.create_subprocess_exec(
-                *command, env=environment, stdin=asyncio.subprocess.PIPE
+                *command, env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
             )
             running.add(process)
+            if process.stdout is not None:
+                await report(process.stdout)
             code = await process.wait()
             running.discard(process)
             if code == 2:  # invalid configuration: restarting does not help
@@ -458,19 +490,8 @@ async def run_workers(count: int) -> int:
                 await asyncio.sleep(RESTART_DELAY)
 
     codes: list[int] = []
-    await asyncio.gather(*(supervise() for _ in range(count)))
+    try:
+        await asyncio.gather(*(supervise() for _ in range(count)))
+    finally:
+        reserved.close()
     return codes[0] if codes else 0
-
-
-def _single(arguments: list[str]) -> list[str]:
-    """Return the command line without `--workers`."""
-    kept: list[str] = []
-    skip = False
-    for word in arguments:
-        if skip:
-            skip = False
-        elif word == "--workers":
-            skip = True
-        elif not word.startswith("--workers="):
-            kept.append(word)
-    return kept
