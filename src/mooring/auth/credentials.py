@@ -21,10 +21,10 @@ from mooring.transport.message import WireError
 from mooring.transport.pool import HttpRoute
 
 if TYPE_CHECKING:
+    from mooring.auth.cipher import LoginCipher
     from mooring.auth.flow import Found
     from mooring.auth.guarded_http import GuardedHttp
     from mooring.auth.login import Login
-    from mooring.auth.vault import Vault
 
 PROBE = 2.0
 """Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
@@ -63,7 +63,7 @@ class Credentials:
         principal: str | None = None,
         stores: dict[str, MemoryStore] | None = None,
         fresh: Callable[[], Awaitable[Target]] | None = None,
-        vault: Vault | None = None,
+        cipher: LoginCipher | None = None,
     ) -> None:
         self.server = server
         self.url = url
@@ -80,7 +80,7 @@ class Credentials:
         """The gateway client that used the connection last, for requests that belong to no call."""
         self._stores, self._fresh = {} if stores is None else stores, fresh
         lasting = auth.type in ("oauth", "client_credentials")
-        store = TokenStore(url, auth.client_id, principal, vault if principal is not None else None)
+        store = TokenStore(url, auth.client_id, principal, cipher if principal is not None else None)
         self._own = _Slot(store if lasting else self._shared(None))
         self._for_callers = principal is not None and auth.service is not None
         self._callers: dict[bytes, _Slot] = {}
@@ -114,7 +114,7 @@ class Credentials:
         return MemoryStore.shared(self._stores, self.url, _lasting(self.auth), *whose)
 
     def look_again(self) -> None:
-        """Somebody may have logged in in another process since."""
+        """Read the stored login again if another process has written it."""
         self._own.loaded = self._own.loaded and not self.news()
 
     def news(self) -> bool:
@@ -470,7 +470,7 @@ def access_for(
     principal: str | None = None,
     stores: dict[str, MemoryStore] | None = None,
     fresh: Callable[[], Awaitable[Target]] | None = None,
-    vault: Vault | None = None,
+    cipher: LoginCipher | None = None,
 ) -> Credentials | None:
     """The access of a server that may want a login: one over HTTP, without credentials in its headers.
     `on_wanted` is called when the server requires more scopes than the login has. Client credentials and
@@ -492,7 +492,7 @@ def access_for(
         principal=whose,
         stores=stores,
         fresh=fresh,
-        vault=vault,
+        cipher=cipher,
     )
 
 
