@@ -68,7 +68,7 @@ async def _until_cut_off(host: Host) -> str:
             trigger.cancel()
             await asyncio.gather(beside, trigger, return_exceptions=True)
             assert beside.cancelled(), beside
-            # CPU time of the host: a loaded machine does not count. Without slices of time it was 0.1 s and more.
+            # CPU time of the host, which does not depend on the load. Without slices it was 0.1 s and more.
             assert sorted(calls)[len(calls) // 2] < 0.1
             return event.reason
     raise AssertionError("it was never cut off")
