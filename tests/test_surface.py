@@ -40,13 +40,18 @@ HOST = [
     "resources",
     "search",
     "session",
+    "skills",
     "status",
     "style",
     "subscribe",
     "tools",
     "unsubscribe",
+    "view",
 ]
-SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "tools"]
+SESSION = [
+    *("agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "read_skill", "run_script"),
+    "tools",
+]
 MAIN = (Host, Session, SyncHost, SyncSession)
 
 
@@ -120,6 +125,7 @@ EXPORTS = [
     "Event",
     "EventStream",
     "EventsDropped",
+    "Extension",
     "Group",
     "Guard",
     "GuardDenied",
@@ -146,6 +152,9 @@ EXPORTS = [
     "ResourceTemplate",
     "ResourceUpdated",
     "Result",
+    "ScriptCalled",
+    "ScriptFinished",
+    "ScriptStarted",
     "Secret",
     "SecretGuard",
     "SemanticRanker",
@@ -157,11 +166,15 @@ EXPORTS = [
     "ServerStatus",
     "Session",
     "SessionEnded",
+    "Skill",
+    "SkillFile",
     "Snapshot",
     "StateChanged",
     "SyncHost",
     "SyncLogin",
     "SyncSession",
+    "SyncView",
+    "SyncViewBridge",
     "Tool",
     "ToolCall",
     "ToolChanged",
@@ -172,6 +185,8 @@ EXPORTS = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
+    "View",
+    "ViewBridge",
     "__version__",
     "build_tool_name",
     "normalize_name",

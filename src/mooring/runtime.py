@@ -17,6 +17,8 @@ from mooring.results.pipeline import ResultPipeline, Rules
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.config.sections import ScriptSettings
+    from mooring.policy import ApprovalRequest
     from mooring.policy.guards import GuardChain
     from mooring.session import Session
 
@@ -42,6 +44,15 @@ class Runtime(Protocol):
         """The setting for sessions that have none of their own."""
         ...
 
+    @property
+    def scripts(self) -> ScriptSettings: ...
+    @property
+    def workers(self) -> Any: ...
+    def plans(self, tool: Tool) -> str | None:
+        """Return why a script must have a call of a tool approved; None if it may call it at once."""
+        ...
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool: ...
     @property
     def observed(self) -> bool:
         """Whether a stream delivers the events of calls."""

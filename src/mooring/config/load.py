@@ -23,7 +23,6 @@ from mooring.config.models import (
     look_alike_warnings,
 )
 from mooring.config.references import unknown
-from mooring.config.sections import Policy
 from mooring.config.trust import WAYS, Approval, ProjectFile, approval_of
 from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
@@ -355,7 +354,10 @@ class _Merge:
         return good
 
     def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
-        """Return the host-wide settings, and the names of wrong ones, which have their default."""
+        """Return the host-wide settings, and the names of wrong ones, which have their default.
+
+        A wrong policy or guard denies every tool: it may be what keeps a tool from being called.
+        """
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
             return HostConfig.from_fields(values), set()
@@ -363,19 +365,26 @@ class _Merge:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             good = {name: value for name, value in values.items() if name not in wrong}
-            if wrong & {"policy", "guards"} and source.scope != "project":
-                good["policy"] = Policy(otherwise="deny")  # what it would have denied is not known
+            if any(name in wrong and not settings[name][2] for name in ("policy", "guards")):
+                good["policy"] = {"otherwise": "deny"}
+                wrong.discard("policy")
             return HostConfig.from_fields(good), wrong
 
     def refuse(
         self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: ConfigSource
     ) -> None:
         for problem in problems:
-            _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
+            name = (problem.field or "").partition(".")[0]
+            _, file, doubtful = settings[name]
+            warning = _warning(file, None, problem)
             if doubtful:
-                self.notes.append(_warning(file, None, problem))
-            else:
-                self.wrong(source, _warning(file, None, problem))
+                self.notes.append(warning)
+                continue
+            if name in ("policy", "guards"):
+                what = "the policy is" if name == "policy" else "the guards are"
+                message = f"{warning.message}. Every tool is denied until {what} correct"
+                warning = replace(warning, message=message)
+            self.wrong(source, warning)
 
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from mooring.config.operation import (
+    AccessLogSettings,
+    ForwardedSettings,
+    LogSettings,
+    MetricsSettings,
+    TlsSettings,
+    read_access_log,
+)
 from mooring.config.references import is_reference
 from mooring.config.validate import (
     InvalidEntryError,
@@ -156,6 +165,15 @@ class JointPolicy(Value):
         written = (rule.when for one in policies for rule in one.rules)
         return any(pattern in _HINTS for pattern in listed) or any("annotations" in text for text in written)
 
+    def names(self, tool: Tool) -> bool:
+        """Return whether an `allow` rule of the host or of the server names this tool."""
+        rules = ((self.host, tool.server), (self.own.policy, None))
+        return any(
+            _fits(tool, pattern, self.own.trust_hints, server)
+            for policy, server in rules
+            for pattern in policy.allow
+        )
+
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
@@ -197,6 +215,30 @@ _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
+def _offered(value: object) -> Literal[False, True, "only"]:
+    if value == "only":
+        return "only"
+    try:
+        return flag(value)
+    except ValueError:
+        raise ValueError("must be true, false or 'only'") from None
+
+
+class ScriptSettings(Settings):
+    """Programs that a model writes to call several tools at once."""
+
+    enabled: Literal[False, True, "only"] = setting(_offered, default=False)
+    """Whether models get `script_api` and `script_run`; `only`: instead of the other tools."""
+    time: float = setting(_duration, default=60.0)
+    """Seconds for a script; the wait for an approval does not count."""
+    memory: int = setting(within(size, least=2**20), default=100 * 2**20)
+    """Bytes that a script may use."""
+    calls: int = setting(within(whole, least=1), default=200)
+    """Calls that a script may make."""
+    writes: Literal["ask", "deny"] = setting(one_of("ask", "deny"), default="ask")
+    """What happens at the first call that may change something: ask for approval of a plan, or end."""
+
+
 class ProfileSettings(Settings):
     """A named part of the catalog, served at `/mcp/<name>`."""
 
@@ -222,6 +264,8 @@ class ProfileSettings(Settings):
     """Seconds for a call; as the server's when left out."""
     transforms: Mapping[str, Transform] = setting(_transforms, default=EMPTY)
     """Changes of tools, by `server/tool`, over those of the servers."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Scripts of the clients' models; not the host's setting."""
 
 
 class TokenSettings(Settings):
@@ -294,6 +338,13 @@ def _rate(value: object) -> float:
     return rate
 
 
+def _base_path(value: object) -> str:
+    path = some_text(value).rstrip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*", path) or "/.." in path or "/." in path:
+        raise ValueError("must be a path such as /tools")
+    return path
+
+
 def _tokens(value: object) -> tuple[TokenSettings, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of 'name' and 'token', not {kind(value)}")
@@ -309,6 +360,12 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
+def _key(value: object) -> str:
+    if not is_reference(text := some_text(value)):
+        raise ValueError("must be one reference without a default, such as ${VAR}")
+    return text
+
+
 class GatewaySettings(Settings):
     """Settings of `mooring serve`."""
 
@@ -322,6 +379,11 @@ class GatewaySettings(Settings):
     """Signed tokens (JWT) of an authorization server."""
     url: str | None = setting(optional(some_text), default=None)
     """Public address of the gateway, if it differs from the one it listens on."""
+    public_url: str | None = setting(optional(some_text), default=None)
+    """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
+    key: str | None = setting(optional(_key), default=None)
+    """One reference to a secret of at least 32 characters that encrypts stored logins of clients. With it and
+    `public_url`, users log in to servers through the gateway."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
     """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())
@@ -347,3 +409,26 @@ class GatewaySettings(Settings):
     """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that running calls may take when the gateway shuts down."""
+    tls: TlsSettings | None = setting(optional(section(TlsSettings)), default=None)
+    forwarded: ForwardedSettings | None = setting(optional(section(ForwardedSettings)), default=None)
+    base_path: str = setting(_base_path, default="")
+    """Prefix of all paths, such as `/tools`, if a proxy does not remove it."""
+    access_log: AccessLogSettings | None = setting(read_access_log, default=None)
+    log: LogSettings | None = setting(optional(section(LogSettings)), default=None)
+    metrics: MetricsSettings = setting(section(MetricsSettings), default=MetricsSettings())
+    token_file: str | None = setting(optional(some_text), default=None)
+    """File of the tokens that `mooring token` creates. Default: in the state directory of the user."""
+
+
+def read_extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
+    """Return the extensions that a host declares, each with its settings."""
+    from mooring.core.extensions import check_identifier
+
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of extensions to their settings, not {kind(value)}")
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, settings in cast("Mapping[object, object]", value).items():
+        if settings is not None and not isinstance(settings, Mapping):
+            raise ValueError(f"{shown(str(name))} must have a mapping of settings, not {kind(settings)}")
+        found[check_identifier(str(name))] = cast("Mapping[str, Any]", settings or EMPTY)
+    return MappingProxyType(found)

@@ -1,17 +1,20 @@
 """Decide whether a server may be started, whether a call may be made, and what guards do to it."""
 
-from mooring.policy.enforce import (
+from mooring.policy.approvals import (
     ANSWER_TIMEOUT,
+    PLANNED,
     ApprovalRequest,
     Approver,
-    Decide,
-    PolicyEnforcer,
     approved_by,
+    keep_planned,
+    plan_text,
 )
+from mooring.policy.enforce import Decide, PolicyEnforcer
 from mooring.policy.trust import Ask, Trust
 
 __all__ = [
     "ANSWER_TIMEOUT",
+    "PLANNED",
     "ApprovalRequest",
     "Approver",
     "Ask",
@@ -19,4 +22,6 @@ __all__ = [
     "PolicyEnforcer",
     "Trust",
     "approved_by",
+    "keep_planned",
+    "plan_text",
 ]

@@ -6,20 +6,25 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from mooring.concurrency import call_back
 from mooring.config.logs import logger
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.sections import JointPolicy, OwnPolicy
 from mooring.core.events import ApprovalAsked, CallDenied, Event
-from mooring.core.names import Style, assign
+from mooring.core.names import OWNER, Style, assign
 from mooring.core.rules import Decision, Facts, Residual, Verdict, compile_rules, strictest
 from mooring.core.types import Snapshot, Tool, ToolCall
-from mooring.core.value import Value, replace
+from mooring.core.value import replace
 from mooring.errors import ConfigError, PolicyDenied
+from mooring.policy.approvals import (
+    ANSWER_TIMEOUT,
+    ApprovalRequest,
+    Approver,
+    approved_by,
+    is_planned,
+    note_approval,
+)
 
 if TYPE_CHECKING:
     from mooring.config.shaping import Rule
@@ -30,56 +35,9 @@ if TYPE_CHECKING:
 log = logger("mooring.policy")
 
 
-Q = TypeVar("Q")
-
-
-async def approved_by(
-    callback: Callable[[Q], bool | Awaitable[bool]], question: Q, limit: float | None
-) -> bool:
-    """Return whether the callback returns True within `limit` seconds (None: no limit).
-
-    An exception counts as False and is logged. A plain function runs in a thread, because it may wait for a
-    person.
-    """
-    with anyio.move_on_after(limit):
-        try:
-            return await call_back(callback, question) is True
-        except Exception:
-            log.exception("approval callback failed; the request is denied")
-    return False
-
-
-ANSWER_TIMEOUT = 300.0
-"""Seconds that a person has to approve, unless the call has a timeout of its own."""
 _MOST_PLANS = 20_000
 _CALLER = re.compile(r"\b(?:principal|profile|now)\b")
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
-
-
-class ApprovalRequest(Value):
-    """A call that needs approval. Title and arguments are unchecked text of the server and the model: clean
-    them before a person reads them (`mooring.core.text.clean`)."""
-
-    server: str
-    tool: str
-    """The name of the tool at the server."""
-    name: str
-    """The name of the tool in the catalog."""
-    title: str | None
-    arguments: Mapping[str, Any]
-    reason: str
-    """The rule that requires the approval."""
-    session: str
-    """The id of the session that calls."""
-
-    def __repr__(self) -> str:
-        """Show the names of the arguments only: their values may hold secrets."""
-        names = sorted(self.arguments)
-        return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
-
-
-Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
-
 
 Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | Verdict | bool]"]
 """Decides about a call: a decision, its verdict, True (allow) or False (deny)."""
@@ -117,6 +75,15 @@ class _Plan:
             return self.otherwise
         each = zip(self.variants, outcomes, strict=True)
         return strictest([self.joint.decide(tool, [(one,) for one in ruled]) for (tool, _), ruled in each])
+
+    def may_ask(self) -> str | None:
+        """Return why some calls may need approval, whatever the caller and the arguments are; else None."""
+        if self.otherwise.verdict != "allow":
+            return self.otherwise.reason
+        undecided = [
+            rule.decision for _, residuals in self.variants for one in residuals for rule in one.rules
+        ]
+        return next((one.reason for one in undecided if one.verdict == "ask"), None)
 
     def settled(self, facts: Facts) -> bool:
         """Return whether these facts are enough for a decision."""
@@ -297,7 +264,9 @@ class PolicyEnforcer:
         if decision.verdict == "allow":
             return
         problem = _denial(decision.reason)
-        if decision.verdict == "ask":
+        if decision.verdict == "ask" and is_planned(tool, arguments):
+            problem = None
+        elif decision.verdict == "ask":
             problem = await self._refusal(tool, arguments, context.session, decision.reason, timeout)
         if problem is None:
             return
@@ -327,12 +296,47 @@ class PolicyEnforcer:
             reason=reason,
             session=session,
         )
-        from mooring.audit import NOTE
-
         approved = await approved_by(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
-        if (note := NOTE.get()) is not None:
-            note.approval = "given" if approved else "denied"
+        note_approval("given" if approved else "denied")
         return None if approved else f"it needs approval ({reason}), and was not approved. {_NO_MORE}"
+
+    # --- plans of scripts -----------------------------------------------------------------------
+
+    def plans(self, tool: Tool) -> str | None:
+        """Return why a script must have its call of a tool approved in a plan; None for reads and for tools
+        that an `allow` list of the host or the server names. A transform does not make a read of a write."""
+        if tool.server == OWNER or tool.verb == "prompt":
+            return None
+        if tool.server in self._own:
+            reads = tool.annotations.get("readOnlyHint") is True
+        else:
+            plan = self._plan(tool)
+            if (reason := plan.may_ask()) is not None:
+                return reason
+            if all(plan.joint.names(one) for one, _ in plan.variants):
+                return None
+            trusted = plan.joint.own.trust_hints
+            reads = trusted and all(one.annotations.get("readOnlyHint") is True for one, _ in plan.variants)
+        if reads:
+            return None
+        return f"{tool.server!r} does not say that {tool.remote_name!r} only reads, or is not trusted to"
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
+        """Ask for approval of the plan of a script; return whether it was given."""
+        self._emit(
+            ApprovalAsked(
+                server=request.server, tool=request.tool, session=request.session, reason=request.reason
+            )
+        )
+        approved = self._ask is not None and await approved_by(self._ask, request, timeout)
+        note_approval("given" if approved else "denied")
+        if not approved:
+            self._emit(
+                CallDenied(
+                    server=request.server, tool=request.tool, session=request.session, reason=request.reason
+                )
+            )
+        return approved
 
     # --- decisions of others --------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.core.types import EMPTY
 from mooring.errors import NotTrusted
-from mooring.policy.enforce import ANSWER_TIMEOUT, approved_by
+from mooring.policy.approvals import ANSWER_TIMEOUT, approved_by
 
 if TYPE_CHECKING:
     from mooring.config.trust import Approval, TrustRequest

@@ -19,10 +19,11 @@ from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, Server
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ElicitationHandler, Task, converse, failed, passed_on, task_in
-from mooring.servers.eras import EraConnections
+from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
+from mooring.servers.eras import EraConnections, pid_of
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
+from mooring.servers.state import ServerLoad
 from mooring.servers.status import call_error
 from mooring.servers.supervisor import Supervisor
 from mooring.transport import wire
@@ -33,6 +34,10 @@ from mooring.transport.pool import HttpPool
 if TYPE_CHECKING:
     from mooring.auth.credentials import Credentials
     from mooring.auth.login import Login, OnAuth
+
+
+VISIT_WAIT = 120.0
+"""Seconds to wait for a server to say that the user is done at an address, before it is asked again."""
 
 
 def whole(raw: Mapping[str, Any]) -> bool:
@@ -46,6 +51,8 @@ class InputRounds:
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
         self._supervisor = sender.supervisor
+        self._visits: set[str] = set()
+        """Ids of addresses that the user has opened."""
         self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
 
@@ -81,7 +88,13 @@ class InputRounds:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
-                return await self._supervisor.answer(method, params)
+                key = params.get("elicitationId") if method == ELICIT else None
+                if key in self._visits:
+                    raise failed("it still asks for an address that the user has opened before")
+                answer = await self._supervisor.answer(method, params)
+                if isinstance(key, str):
+                    await self._visited(key, answer)
+                return answer
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
@@ -91,6 +104,22 @@ class InputRounds:
                 elapsed=self._elapsed,
                 outcome="failed",
             ) from None
+
+    async def _visited(self, key: str, answer: Mapping[str, Any]) -> None:
+        """Wait until the server says that the user, who agreed to open an address, is done there.
+
+        Raises:
+            WireError: The user did not agree.
+        """
+        live = self._supervisor.live
+        if live is None or (done := live.visited.get(key)) is None:
+            return
+        if answer.get("action") != "accept":
+            raise failed("the user did not open the address that it asked for")
+        self._visits.add(key)
+        with suppress(TimeoutError):  # then the next try shows it
+            async with asyncio.timeout(VISIT_WAIT):
+                await done.wait()
 
     async def _followed(self, state: Mapping[str, Any], on_progress: Progress | None) -> dict[str, Any]:
         """Return the result of a task. Cancelling the caller cancels the task."""
@@ -185,9 +214,7 @@ class Connection:
     @property
     def pid(self) -> int | None:
         """Process id of the child, while one is running."""
-        return getattr(
-            getattr(self.supervisor.live and self.supervisor.live.channel, "child", None), "pid", None
-        )
+        return pid_of(self.supervisor)
 
     def status(self) -> ServerStatus:
         supervisor, now = self.supervisor, concurrency.monotonic()
@@ -200,12 +227,24 @@ class Connection:
             tools=len(supervisor.snapshot.tools),
             resources=len(supervisor.snapshot.resources),
             prompts=len(supervisor.snapshot.prompts),
+            extensions=tuple(one.name for one in supervisor.snapshot.extensions),
+            skills=len(supervisor.snapshot.skills),
             error=str(supervisor.problem) if supervisor.problem else None,
             connected_at=supervisor.connected_at,
             breaker=self._sender.breaker(now),
             retry_in=None if supervisor.next_try is None else max(supervisor.next_try - now, 0.0),
             fresh_within=supervisor.freshness.bound if supervisor.freshness else None,
             warnings=supervisor.snapshot.warnings,
+        )
+
+    def load(self) -> ServerLoad:
+        """Return what this connection is doing, for metrics."""
+        gate = self._sender.gate
+        return ServerLoad(
+            running=gate.under_way,
+            waiting=gate.waiting,
+            connects=self.supervisor.attempts.connects,
+            processes=int(self.pid is not None) + self._eras.processes(),
         )
 
     async def start(self) -> None:
@@ -266,7 +305,7 @@ class Connection:
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
-    async def login(self) -> Login:
+    async def login(self, redirect_uri: str | None = None) -> Login:
         """A login that waits for a person.
 
         Raises:
@@ -276,7 +315,7 @@ class Connection:
         if self.supervisor.access is None:
             with suppress(MooringError):
                 await self.supervisor.refresh()  # the server tells where to log in when it is asked
-        login = await (await self._access()).begin()
+        login = await (await self._access()).begin(redirect_uri)
         login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 

@@ -37,8 +37,14 @@ _SHOWN = 200
 class ElicitationHandler:
     """Handles the requests of all servers of a host, one question to the user at a time."""
 
-    def __init__(self, ask: OnElicit | None, bridge: ClientBridge | None = None) -> None:
+    def __init__(
+        self,
+        ask: OnElicit | None,
+        bridge: ClientBridge | None = None,
+        extensions: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._ask = ask
+        self._extensions = extensions
         self._bridge = bridge
         self._turn = asyncio.Lock()
         self._waiting: dict[str, int] = {}
@@ -49,6 +55,11 @@ class ElicitationHandler:
         if self._bridge is not None:
             return dict(self._bridge.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
+
+    @property
+    def extensions(self) -> Mapping[str, Any]:
+        """The extensions of the protocol to declare."""
+        return self._extensions()
 
     @property
     def asks(self) -> bool:
@@ -150,8 +161,11 @@ def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> W
 
 def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
     said = params.get("message")
-    question = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
-    return WireError(f"{reason}.{question}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
+    words = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
+    with suppress(ValueError):
+        if params.get("mode") == "url" and (url := question("", params).url) is not None:
+            words += f" The address that it wants the user to open: {url}"
+    return WireError(f"{reason}.{words}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
 def _as_result(answer: Answer) -> dict[str, Any]:

@@ -71,6 +71,11 @@ _WORDS: Mapping[Era, tuple[str, ...]] = {
 _WIRES = {"stdio": "stdio", "http": "streamable-http", "sse": "sse"}
 
 
+def pid_of(supervisor: Supervisor) -> int | None:
+    """Return the process id of the child of a connection, while one is running."""
+    return getattr(getattr(supervisor.live and supervisor.live.channel, "child", None), "pid", None)
+
+
 class EraConnections:
     """Picks the connection for each request, and keeps the second one."""
 
@@ -92,6 +97,10 @@ class EraConnections:
         self._not_before = 0.0
         self._learned: dict[str, Era] | None = None
         """Tools that could not ask in one era: the other one is used for them. Read when first needed."""
+
+    def processes(self) -> int:
+        """Return the number of child processes for the other era."""
+        return int(self._other is not None and pid_of(self._other.supervisor) is not None)
 
     @property
     def _config(self) -> ServerConfig:

@@ -15,7 +15,9 @@ from typing import Any, cast
 from mooring import __version__
 from mooring.config.models import ServerConfig
 from mooring.config.validate import PROTOCOLS
-from mooring.core.types import Era, ServerInfo, Snapshot
+from mooring.core.apps import ALL_MIME_TYPES
+from mooring.core.extensions import SKILLS, TASKS, UI
+from mooring.core.types import EMPTY, Era, ServerInfo, Snapshot
 from mooring.transport import wire
 from mooring.transport.base import Transport
 from mooring.transport.message import ABILITIES, WireError
@@ -27,7 +29,6 @@ INVALID_REQUEST = -32600
 MODERN_CODES = (-32020, -32021, UNSUPPORTED_VERSION)
 CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
-TASKS = f"{_META}tasks"
 _DISCOVERY = 5.0
 """Seconds that a server gets to say whether it knows the 2026 era."""
 
@@ -105,6 +106,7 @@ async def negotiate(
     config: ServerConfig,
     probe_timeout: float,
     capabilities: Mapping[str, Any],
+    extensions: Mapping[str, Any] = EMPTY,
 ) -> Peer:
     """Agree with the server on a protocol version.
 
@@ -115,12 +117,15 @@ async def negotiate(
         config: Of the server.
         probe_timeout: Seconds of silence after which the other era is tried as well.
         capabilities: What the server may ask of us.
+        extensions: Extensions of the protocol to declare beside tasks.
 
     Raises:
         Incompatible: no common version.
         WireError: the server cannot be reached, is gone, or refuses both ways.
     """
     first = first_era(channel.kind, config, capabilities)
+    if extensions:
+        capabilities = {**capabilities, "extensions": extensions}
     if guessed and era != first:
         era = era if first == "modern" else None
     if config.protocol != "auto":
@@ -252,12 +257,19 @@ async def may_be_modern(channel: Transport) -> bool:
 
 
 def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    # Answers that come later are an extension: without a word of it no server gives one.
+    extensions: dict[str, Any] = {TASKS: {}, **capabilities.get("extensions", EMPTY)}
     return {
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
-        # Answers that come later are an extension: without a word of it no server gives one.
-        f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
+        f"{_META}clientCapabilities": {**capabilities, "extensions": extensions},
     }
+
+
+def _listing_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the capabilities for requests that list: everything that a list may depend on."""
+    known: dict[str, Any] = {TASKS: {}, SKILLS: {}, UI: ALL_MIME_TYPES}
+    return {**ABILITIES, "extensions": {**known, **capabilities.get("extensions", EMPTY)}}
 
 
 async def _discover(
@@ -285,7 +297,7 @@ async def _discover(
         instructions=_instructions(raw),
         raw=raw,
         meta=meta,
-        listing={**meta, f"{_META}clientCapabilities": {**ABILITIES, "extensions": {TASKS: {}}}},
+        listing={**meta, f"{_META}clientCapabilities": _listing_capabilities(capabilities)},
         headers=headers,
     )
 

@@ -103,7 +103,9 @@ def _call_error(
     fault: WireError, server: str, tool: str, elapsed: float, words: str | None
 ) -> CallError | AuthNeeded:
     if fault.kind == "auth":
-        return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
+        # Without a status nothing was sent: the text says why, and a login may not help.
+        advice = "" if fault.status is None else "; log in, then call again"
+        return AuthNeeded(f"{server!r}: {fault}{advice}", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
             f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "
@@ -160,6 +162,8 @@ class ConnectHistory:
         self.flooding = False
         """Whether the last connection was cut because the server flooded it."""
         self._connected_before = False
+        self.connects = 0
+        """How often the server was connected."""
         self._in_vain = 0
         """Failed attempts since the server was last connected."""
 
@@ -176,6 +180,7 @@ class ConnectHistory:
         self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
         self._connected_before, self._in_vain = True, 0
+        self.connects += 1
 
     def failed(self, *, rested: bool, waiting: bool) -> float:
         """Count an attempt that failed; return the seconds to rest: 1, 2, 4, 8, 16, 30, each ± 20 %.

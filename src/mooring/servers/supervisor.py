@@ -42,7 +42,7 @@ from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
 
 if TYPE_CHECKING:
-    pass
+    from mooring.auth.subject import Subject
 
 log = logger("mooring.connection")
 
@@ -92,6 +92,7 @@ class Supervisor(StateReporter):
         self.attempts = ConnectHistory(known)
         self.principal: str | None = None
         """Principal whose login is used; None for the user who runs the host."""
+        self.caller: Subject | None = None
         self.log_level: str | None = None
         """From which level on a handshake server is to log; None: as it likes."""
         self.ended = asyncio.Event()
@@ -141,8 +142,34 @@ class Supervisor(StateReporter):
 
             way = await self._pool.ways.to(self.config, target)
             self.redact.learn(way.secrets(target.url))
-            self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
+            self.access = access_for(
+                self.config,
+                target,
+                way,
+                self.access,
+                self._tell_auth,
+                self.principal,
+                self._pool.grants,
+                partial(self._resolve, self.config),
+                self._pool.cipher,
+            )
+            if self.access is not None:
+                self.access.caller = self.caller
         return target
+
+    def act_for(self, caller: Subject) -> None:
+        """Remember the gateway client that uses this connection, for requests that belong to no call."""
+        self.caller = caller
+        if self.access is not None:
+            self.access.caller = caller
+
+    def _extensions(self) -> dict[str, Any]:
+        """The extensions to declare to this server beside those of all servers."""
+        if not self.config.auth:
+            return {}
+        from mooring.config.network import auth_extensions
+
+        return auth_extensions(self.config.auth)
 
     async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> ActiveConnection:
         """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
@@ -375,6 +402,7 @@ class Supervisor(StateReporter):
                     # Half of the time is kept for servers that do not answer a probe at all.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,
+                    extensions={**self.questions.extensions, **self._extensions()},
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = ActiveConnection(channel, peer, self.redact)

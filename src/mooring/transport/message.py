@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import marshal
 import math
 import re
+import struct
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,7 +38,12 @@ MAX_TOKENS = 100_000
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
+LARGE = 2**18
+"""Bytes of a message from which its texts are not shared: that takes longer than reading it."""
+WALKED = 2_000
+"""Values of a message that are looked at one by one."""
 _INFINITIES = (math.inf, -math.inf)
+_INFINITY_BYTES = tuple(struct.pack("<d", value) for value in _INFINITIES)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -99,7 +106,7 @@ def decode(line: bytes) -> Any:
         ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
     """
     try:
-        value = from_json(line, allow_inf_nan=False)
+        value = from_json(line, allow_inf_nan=False, cache_strings=len(line) < LARGE)
     except ValueError as problem:
         value = _decode_text(_without_depths(line) if "recursion" in str(problem) else line)
     return _mended(value) if _has_infinities(value) else value
@@ -153,8 +160,14 @@ def _integer(digits: str) -> int | None:
 def _has_infinities(value: Any) -> bool:
     """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
     containers: list[Any] = [(value,)]
+    left = WALKED
     for container in containers:  # grows while it is read
         items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
+        if left > 0 and (left := left - len(items)) <= 0:
+            # Many values: search them in a form that is made in C, 5 ms instead of 70 for 60,000 schemas.
+            packed = marshal.dumps(value)
+            if not any(infinity in packed for infinity in _INFINITY_BYTES):
+                return False
         for item in cast("Iterable[Any]", items):
             if isinstance(item, dict | list):
                 containers.append(item)
@@ -240,6 +253,8 @@ class ForwardedRequest:
     """Further parameters, as the client sent them."""
     answers: bool = False
     """Whether the client answers `input_required` itself, so that it is passed on as a result."""
+    opens_addresses: bool = False
+    """Whether the client supports elicitation by URL."""
     heard: Callable[[str, Mapping[str, Any]], None]
     """Receives notifications that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]

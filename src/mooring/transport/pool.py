@@ -21,6 +21,9 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     import aiohttp
 
+    from mooring.auth.cipher import LoginCipher
+    from mooring.auth.token_store import MemoryStore
+
 
 MOST_FILES = 1_000
 _PEM = (".pem", ".crt", ".cer")
@@ -234,6 +237,10 @@ class HttpPool:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self.ways = HttpRoutes()
+        self.grants: dict[str, MemoryStore] = {}
+        """Tokens that are kept in memory only, by identity."""
+        self.cipher: LoginCipher | None = None
+        """Encrypts stored logins of gateway clients; None for none."""
 
     def session(self) -> aiohttp.ClientSession:
         """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
