@@ -16,11 +16,12 @@ from mooring.config.files import cache_home, keep, kept
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
+from mooring.core.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_of
 from mooring.core.types import Era, Snapshot
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, MooringError, ServerError
 from mooring.servers.active import Guard
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_of, may_be_modern
+from mooring.servers.negotiate import may_be_modern
 from mooring.servers.requests import RequestSender
 from mooring.servers.status import Permanent
 from mooring.servers.supervisor import Supervisor

@@ -13,6 +13,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
+from mooring.core.eras import MODERN_CODES, era_of
 from mooring.core.events import Event, StateChanged
 from mooring.core.text import without_hidden
 from mooring.core.types import CachedSnapshot, Era, ServerStatus, State
@@ -26,7 +27,7 @@ from mooring.errors import (
     MooringError,
     ServerError,
 )
-from mooring.servers.negotiate import MODERN_CODES, Incompatible, Peer, era_of
+from mooring.servers.negotiate import Incompatible, Peer
 from mooring.transport.message import WireError
 from mooring.transport.open import CannotStart, Wire
 
