@@ -1,8 +1,8 @@
 """Mutation test of the pure core and the lock: `make mutation` (MUTANTS=200 SECONDS=600).
 
 Changes one operator, condition or constant at a time in a copy of the source, and runs the tests that import
-the changed module. The mutants are drawn at random from all functions of both rooms; `--seed` draws the same ones
-again. The tests must pass without a change first, so that no failure of their own counts. Prints the share of
+the changed module. The mutants are drawn at random from all functions of both rooms; `--seed` repeats a draw.
+The tests must pass without a change first, so that no failure of their own counts. Prints the share of
 mutants that a test notices, and the others. Exits with 1 when the share is below `--goal`.
 """
 

@@ -41,18 +41,18 @@ CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
 TASKS = f"{_META}tasks"
 _DISCOVERY = 5.0
-"""Seconds that a server gets to say whether it knows the 2026 era."""
+"""Seconds to wait for the response to a probe for the 2026 era."""
 
 
 class Incompatible(Exception):
-    """The two sides share no version; trying again is useless."""
+    """There is no common version; a retry cannot succeed."""
 
 
 def first_era(kind: str, config: ServerConfig, capabilities: Mapping[str, Any]) -> Era:
-    """The era that a server is asked for which may speak both.
+    """Return the era to try first on a server that may speak both.
 
-    On a pipe the first request decides for all others, and only a handshake server can ask while it works on
-    a call. So where its questions can be answered, a child process is greeted with the handshake. Any other
+    On a pipe the first request decides the era, and only a handshake server can elicit input during
+    a call. So if elicitations can be answered, a child process gets the handshake. Any other
     server can have a second connection for that; see `EraConnections`.
     """
     if kind != "stdio" or not capabilities or era_of(config.min_protocol) == "modern":
@@ -61,7 +61,7 @@ def first_era(kind: str, config: ServerConfig, capabilities: Mapping[str, Any]) 
 
 
 def refuse_older(peer: Peer, least: str | None) -> None:
-    """Raise `Incompatible` when what was agreed is older than the configuration allows."""
+    """Raise `Incompatible` when the version is older than the configuration allows."""
     if least is not None and peer.protocol < least:
         raise Incompatible(
             f"no common protocol version: the server speaks {peer.protocol}; its `min_protocol` is {least}"
@@ -84,7 +84,7 @@ def doubted(snapshot: Snapshot, seen: str | None) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What was agreed with the server, and how each request to it is stamped."""
+    """The negotiated protocol of a server, and the metadata of each request to it."""
 
     era: Era
     protocol: str
@@ -95,9 +95,9 @@ class Peer:
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Goes into `_meta` of every request (modern)."""
     listing: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The same for requests that list: with all of `ABILITIES`, whatever this host can answer."""
+    """The same for list requests, with all of `ABILITIES`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Goes onto every HTTP request."""
+    """Headers of every HTTP request."""
     single: bool = False
     """Whether connecting has shown that the server speaks only this era."""
 
@@ -278,7 +278,7 @@ class _Negotiation:
 
 
 async def may_be_modern(channel: Transport) -> bool:
-    """Whether a server that was greeted with the handshake may speak the 2026 era on another connection.
+    """Whether a server that got the handshake may speak the 2026 era on another connection.
 
     A server of both eras knows the method and refuses it only on this connection; others do not know it.
     """
@@ -294,7 +294,7 @@ def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
     return {
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
-        # Answers that come later are an extension: without a word of it no server gives one.
+        # Tasks are an extension: a server uses them only if the client declares it.
         f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
     }
 

@@ -1,4 +1,4 @@
-"""The owner of one server's connection: the only task that opens and closes anything of it."""
+"""The supervisor of one server: the only task that opens and closes its connection."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Supervisor(StateReporter):
         super().__init__(config, enabled=enabled, emit=emit)
         self.publish = publish
         self.extend: Callable[[Snapshot], Snapshot] = lambda listed: listed
-        """Adds to each listing what only another process of the server offers."""
+        """Adds the tools that only another process of the server lists."""
         self.guard: Guard | None = None
         """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
@@ -84,16 +84,16 @@ class Supervisor(StateReporter):
         self._known = known
         self._listed: Snapshot | None = None
         self.live: ActiveConnection | None = None
-        """The connection while it is up; None the very moment its wire is gone."""
+        """The active connection; None as soon as its transport is closed."""
         self.connected_at: float | None = None
         self.next_try: float | None = None
-        """On the monotonic clock: when the server is tried again without being asked."""
+        """On the monotonic clock: when the next automatic attempt starts."""
         self.freshness: Freshness | None = None
         self.attempts = ConnectHistory(known)
         self.principal: str | None = None
         """Principal whose login is used; None for the user who runs the host."""
         self.log_level: str | None = None
-        """From which level on a handshake server is to log; None: as it likes."""
+        """Log level for a handshake server; None: its own default."""
         self.ended = asyncio.Event()
         self.redact = redact
         self._resolve = resolve
@@ -120,13 +120,13 @@ class Supervisor(StateReporter):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the server offers, as far as it is known."""
+        """The last known listing of the server."""
         if self._listed is None:
             self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
         return self._listed
 
     def kick(self, urgency: Urgency = 2) -> None:
-        """End the rest, or the sleep of a lazy server: it is wanted now."""
+        """Connect now: end the wait for a retry, or start a lazy server."""
         self._kick.set()
         self._kick_by_waiters = False
         if urgency > self._urgency:
@@ -149,7 +149,7 @@ class Supervisor(StateReporter):
         `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
 
         Raises:
-            MooringError: there is none, and why.
+            MooringError: There is none.
         """
         if self.live is not None:
             return self.live
@@ -176,7 +176,7 @@ class Supervisor(StateReporter):
         await self.lists.ask()
 
     def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
-        """From now on this is one conversation's own connection: its states are not the server's."""
+        """Make this the private connection of one session: its states are not those of the server."""
         self.session = self.notices.session = session
         self.publish, self._emit = publish, self._keep_quiet
 
@@ -190,7 +190,7 @@ class Supervisor(StateReporter):
         )
 
     async def stop(self) -> None:
-        """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
+        """Stop the supervisor: running calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
         self._tell(self._waiters, self._gone())
         await self.ended.wait()
@@ -456,7 +456,7 @@ class Supervisor(StateReporter):
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
                 if fault.kind == "auth" and fault.status != 403:
-                    live.channel.die(str(fault))  # connecting anew tells what it is now
+                    live.channel.die(str(fault))  # a new connection shows the cause
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
                 return problem
