@@ -145,8 +145,8 @@ class Supervisor(StateReporter):
         return target
 
     async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> ActiveConnection:
-        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
-        `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
+        """Return the live connection; wait up to `timeout` (None: until the attempt has ended). With
+        `urgency` None, no attempt is requested: only a running or due one is awaited.
 
         Raises:
             MooringError: There is none.
@@ -163,10 +163,10 @@ class Supervisor(StateReporter):
         return await self._wait(timeout, urgency)
 
     async def refresh(self) -> None:
-        """List everything anew, connecting first if need be. However many ask, one listing serves all.
+        """List again, after connecting if needed. Concurrent callers share one listing.
 
         Raises:
-            MooringError: it could not be done; what was known before stays.
+            MooringError: It failed; the earlier listing stays.
         """
         if self.state == "disabled" or self.ended.is_set():
             raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
@@ -184,7 +184,7 @@ class Supervisor(StateReporter):
     async def answer(
         self, method: str, params: Mapping[str, Any], on: Transport | None = None
     ) -> dict[str, Any]:
-        """The result of a request of the server's, which came on this wire; see `Questions.answer`."""
+        """Return the result of a request of the server; see `ElicitationHandler.answer`."""
         return await self.questions.answer(
             self.config.name, method, params, on.forwarded_requests if on else ()
         )
@@ -199,7 +199,7 @@ class Supervisor(StateReporter):
         return Permanent("its connection was closed", server=self.config.name)
 
     def _may_try(self) -> bool:
-        """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
+        """Whether a call may end the wait for a retry: not if a retry cannot succeed, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
         useless = isinstance(self.problem, Permanent | Flooding)
@@ -244,7 +244,7 @@ class Supervisor(StateReporter):
             self.ended.set()
 
     async def _once(self) -> None:
-        """Connect and serve until it ends; this is the one broad catch of the library."""
+        """Connect and serve until it ends; the only broad `except` of the library."""
         self._to("pending", self.problem)
         self._last_output, self._given_up = [], False
         born = concurrency.monotonic()
@@ -272,7 +272,7 @@ class Supervisor(StateReporter):
             self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
 
     def _give_up(self, problem: MooringError) -> None:
-        """This attempt failed. Callers get the error now; the child may take its time to end."""
+        """This attempt failed. Callers get the error now; the child may still be ending."""
         self._given_up = True
         self._end_start()
         if self.attempts.flooding:
@@ -280,7 +280,7 @@ class Supervisor(StateReporter):
         self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
 
     def _end_start(self) -> None:
-        """The server is connected, or is not: its start needs neither slot nor timer any more."""
+        """The start has ended: release its slot and timer."""
         self._urgency = 0
         if self._slot is not None:
             self._slot.release()
@@ -322,10 +322,10 @@ class Supervisor(StateReporter):
         return rest.cancelled_caught
 
     async def _connect_and_serve(self) -> str:
-        """Serve until the wire is gone; why it is gone.
+        """Serve until the transport is closed; return why.
 
         Raises:
-            Exception: it never came up.
+            Exception: It was never connected.
         """
         started = concurrency.monotonic()
         target = await self.introduce()
@@ -372,7 +372,7 @@ class Supervisor(StateReporter):
                     era=self.attempts.era,
                     guessed=self.attempts.guessed,
                     config=self.config,
-                    # Half of the time is kept for servers that do not answer a probe at all.
+                    # Half of the time is reserved for servers that do not respond to a probe.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,
                 )
