@@ -11,9 +11,11 @@ JOBS ?= 2
 SECONDS ?= 600
 PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
+COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
-	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
+	test-scripts bench-scripts test-remote-login
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -47,6 +49,7 @@ format: $(READY)  ## Fix and format the code, and write the generated parts of t
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
 	$(BIN)/python scripts/write_rooms.py
+	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/record_session.py
 
 bench: $(READY)  ## Measure against the bare SDK
@@ -90,6 +93,9 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
 
+test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
+
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways
 
@@ -102,6 +108,12 @@ test-reference: $(READY)  ## Talk to the real reference servers, installed from 
 
 test-adapters: $(READY)  ## Run the adapters with the newest agent frameworks, installed into .peers (SET=together)
 	$(BIN)/python scripts/test_adapters.py $(SET)
+
+test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a process, cost (COUNT=500)
+	$(BIN)/python -m tests.scripts.proofs --count $(COUNT)
+
+bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
+	$(BIN)/python -m bench.scripts
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

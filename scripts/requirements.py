@@ -12,6 +12,7 @@ import re
 import sys
 import tomllib
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,15 @@ def manifest() -> dict[str, Any]:
     return tomllib.loads(MANIFEST.read_text())
 
 
-def tests() -> list[str]:
+@cache
+def tests() -> tuple[str, ...]:
     """Every test function as `path::name`."""
-    return [
+    return tuple(
         f"{path.relative_to(ROOT).as_posix()}::{node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test")
-    ]
+    )
 
 
 def missing() -> dict[str, str | None]:
@@ -54,7 +56,7 @@ def missing() -> dict[str, str | None]:
     return {name: _nearest(name, known) for name in wrong}
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
     path, _, function = name.partition("::")
     if "*" in function:
         moved = sorted({one.partition("::")[0] for one in known if fnmatchcase(one, f"*::{function}")})

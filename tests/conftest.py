@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -18,9 +19,12 @@ from mooring import Host, ServerConfig
 # In a fresh clone, hypothesis reads the whole source while it makes its first inputs: slow is no failure.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same commit is judged the same each time; looking further is the work of `make nightly`.
-settings.register_profile("steady", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("steady", settings.get_profile("explore"), derandomize=True, max_examples=50)
 settings.load_profile("steady")
 
+
+# A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `MOORING_TEST_LOOP=uvloop` runs every test on that loop (`make test-uvloop`).
 LOOP = os.environ.get("MOORING_TEST_LOOP", "asyncio")

@@ -46,7 +46,7 @@ HOST = [
     "tools",
     "unsubscribe",
 ]
-SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "tools"]
+SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "run_script", "tools"]
 MAIN = (Host, Session, SyncHost, SyncSession)
 
 
@@ -142,6 +142,9 @@ EXPORTS = [
     "ResourceTemplate",
     "ResourceUpdated",
     "Result",
+    "ScriptCalled",
+    "ScriptFinished",
+    "ScriptStarted",
     "Secret",
     "SemanticRanker",
     "ServerConfig",

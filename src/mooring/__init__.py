@@ -48,6 +48,9 @@ _HOMES = {
     "LoginNeeded": "core.events",
     "LoopLagged": "core.events",
     "ResourceUpdated": "core.events",
+    "ScriptCalled": "core.events",
+    "ScriptFinished": "core.events",
+    "ScriptStarted": "core.events",
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
@@ -86,7 +89,7 @@ _HOMES = {
     "SemanticRanker": "servers.semantic_ranking",
     "Session": "session",
     "SyncHost": "sync",
-    "SyncLogin": "sync",
+    "SyncLogin": "auth.login",
     "SyncSession": "sync",
 }
 
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
     from mooring.agents.engine import ContextProvider as ContextProvider
     from mooring.agents.engine import TurnContext as TurnContext
     from mooring.auth.login import Login as Login
+    from mooring.auth.login import SyncLogin as SyncLogin
     from mooring.concurrency import EventStream as EventStream
     from mooring.config.models import HostConfig as HostConfig
     from mooring.config.models import ServerConfig as ServerConfig
@@ -117,6 +121,9 @@ if TYPE_CHECKING:
     from mooring.core.events import LoginNeeded as LoginNeeded
     from mooring.core.events import LoopLagged as LoopLagged
     from mooring.core.events import ResourceUpdated as ResourceUpdated
+    from mooring.core.events import ScriptCalled as ScriptCalled
+    from mooring.core.events import ScriptFinished as ScriptFinished
+    from mooring.core.events import ScriptStarted as ScriptStarted
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
@@ -168,7 +175,6 @@ if TYPE_CHECKING:
     from mooring.servers.waiting import RefreshReport as RefreshReport
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
-    from mooring.sync import SyncLogin as SyncLogin
     from mooring.sync import SyncSession as SyncSession
 
 

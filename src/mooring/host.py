@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from mooring.concurrency import EventHub, EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
@@ -235,6 +235,7 @@ class Host(ContentVerbs):
     async def close(self) -> None:
         """Stop all servers and the processes that they started. Idempotent; never raises for a server."""
         self._closed = True
+        await self._runtime.end_scripts()
         await self._servers.stop()
         self._runtime.builder.pins.close()
         await self._runtime.results.close()
@@ -322,8 +323,8 @@ class Host(ContentVerbs):
         return self._sessions.status()
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
-        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
+        """Return what servers have and the catalog does not show, each with the reason: the lock (tools,
+        resources, prompts), a policy, `allow` and `deny` of the server, or a file that is not approved."""
         return self._runtime.builder.hidden()
 
     def events(self, *kinds: type[Event]) -> EventStream:
@@ -359,6 +360,7 @@ class Host(ContentVerbs):
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> Session:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
 
@@ -370,13 +372,15 @@ class Host(ContentVerbs):
             headers: By HTTP server: headers, or a function that returns them, for its own connections.
             principal: Its own connections use the logins of this principal, and no others.
             discovery: `auto`, `always` or `never`. Default: the setting of the host.
+            scripts: Whether the model gets `script_api` and `script_run`; `only`: instead of the other tools.
+                Default: `scripts.enabled` of the host.
 
         Raises:
             UnknownServer: `headers` names an unknown server.
             ConfigError: The session exists with another agent, principal, discovery mode or other headers.
         """
         session = self._sessions.open(
-            partial(Session, self._runtime, discovery=discovery),
+            partial(Session, self._runtime, discovery=discovery, scripts=scripts),
             session_id,
             agent_id=agent_id,
             headers=headers,
@@ -451,18 +455,22 @@ class Host(ContentVerbs):
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
-    async def login(self, server: str, *, principal: str | None = None) -> Login:
+    async def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> Login:
         """Start a login to `server`: show its `host` and `url` to a person, then await `done()`.
 
         Args:
             server: The name of an HTTP server.
             principal: The login is used by the sessions of this principal only. Default: by the host.
+            redirect_uri: An address that your application serves; give the whole address to which the browser
+                was sent back to `complete()`. Default: a page on 127.0.0.1.
 
         Raises:
             UnknownServer, ConfigError: There is no such server, or it has no login.
             AuthNeeded: The login cannot be started.
         """
-        return await self._login_connection(server, principal).login()
+        return await self._login_connection(server, principal).login(redirect_uri)
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it.

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
 from mooring.concurrency import EventStream
 from mooring.config.models import HostConfig, ServerConfig, Style
@@ -33,9 +33,9 @@ from mooring.servers.waiting import RefreshReport
 from mooring.session import Session
 
 if TYPE_CHECKING:
-    from mooring.auth.login import Login, OnAuth
+    from mooring.auth.login import Login, OnAuth, SyncLogin
 
-__all__ = ["SyncHost", "SyncLogin", "SyncSession"]
+__all__ = ["SyncHost", "SyncSession"]
 
 T = TypeVar("T")
 EXIT_WAIT = 6.0
@@ -149,7 +149,7 @@ class SyncHost:
             return cast("HostOptions", options)
 
         def show(login: Login) -> object:
-            return on_auth(SyncLogin(login, self._do))
+            return on_auth(_sync_login(login, self._do))
 
         return cast("HostOptions", {**options, "on_auth": show})
 
@@ -248,8 +248,8 @@ class SyncHost:
         return self._do(_now(lambda: self._host.catalog))
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Return the tools that servers have and the catalog does not show, each with the reason: the lock, a
-        policy, `allow` and `deny` of the server, or a configuration file that is not approved."""
+        """Return what servers have and the catalog does not show, each with the reason: the lock (tools,
+        resources, prompts), a policy, `allow` and `deny` of the server, or a file that is not approved."""
         return self._do(_now(self._host.hidden))
 
     @property
@@ -373,14 +373,15 @@ class SyncHost:
         return self._do(work)
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds of a round trip to `server`; it is connected first if needed.
-        See `Host.ping`."""
+        """Return the seconds of a round trip to `server`, connecting it if needed. See `Host.ping`."""
         return self._do(self._host.ping(server, timeout))
 
-    def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
-        """Start a login to `server`: show its `host` and `url` to a person, then call `done()`.
-        See `Host.login`."""
-        return SyncLogin(self._do(self._host.login(server, principal=principal)), self._do)
+    def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> SyncLogin:
+        """Start a login to `server`: show its `host` and `url`, then call `done()`. See `Host.login`."""
+        work = self._host.login(server, principal=principal, redirect_uri=redirect_uri)
+        return _sync_login(self._do(work), self._do)
 
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it. See `Host.logout`."""
@@ -392,8 +393,7 @@ class SyncHost:
         return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
-        """List the tools of `servers` (default: all) again; servers are connected if needed.
-        See `Host.refresh`."""
+        """List the tools of `servers` (default: all) again, connecting them. See `Host.refresh`."""
         return self._do(self._host.refresh(*servers))
 
     def add(self, server: ServerConfig) -> ServerStatus:
@@ -422,6 +422,7 @@ class SyncHost:
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> SyncSession:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
         See `Host.session`."""
@@ -432,6 +433,7 @@ class SyncHost:
             headers=headers,
             principal=principal,
             discovery=discovery,
+            scripts=scripts,
         )
         return SyncSession(self._do(_now(made)), self._do)
 
@@ -513,36 +515,17 @@ class SyncSession:
         )
         return self._do(work)
 
+    def run_script(
+        self, code: str, timeout: float = 60.0, *, on_progress: OnProgress | None = None
+    ) -> Result:
+        """Run a program that calls tools. See `Session.run_script`."""
+        return self._do(self._session.run_script(code, timeout, on_progress=on_progress))
 
-class SyncLogin:
-    """`Login` without `await`."""
 
-    def __init__(self, login: Login, do: Any) -> None:
-        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
-        self.issuer = login.issuer
-        self._login = login
-        self._do = do
+def _sync_login(login: Login, do: Any) -> SyncLogin:
+    from mooring.auth.login import SyncLogin
 
-    @property
-    def over(self) -> bool:
-        """Whether the login has ended, successfully or not."""
-        return self._login.over
-
-    def complete(self, callback_url: str) -> None:
-        """See `Login.complete`."""
-        self._do(self._login.complete(callback_url))
-
-    def done(self, timeout: float | None = None) -> None:
-        """Wait until the login has ended; see `Login.done`."""
-        self._do(self._login.done(timeout))
-
-    def cancel(self) -> None:
-        """See `Login.cancel`."""
-        self._do(self._login.cancel())
-
-    def close(self) -> None:
-        """See `Login.close`."""
-        self._do(self._login.close())
+    return SyncLogin(login, do)
 
 
 async def _now(look: Any) -> Any:

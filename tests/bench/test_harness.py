@@ -35,12 +35,12 @@ def results(directory: Path, **ratios: float) -> Path:
 
 
 def test_a_run_measures_mooring_beside_the_sdk_and_writes_table_document_and_chart(tmp_path: Path) -> None:
-    only = ("--only", "echo-stdio", "flood-http")
+    only = ("--only", "flood-http")
     done = run("run.py", "--quick", "--cycles", "1", *only, "--results", str(tmp_path))
     assert done.returncode == 0, done.stderr
 
     doc = json.loads((tmp_path / "latest.json").read_text("utf-8"))
-    assert list(doc["scenarios"]) == ["echo-stdio", "flood-http"]
+    assert list(doc["scenarios"]) == ["flood-http"]
     for scenario in doc["scenarios"].values():
         assert scenario["failed"] == {}
         assert list(scenario["figures"]) == ["mooring", "mcp_sdk"]

@@ -25,7 +25,7 @@ def test_when_all_is_well_there_is_no_error(ran, config) -> None:
     done = ran("doctor", "--json", "--config", file)
     findings = document(done)
     assert done.returncode == 0
-    assert {tuple(finding) for finding in findings} == {("level", "server", "finding", "next")}
+    assert {tuple(finding) for finding in findings} == {("level", "server", "finding", "next", "code")}
     infos = [finding["finding"] for finding in findings if finding["level"] == "info"]
     assert infos[0].startswith("python 3.")
     assert {"mooring", "mcp"} <= {text.split()[0] for text in infos}
@@ -87,6 +87,7 @@ def test_the_last_line_counts_the_servers(ran, config) -> None:
         "server": None,
         "finding": "3 servers: 1 ok, 2 failed",
         "next": None,
+        "code": None,
     }
 
 

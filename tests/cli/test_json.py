@@ -185,7 +185,7 @@ def test_quiet_leaves_only_the_document(ran, config) -> None:
 
 FAILURES = {
     ("list", "--json", "--timeout", "soon"): ("UsageError", 2, "mooring --help"),
-    ("--json", "tool"): ("UsageError", 2, "mooring --help"),
+    ("--json", "toolz"): ("UsageError", 2, "mooring --help"),
     ("list", "extra", "--json"): ("UsageError", 2, "mooring list --help"),
     ("call", "--json"): ("UsageError", 2, "mooring call --help"),
     ("tools", "--json", "--style", "loud"): ("UsageError", 2, "mooring tools --help"),

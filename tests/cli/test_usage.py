@@ -42,7 +42,7 @@ def test_the_version(ran) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tool"], "Unknown command 'tool'. Did you mean 'tools'? See `mooring --help`."),
+        (["serch"], "Unknown command 'serch'. Did you mean 'search'? See `mooring --help`."),
         (["tools", "--sever", "x"], "Unknown option '--sever'. Did you mean '--server'? "),
         (["--jsn", "list"], "Unknown option '--jsn'."),
         (["list", "extra"], "Unknown argument 'extra'. See `mooring list --help`."),

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+from jsonschema import Draft7Validator
+
 from mooring.config import load
+from mooring.config.documents import parse_document
 from mooring.config.models import HostConfig
+from mooring.config.reference import json_schema
+
+# Their files may hold keys of their own beside ours.
+SCHEMA = Draft7Validator(json_schema() | {"additionalProperties": True})
 
 
 def loaded(folder: Path, name: str, text: str) -> HostConfig:
@@ -13,6 +21,8 @@ def loaded(folder: Path, name: str, text: str) -> HostConfig:
     path.write_text(text, encoding="utf-8")
     host = load([path], env={}, strict=True)
     assert host.warnings == ()
+    data = yaml.safe_load(text) if path.suffix == ".yaml" else parse_document(text, path)
+    assert [error.message for error in SCHEMA.iter_errors(data)] == []
     return host
 
 

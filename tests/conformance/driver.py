@@ -31,7 +31,32 @@ EXAMPLES: Mapping[str, Any] = {"integer": 2, "number": 2.5, "boolean": True, "ar
 
 def settings(url: str, context: Mapping[str, Any], scenario: str) -> ServerConfig:
     auth: dict[str, Any] = {}
-    if "client_id" in context:
+    if "idp_issuer" in context:
+        auth = {
+            "type": "enterprise",
+            "client_id": context["client_id"],
+            "client_secret": context["client_secret"],
+            "idp": {
+                "issuer": context["idp_issuer"],
+                "client_id": context["idp_client_id"],
+                "subject_token": context["idp_id_token"],
+            },
+        }
+    elif "valid_jwt" in context:
+        auth = {"type": "workload", "assertion": context["valid_jwt"]}
+    elif "private_key_pem" in context:
+        auth = {
+            "type": "client_credentials",
+            "client_id": context["client_id"],
+            "private_key": context["private_key_pem"],
+        }
+    elif "client-credentials" in scenario:
+        auth = {
+            "type": "client_credentials",
+            "client_id": context["client_id"],
+            "client_secret": context["client_secret"],
+        }
+    elif "client_id" in context:
         auth = {"client_id": context["client_id"], "client_secret": context.get("client_secret")}
     if "cimd" in scenario:
         auth["client_metadata_url"] = METADATA

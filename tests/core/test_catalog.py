@@ -106,6 +106,12 @@ def test_a_tool_that_reads_like_one_of_another_server_is_told() -> None:
     assert catalog.warnings == ("Server 'a', tool 'b_go': reads like a tool of server 'a_b'.",)
 
 
+def test_a_model_gets_at_most_4096_characters_of_a_description() -> None:
+    tool = Tool(name="t", server="s", remote_name="t", description="x" * 5_000)
+    (merged,) = merge([Snapshot(server="s", tools=(tool,))]).tools.values()
+    assert merged.description == "x" * 4_096 + " […cut: 5,000 characters]"
+
+
 def test_descriptions_name_their_server_on_request() -> None:
     own = Snapshot(server="app", tools=(tool("own", description="Ours."),))
     source = Snapshot(server="s", tools=(tool("t", description="Does it."),))

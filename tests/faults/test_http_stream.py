@@ -122,6 +122,30 @@ async def test_FA60_an_answer_that_trickles_ends_at_the_deadline(fault: Fault, h
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_FA60_a_call_keeps_its_deadline_when_its_connection_is_given_up_meanwhile(
+    era: str, hosting: Any
+) -> None:
+    asked = asyncio.Event()
+
+    async def silent(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        asked.set()
+        await asyncio.sleep(60)
+        return response
+
+    async with HttpLab(era=era) as lab:
+        lab.faults["tools/call"] = silent
+        async with hosting(lab.config()) as host:
+            call = asyncio.create_task(host.call("mcp_web_echo", {"text": "x"}, timeout=1))
+            await asked.wait()
+            host.provider("web").supervisor.live.channel.die("the server floods its connection")
+            async with asyncio.timeout(20):
+                result = await call
+    assert isinstance(result.error, CallTimeout)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_FA61_a_stream_that_ends_without_an_answer_is_an_error_at_once(era: str, hosting: Any) -> None:
     async with HttpLab(era=era) as lab, hosting(lab.config()) as host:
         lab.faults["tools/call"] = _stream(b": hello\n\n")

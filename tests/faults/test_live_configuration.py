@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import ConfigApplied, ConfigRejected, Host, HostConfig
-from tests.lab.stdio import COMMAND, lab_server, starts
+from tests.lab.stdio import COMMAND, lab_server, methods, starts
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +56,27 @@ async def test_apply_starts_stops_and_restarts_only_what_differs(tmp_path: Path)
         assert "mcp_keep_pid" not in host.catalog.tools
         assert "mcp_keep_echo" in host.catalog.tools
         assert not any(name.startswith("mcp_gone") for name in host.catalog.tools)
+
+
+@pytest.mark.parametrize("allowed", [30.0, 0.2])
+async def test_running_calls_of_a_replaced_server_get_a_limited_time_to_end(
+    allowed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.servers.connection.RETIREMENT", allowed)
+    log = tmp_path / "log"
+
+    def server(**settings: Any) -> Any:
+        return lab_server(tools=["sleep", "echo"], log=str(log), settings={"shutdown_grace": 0, **settings})
+
+    async with Host([server()]) as host:
+        await host.ready(10)
+        seconds = 0.5 if allowed > 1 else 60
+        call = asyncio.create_task(host.call("mcp_lab_sleep", {"seconds": seconds}))
+        await until(lambda: "tools/call" in methods(log))
+        await host.apply(HostConfig(servers=(server(env={"X": "1"}),)))
+        result = await asyncio.wait_for(call, 30)
+        assert result.is_error == (allowed < 1), result.text
+        assert (await host.call("mcp_lab_echo", {"text": "hi"})).text == "hi"
 
 
 async def test_a_server_that_is_disabled_while_running_is_ended_and_shown(tmp_path: Path) -> None:

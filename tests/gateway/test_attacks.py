@@ -290,6 +290,19 @@ async def test_a_principal_at_its_session_limit_loses_its_own_oldest_idle_sessio
         assert len(here.serving.gateway.registry) == 4
 
 
+async def test_a_principal_that_holds_every_session_loses_idle_ones_to_others_down_to_half(
+    serving: Any,
+) -> None:
+    async with serving(lab_server(tools=["echo"]), gateway={**TOKENS, "max_sessions": 4}) as here:
+        flood = [await here.caller(modern=False, token=ANA) for _ in range(4)]
+        late = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(flood[0].headers))
+        assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+        bobs = [await here.caller(modern=False, token=BOB) for _ in range(2)]
+        assert [(await one.ask("ping")).status for one in (*flood, *bobs)] == [404, 404, 200, 200, 200, 200]
+        third = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(bobs[0].headers))
+        assert (await third.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+
+
 async def test_where_no_token_is_asked_for_sessions_count_by_address() -> None:
     anonymous = [account(ANONYMOUS, address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1")]
     assert len(set(anonymous)) == 2

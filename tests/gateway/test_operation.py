@@ -63,7 +63,7 @@ async def test_ready_counts_what_is_hidden_and_names_it_to_those_who_have_a_toke
         status, text = await fetched(here, "/ready")
         assert (status, json.loads(text)["hidden"]) == (
             200,
-            {"count": 152, "by": {"filter": 151, "policy": 1}},
+            {"count": 152, "by": {"filter": 151, "policy": 1}, "kinds": {"tool": 152}},
         )
         for token, told in (("bobs-very-long-token", True), ("another-very-long-token", False)):
             headers = {"Authorization": f"Bearer {token}"}
@@ -336,6 +336,29 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.wait(20) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("moment", ["parser_of", "_module"])
+def test_sighup_does_not_end_serve_while_it_starts(moment: str, tmp_path: Path) -> None:
+    """The signal arrives before the arguments are read, and again before the server runs."""
+    script = f"""
+import os, signal, sys
+from mooring.cli import app
+
+inner = app.{moment}
+
+def interrupted(*args):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return inner(*args)
+
+app.{moment} = interrupted
+sys.exit(app.main(sys.argv[1:]))
+"""
+    words = ["--config", configured(tmp_path), "--no-lock", "serve", "--stdio"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], stdin=subprocess.DEVNULL, timeout=60, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def free_port() -> int:

@@ -11,7 +11,7 @@ import pytest
 from mooring import ServerConfig
 from tests.lab.caller import soon
 from tests.lab.http import HttpLab
-from tests.lab.stdio import lab_server, wire_log
+from tests.lab.stdio import cue, lab_server, wire_log
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +32,21 @@ async def test_tools_are_listed_and_called_whatever_era_either_side_speaks(
         failed = await client.call("fail")
         assert failed.status == 200
         assert failed.result["isError"] is True
+
+
+@ERAS
+@UPSTREAM
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 5000], ids=["huge", "negative", "digits"])
+async def test_a_number_that_no_float_can_hold_costs_neither_the_list_nor_the_other_tools(
+    serving: Any, modern: bool, era: str, number: str
+) -> None:
+    odd = f'{{"name":"odd","inputSchema":{{"type":"object","properties":{{"n":{{"maximum":{number}}}}}}}}}'
+    listed = f'{{"jsonrpc":"2.0","id":@ID@,"result":{{"tools":[{odd}]}}}}\n'.encode()
+    server = lab_server(era=era, cues={"tools/list": cue(listed, then="silence")})
+    async with serving(server, lab_server("other", tools=["echo"])) as here:
+        client = await here.caller(modern=modern)
+        assert await client.tools() == ["echo", "odd"]
+        assert (await client.call("echo", {"text": "salut"})).text == "salut"
 
 
 @ERAS

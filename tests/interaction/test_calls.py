@@ -15,6 +15,7 @@ from mooring import (
     AuthNeeded,
     CallError,
     CallFinished,
+    CallStarted,
     CallTimeout,
     ConnectionLost,
     LocalTools,
@@ -442,3 +443,14 @@ async def test_a_ping_measures_a_round_trip_in_both_eras(hosting: Any) -> None:
 async def test_the_health_check_is_false_when_a_server_is_down(hosting: Any) -> None:
     async with hosting(lab_server("up"), lab_server("down", crash_at_start=1)) as host:
         assert not await host.health_check()
+
+
+@pytest.mark.parametrize("kind", [CallStarted, CallFinished])
+async def test_a_stream_of_one_kind_of_call_events_gets_them_without_another_stream(
+    kind: Any, hosting: Any
+) -> None:
+    async with hosting(lab_server()) as host:
+        events = host.events(kind)
+        await host.call("mcp_lab_echo", {"text": "hi"})
+        with anyio.fail_after(10):
+            assert type(await anext(events)) is kind

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from mooring import Answer, CallTimeout, Elicitation, ServerError, SyncHost
+from mooring import Answer, CallTimeout, Elicitation, ServerConfig, ServerError, SyncHost
 from mooring.testing import VirtualClock
 from tests.lab.libraries import PLACES, library_at, library_server
 from tests.lab.stdio import wire_log
@@ -185,6 +187,109 @@ async def test_the_deadline_of_the_call_holds_while_the_user_thinks(era: str, ho
         result = await host.call("mcp_lib_ask", {"params": NAME}, timeout=0.5)
         assert isinstance(result.error, CallTimeout)
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("end", ["cancelled", "timed out"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_question_of_an_abandoned_call_blocks_no_other(place: str, end: str, hosting: Any) -> None:
+    asked, closed = anyio.Event(), anyio.Event()
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        if not asked.is_set():
+            asked.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                closed.set()
+        return question.accept({"name": "Ana"})
+
+    async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
+        async with anyio.create_task_group() as tasks:
+            first = partial(
+                host.call, "mcp_lib_ask", {"params": NAME}, timeout=0.5 if end != "cancelled" else 60
+            )
+            tasks.start_soon(first)
+            with anyio.fail_after(20):
+                await asked.wait()
+                if end == "cancelled":
+                    tasks.cancel_scope.cancel()
+        with anyio.fail_after(20):
+            result = await host.call("mcp_lib_ask", {"params": NAME})
+            assert answer_in(result.text) == {"action": "accept", "content": {"name": "Ana"}}
+            await closed.wait()
+
+
+async def test_a_question_without_a_call_is_cancelled_after_a_limit(
+    tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.transport.base.UNRELATED_TIMEOUT", 0.2)
+    answer, server = tmp_path / "answer", tmp_path / "server.py"
+    server.write_text(f"""
+import json, sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            result = {{"protocolVersion": "2025-06-18", "capabilities": {{"tools": {{}}}},
+                       "serverInfo": {{"name": "x", "version": "1"}}}}
+        case "tools/list":
+            result = {{"tools": []}}
+        case None:
+            with open({str(answer)!r}, "w") as file:
+                file.write(json.dumps(message))
+            continue
+        case method if "id" in message:
+            error = {{"code": -32601, "message": "unknown"}}
+            print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "error": error}}), flush=True)
+            continue
+        case _:
+            continue
+    print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "result": result}}), flush=True)
+    if message["method"] == "tools/list":
+        question = {json.dumps(NAME)}
+        print(json.dumps({{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": question}}),
+              flush=True)
+""")
+    ended = anyio.Event()
+
+    async def on_elicit(question: Elicitation) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    config = ServerConfig(name="lib", command=sys.executable, args=[str(server)])
+    async with hosting(config, on_elicit=on_elicit):
+        with anyio.fail_after(20):
+            await ended.wait()
+            while not (answer.exists() and answer.read_text()):
+                await anyio.sleep(0.01)
+    assert json.loads(answer.read_text()) == {"jsonrpc": "2.0", "id": "q", "result": {"action": "cancel"}}
+
+
+async def test_a_question_stays_while_a_call_that_it_may_belong_to_is_under_way(hosting: Any) -> None:
+    asked, answer = anyio.Event(), anyio.Event()
+    texts: list[str] = []
+
+    async def on_elicit(question: Elicitation) -> Answer:
+        asked.set()
+        await answer.wait()
+        return question.accept({"name": "Ana"})
+
+    async with hosting(library_server(era="legacy"), on_elicit=on_elicit) as host:
+
+        async def ask() -> None:
+            texts.append((await host.call("mcp_lib_ask", {"params": NAME})).text)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            with anyio.fail_after(20):
+                await asked.wait()
+            result = await host.call("mcp_lib_ask", {"params": NAME}, timeout=0.2)
+            assert isinstance(result.error, CallTimeout)
+            answer.set()
+        assert answer_in(texts[0]) == {"action": "accept", "content": {"name": "Ana"}}
 
 
 async def test_questions_come_one_at_a_time_and_no_server_buries_the_user(hosting: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.listening import free_port
 from mooring import Host
 from mooring.transport import process_tree
 from tests.lab.program import processes, program, running
@@ -28,9 +29,9 @@ QUICK = {"shutdown_grace": 0.1}
 LEAVING = ["own session", "daemon", "daemon with its own limits"]
 
 
-def _left(log: Path) -> list[int]:
-    """The server and the process that left it, once both run."""
-    until_true(lambda: len(processes(log)) == 2)
+def _left(log: Path, servers: int = 1) -> list[int]:
+    """Each server and the process that left it, once all run."""
+    until_true(lambda: len(processes(log)) == 2 * servers)
     pids = processes(log)
     until_true(lambda: all(map(running, pids)))
     return pids
@@ -86,17 +87,17 @@ def test_FA26_it_ends_however_the_host_ends(body: str, leaving: str, tmp_path: P
     until_true(lambda: not any(map(running, pids)))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
-def test_FA26_it_ends_with_the_gateway(name: str, tmp_path: Path) -> None:
+def test_FA26_it_ends_with_the_gateway(name: str, workers: int, tmp_path: Path) -> None:
     log, config = tmp_path / "log", tmp_path / "mcp.json"
     script = json.dumps({"log": str(log), "spawn_grandchild": "daemon with its own limits"})
     lab = {"command": COMMAND[0], "args": [*COMMAND[1:], script], "shutdown_grace": 0.1}
     config.write_text(json.dumps({"mcpServers": {"lab": lab}}))
     words = [sys.executable, "-m", "mooring", "--config", str(config), "--no-lock"]
-    with subprocess.Popen(
-        [*words, "serve", "--http", "127.0.0.1:0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as gateway:
-        pids = _left(log)
+    words += ["serve", "--http", f"127.0.0.1:{free_port()}", "--workers", str(workers)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as gateway:
+        pids = _left(log, workers)
         gateway.send_signal(getattr(signal, name))
         gateway.wait(20)
     until_true(lambda: not any(map(running, pids)))

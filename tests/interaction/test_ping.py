@@ -81,6 +81,23 @@ def test_the_command_ends_in_time_and_says_what_was_missing(kind: str, tmp_path:
     assert not any(running(pid) for pid in starts(log))
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_the_command_pings_each_server_without_waiting_for_the_others(named: bool, tmp_path: Path) -> None:
+    entries = {
+        name: {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps(script)], "shutdown_grace": 0}
+        for name, script in {"well": {}, "mute": {"hang": True}, "quiet": {"hang_on_list": True}}.items()
+    }
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": entries}))
+    names = list(entries) if named else []
+    done = _mooring("ping", *names, "--config", str(config), "--timeout", "3", "--json")
+    assert {answer["name"]: answer["ok"] for answer in json.loads(done.stdout)} == {
+        "well": True,
+        "mute": False,
+        "quiet": False,
+    }
+
+
 def _mooring(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mooring", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -145,6 +145,20 @@ async def test_a_reading_is_kept_by_the_clock_of_the_loop(hosting: Any) -> None:
         assert await reads(host) == 2
 
 
+async def test_a_reading_is_kept_no_longer_than_the_limit_whatever_the_server_says(
+    hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.resources.MAX_CACHED_TIME", 10.0)
+    clock = VirtualClock()
+    async with hosting(library_server(era="modern", resources=MEMOS, ttl=10**12)) as host:
+        await host.read("memo:///1")
+        await clock.advance(8)
+        await host.read("memo:///1")
+        await clock.advance(8)
+        await host.read("memo:///1")
+        assert await reads(host) == 2
+
+
 async def test_a_cache_that_is_off_asks_every_time() -> None:
     config = HostConfig(servers=(library_server(resources=MEMOS),), resource_cache={"enabled": False})
     async with Host(config) as host:

@@ -19,7 +19,7 @@ from mooring.transport.message import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import tool
-from tests.lab.stdio import lab_server, methods
+from tests.lab.stdio import lab_server, methods, starts
 from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +91,19 @@ async def test_a_failed_server_is_tried_again_for_a_name_that_it_could_own(tmp_p
         assert (await host.call("mcp_lab_echo", {"text": "hi"})).text == "hi"
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_that_waited_for_a_failing_start_does_not_start_the_server_again(
+    era: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    server = lab_server(hang_on_list=True, era=era, log=str(log), settings={"connect_timeout": 0.5})
+    async with Host([server], lock=False) as host:
+        results = await asyncio.gather(*(host.call("mcp_lab_echo") for _ in range(3)))
+        assert {type(result.error) for result in results} == {UnknownTool}
+        assert "no answer within 0.5 s" in results[0].text
+        assert len(starts(log)) == 1
+
+
 async def test_the_error_names_the_server_that_failed(tmp_path: Path) -> None:
     async with Host([ServerConfig(name="lab", command="/no/such/program")], lock=False) as host:
         await host.ready(10)
@@ -128,6 +141,21 @@ async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_a
             assert host.status()[0].state == "pending"
             assert "needs a login" in result.text
             again.cancel()
+
+
+async def test_no_login_is_advised_for_a_server_that_offers_none() -> None:
+    async def refuse(request: Any, message: dict[str, Any]) -> Any:
+        return web.Response(status=401)
+
+    async with HttpLab() as lab:
+        lab.faults["server/discover"] = lab.faults["initialize"] = refuse
+        async with Host([lab.config()], lock=False) as host:
+            await host.ready(10)
+            result = await host.call("mcp_web_read")
+            assert isinstance(result.error, UnknownTool)
+            assert (result.error.server, result.error.state) == ("web", "needs-auth")
+            assert "give it a token in `headers`" in result.text
+            assert "mooring login" not in result.text
 
 
 async def test_of_nested_names_the_longest_is_meant() -> None:

@@ -65,7 +65,9 @@ def test_a_tool_can_be_pinned_to_the_same_depth() -> None:
     assert not is_pinnable(tool(input_schema=nested(DEPTH_LIMIT)))
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1: 2}, {"a": {None: 1}}, {1, 2}])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), float("-inf"), 10**5000, {1: 2}, {"a": {None: 1}}, {1, 2}], ids=type
+)
 def test_a_tool_with_a_value_that_is_not_json_cannot_be_pinned(value: Any) -> None:
     assert not is_pinnable(tool(input_schema={"default": value}))
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 CHECK = runpy.run_path(str(Path(__file__).parents[2] / "scripts/requirements.py"))
+MANIFEST = CHECK["manifest"]()
 
 
 def test_the_manifest_has_every_id_and_no_other() -> None:
-    assert sorted(CHECK["manifest"]()) == sorted(CHECK["ids"]())
+    assert sorted(MANIFEST) == sorted(CHECK["ids"]())
 
 
 @pytest.mark.parametrize("requirement", CHECK["ids"]())
 def test_a_requirement_has_a_sentence_and_a_test(requirement: str) -> None:
-    entry = CHECK["manifest"]()[requirement]
+    entry = MANIFEST[requirement]
     assert entry["says"].endswith(".")
     assert entry["tests"]
 

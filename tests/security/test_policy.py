@@ -144,6 +144,23 @@ async def test_cancelling_the_caller_withdraws_the_question(hosting: Any, tmp_pa
     assert calls(tmp_path / "log") == 0
 
 
+@pytest.mark.parametrize("timeout", [None, 0.2])
+async def test_no_answer_in_time_denies_the_call(
+    timeout: float | None, hosting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.policy.ANSWER_TIMEOUT", 0.1)
+
+    async def never(request: ApprovalRequest) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    async with hosting(lab(tmp_path / "log", approve=["*"]), on_approval=never) as host:
+        with anyio.fail_after(20):
+            result = await host.call("mcp_lab_echo", {"text": "x"}, timeout=timeout)
+        assert isinstance(result.error, PolicyDenied)
+    assert calls(tmp_path / "log") == 0
+
+
 async def test_the_applications_own_functions_need_nobodys_leave(hosting: Any) -> None:
     def double(x: int) -> int:
         return 2 * x

@@ -177,14 +177,14 @@ async def discover(
         # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
         # or without metadata.
         origin = origin_of(visit.server_url)
-        server = await _auth_server(visit, origin, {origin, f"{origin}/"})
+        server = await auth_server(visit, origin, {origin, f"{origin}/"})
         if server is None and await visit.answers(f"{origin}/authorize", "its login page"):
             server = default_server(origin)
         resource = visit.server_url.partition("#")[0].partition("?")[0]
         protected = Protected(resource=resource, issuers=(origin,))
     else:
         issuer = _issuer(protected, auth)
-        server = await _auth_server(visit, issuer, {issuer})
+        server = await auth_server(visit, issuer, {issuer})
     if server is None:
         raise NoOAuthError("no authorization server could be found for it")
     if auth.issuer is not None and server.issuer != auth.issuer:
@@ -210,7 +210,8 @@ def _issuer(protected: Protected, auth: AuthConfig) -> str:
     return auth.issuer
 
 
-async def _auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+async def auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+    """Return the metadata of an authorization server, checked; None if it has none."""
     check_url(issuer, "its authorization server", visit.allowed)
     for url in issuer_urls(issuer):
         document = await visit.get(url, "the authorization server's metadata")
@@ -261,12 +262,31 @@ async def tokens_for(
         RefusedError, UnreachableError: There is no usable response.
     """
     full, headers = client_form(client, form)
-    status, raw = await visit.post(endpoint, "its token endpoint", form=full, headers=headers)
-    if status >= 500 or status == 429:
-        raise UnreachableError(f"its token endpoint answered HTTP {status}")
-    if status != 200:
-        raise _denied("the authorization server gave no token", status, raw)
+    raw = await token_response(visit, endpoint, full, headers)
     return read_tokens(raw, time.time(), asked=asked, old=old)
+
+
+async def token_response(
+    visit: GuardedHttp,
+    endpoint: str,
+    form: Mapping[str, str],
+    headers: Mapping[str, str],
+    what: str | None = None,
+) -> Any:
+    """Return the document with which a token endpoint answers; `what` names the step in errors.
+
+    Raises:
+        DeniedError: It refused.
+        RefusedAddressError, UnreachableError: There is no usable answer.
+    """
+    status, raw = await visit.post(endpoint, "its token endpoint", form=form, headers=headers)
+    if status >= 500 or status == 429:
+        raise UnreachableError(f"{what or 'its token endpoint'} answered HTTP {status}")
+    if status != 200:
+        if what is None:
+            raise _denied("the authorization server gave no token", status, raw)
+        raise _denied(f"{what} was refused", status, raw)
+    return raw
 
 
 async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
@@ -275,16 +295,6 @@ async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
     form["resource"] = grant.resource
     tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)
     return replace(grant, tokens=tokens)
-
-
-async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
-    """Request a client credentials grant, which needs no user; raises as `tokens_for` does."""
-    client = known_client(auth.client_id or "", auth.client_secret, found.server)
-    form = {"grant_type": "client_credentials", "resource": found.protected.resource}
-    if scopes:
-        form["scope"] = " ".join(scopes)
-    tokens = await tokens_for(visit, found.server.token_endpoint, client, form, asked=scopes)
-    return found.grant(client, tokens)
 
 
 async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:

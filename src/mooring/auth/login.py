@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -59,12 +59,23 @@ class Answered(Protocol):
     async def __call__(self, callback_url: str) -> None: ...
 
 
+class Redirect:
+    """A redirect address that the application serves itself: it gives what arrives there to `complete()`."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.answered: Answered | None = None
+
+    async def close(self) -> None: ...
+
+
 class Callback:
     """A page on 127.0.0.1 that receives the redirect of the browser."""
 
     def __init__(self, server: asyncio.Server, pages: web.Server) -> None:
         self._server, self._pages = server, pages
         self.origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.uri = self.origin + PATH
         self.answered: Answered | None = None
 
     @classmethod
@@ -113,20 +124,25 @@ class Login:
     the address it was sent to (it begins with http://127.0.0.1) to `complete()`.
     """
 
-    def __init__(self, access: Credentials, found: Found, client: OAuthClient, callback: Callback) -> None:
+    def __init__(
+        self, access: Credentials, found: Found, client: OAuthClient, callback: Callback | Redirect
+    ) -> None:
         self.server = access.server
         self.scopes = access.scopes(found)
         """The requested scopes; empty: the default of the authorization server."""
         self._access, self._found, self._client, self._callback = access, found, client, callback
-        self._state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-        self._redirect_uri = callback.origin + PATH
+        self.remote = isinstance(callback, Redirect)
+        """Whether the application serves the redirect address."""
+        self.state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+        """Identifies the login in the address that the browser is sent back to."""
+        self._redirect_uri = callback.uri
         self.url = authorization_url(
             found.server,
             client_id=client.client_id,
             redirect_uri=self._redirect_uri,
             resource=found.protected.resource,
             scopes=self.scopes,
-            state=self._state,
+            state=self.state,
             verifier=self._verifier,
         )
         """The URL to open in a browser."""
@@ -192,7 +208,7 @@ class Login:
         try:
             server = self._found.server
             code = read_callback(
-                callback_url, redirect_uri=self._redirect_uri, state=self._state, server=server
+                callback_url, redirect_uri=self._redirect_uri, state=self.state, server=server
             )
             self._spent = True
             await self._exchange(code)
@@ -238,17 +254,18 @@ class Login:
         return AuthNeeded(f"{self.server!r} is not logged in: {problem}", server=self.server)
 
 
-async def begin(access: Credentials) -> Login:
+async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
     """Return a login that waits for the user. The port is bound before the URL exists.
 
     Raises:
         AuthNeeded: There can be none.
     """
-    if access.auth.type == "client_credentials":
-        problem = "its client credentials speak for themselves; correct them in `auth` if they are refused"
-        raise AuthNeeded(f"{access.server!r} wants no person to log in: {problem}", server=access.server)
+    if access.auth.unattended:
+        problem = "its tokens are requested without one; correct its `auth` if they are refused"
+        text = f"{access.server!r} wants no person to log in: {problem}"
+        raise AuthNeeded(text, server=access.server, login=False)
     try:
-        callback = await Callback.open(access.auth.callback_port)
+        callback = Redirect(redirect_uri) if redirect_uri else await Callback.open(access.auth.callback_port)
     except OSError as problem:
         text = f"{access.server!r}: no port on 127.0.0.1 can be had for the login: {problem.strerror}"
         raise_alone(AuthNeeded(text, server=access.server))
@@ -257,7 +274,7 @@ async def begin(access: Credentials) -> Login:
             found = await access.found(visit)
             check_fit(found.server)  # before we are registered there
             scopes = access.scopes(found)
-            client = await client_for(visit, access.auth, found.server, callback.origin + PATH, scopes)
+            client = await client_for(visit, access.auth, found.server, callback.uri, scopes)
             login = Login(access, found, client, callback)
             check_url(login.url, "its login page", visit.allowed)
             return login
@@ -310,3 +327,34 @@ def _seen(outcome: asyncio.Future[None]) -> None:
     """Retrieve the exception of a login that no caller awaits any more."""
     if not outcome.cancelled():
         outcome.exception()
+
+
+class SyncLogin:
+    """`Login` without `await`."""
+
+    def __init__(self, login: Login, do: Any) -> None:
+        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
+        self.issuer = login.issuer
+        self._login = login
+        self._do = do
+
+    @property
+    def over(self) -> bool:
+        """Whether the login has ended, successfully or not."""
+        return self._login.over
+
+    def complete(self, callback_url: str) -> None:
+        """See `Login.complete`."""
+        self._do(self._login.complete(callback_url))
+
+    def done(self, timeout: float | None = None) -> None:
+        """Wait until the login has ended; see `Login.done`."""
+        self._do(self._login.done(timeout))
+
+    def cancel(self) -> None:
+        """See `Login.cancel`."""
+        self._do(self._login.cancel())
+
+    def close(self) -> None:
+        """See `Login.close`."""
+        self._do(self._login.close())

@@ -75,6 +75,10 @@ class AuthServer(Value):
     """It reads client metadata documents."""
     secrets_by: tuple[str, ...] = ("client_secret_basic",)
     scopes: tuple[str, ...] = ()
+    grant_types: tuple[str, ...] = ()
+    """The grants it lists; empty if it does not list any."""
+    grant_profiles: tuple[str, ...] | None = None
+    """The grant profiles it lists; None if it does not list any."""
 
 
 def read_challenge(header: str | None) -> Challenge | None:
@@ -184,6 +188,7 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
     if token is None:
         raise RefusedAddressError("the authorization server names no token endpoint")
     methods = _list(fields.get("token_endpoint_auth_methods_supported"))
+    profiles = fields.get("authorization_grant_profiles_supported")
     return AuthServer(
         issuer=issuer or "",
         authorization_endpoint=endpoint("authorization_endpoint"),
@@ -193,8 +198,10 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
         s256="S256" in _list(fields.get("code_challenge_methods_supported")),
         names_itself=fields.get("authorization_response_iss_parameter_supported") is True,
         takes_documents=fields.get("client_id_metadata_document_supported") is True,
-        secrets_by=tuple(m for m in methods if isinstance(m, str)) or ("client_secret_basic",),
+        secrets_by=_texts(methods) or ("client_secret_basic",),
         scopes=scopes_in(fields.get("scopes_supported")),
+        grant_types=_texts(fields.get("grant_types_supported")),
+        grant_profiles=None if profiles is None else _texts(profiles),
     )
 
 
@@ -219,6 +226,10 @@ def _object(raw: object, what: str) -> Mapping[str, Any]:
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in _list(value) if isinstance(item, str))
 
 
 def _list(value: object) -> list[object]:

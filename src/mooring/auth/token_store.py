@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
@@ -10,7 +11,7 @@ import re
 import stat
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,11 +20,13 @@ from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
 from mooring.auth.metadata import AuthServer, scopes_in
+from mooring.auth.vault import Vault
 from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
+from mooring.errors import ConfigError
 
 EARLY = 60.0
 """Seconds before its expiry at which a token is refreshed."""
@@ -78,7 +81,7 @@ def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        "application_type": "native",
+        "application_type": "web" if redirect_uri.startswith("https:") else "native",
     }
     return document | ({"scope": " ".join(scopes)} if scopes else {})
 
@@ -242,18 +245,61 @@ LOCK_PATIENCE = 30.0
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _warned: set[str] = set()
 
-Place = Literal["keyring", "file", "memory"]
+Place = Literal["keyring", "file", "memory", "host"]
+"""`host`: in the memory of a host, for all its connections."""
 
 
 class UnsafeStoreError(Exception):
     """Other users can access the token store; the text names the path."""
 
 
+class MemoryStore:
+    """A grant that is never written to disk, shared by the connections of one host."""
+
+    MOST = 4096
+    """Grants that a host keeps; beyond that, those unused for longest are dropped."""
+
+    def __init__(self) -> None:
+        self.place: Place = "host"
+        self._grant: Grant | None = None
+        self._lock = asyncio.Lock()
+        self.used_assertions: set[str] = set()
+        """Ids of assertions that were presented for it."""
+
+    @classmethod
+    def shared(cls, stores: dict[str, MemoryStore], *identity: object) -> MemoryStore:
+        """Return the store for an identity from those of a host."""
+        key = sha256(json.dumps(identity, default=repr).encode()).hexdigest()
+        store = stores.pop(key, None) or cls()
+        stores[key] = store  # the newest is last
+        while len(stores) > cls.MOST:
+            del stores[next(iter(stores))]
+        return store
+
+    def load(self) -> Grant | None:
+        return self._grant
+
+    def save(self, grant: Grant) -> None:
+        self._grant = grant
+
+    def changed(self) -> bool:
+        return False
+
+    def delete(self) -> None:
+        self._grant = None
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        return self._lock
+
+
 class TokenStore:
     """The kept login for one server address and one client: this user's, or that of one principal whom the
     host serves."""
 
-    def __init__(self, url: str, client: str | None, principal: str | None = None) -> None:
+    def __init__(
+        self, url: str, client: str | None, principal: str | None = None, vault: Vault | None = None
+    ) -> None:
+        self._vault = vault
         whose = [url, client] if principal is None else [url, client, principal]
         unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
@@ -277,9 +323,16 @@ class TokenStore:
         place: Place = "file"
         if raw.get("secrets") == SERVICE:
             place, raw["secrets"] = "keyring", self._from_keyring()
+        sealed = _optional(_fields(raw.get("secrets")), "sealed")
+        if sealed is not None:
+            raw["secrets"] = self._unsealed(sealed)
         grant = grant_from_json(raw)
+        if grant is not None and sealed is None and self._vault is not None:
+            self.save(grant)  # it was stored before there was a key
+            return grant
         if grant is None:
-            log.warning("the kept login %s is damaged, or gone from the keyring; log in again", self._path())
+            reason = "encrypted with another `gateway.key`" if sealed else "damaged, or gone from the keyring"
+            log.warning("the kept login %s is %s; log in again", self._path(), reason)
         else:
             self.place = place
         return grant
@@ -288,16 +341,28 @@ class TokenStore:
         """Store a login for the next run. If that fails, it is kept in memory."""
         document = grant_to_json(grant)
         self.place = "file"
-        if self._to_keyring(json.dumps(document["secrets"])):
-            self.place, document["secrets"] = "keyring", SERVICE
+        secrets = json.dumps(document["secrets"])
         try:
+            if self._vault is not None:
+                document["secrets"] = {"sealed": self._vault.seal(secrets, self._key)}
+            elif self._to_keyring(secrets):
+                self.place, document["secrets"] = "keyring", SERVICE
             self._write(json.dumps(document).encode())
-            if self.place == "file":
+            if self.place == "file" and self._vault is None:
                 _explain_file()
-        except (OSError, UnsafeStoreError) as problem:
+        except (OSError, UnsafeStoreError, ConfigError) as problem:
             self.place = "memory"
             _warn_once(f"tokens are not kept for the next run: {problem}")
         self._stamp = self._now()
+
+    def _unsealed(self, sealed: str) -> Any:
+        """The secrets of an encrypted login; None if the key is missing or another one."""
+        try:
+            text = None if self._vault is None else self._vault.open(sealed, self._key)
+        except ConfigError as problem:
+            _warn_once(f"logins of gateway clients cannot be decrypted: {problem}")
+            return None
+        return None if text is None else json.loads(text)
 
     def changed(self) -> bool:
         """Whether another process has written the store since the last read."""

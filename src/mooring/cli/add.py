@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser, UsageError, add_scope
+from mooring.cli.options import Options, Parser, UsageError, add_scope, pair
 from mooring.cli.output import Output, fields, plural
 from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
@@ -99,22 +99,15 @@ def _fields(args: Namespace) -> dict[str, Any]:
     if args.command[1:]:
         fields["args"] = args.command[1:]
     if args.env:
-        fields["env"] = dict(_pair(word, "=", "--env", "NAME=value") for word in args.env)
+        fields["env"] = dict(pair(word, "=", "--env", "NAME=value") for word in args.env)
     if args.header:
-        fields["headers"] = dict(_pair(word, ":", "--header", "'Name: value'") for word in args.header)
+        fields["headers"] = dict(pair(word, ":", "--header", "'Name: value'") for word in args.header)
     for word, excluded in (("env", args.url), ("cwd", args.url), ("header", args.command)):
         if excluded and getattr(args, word):
             raise UsageError(f"--{word} cannot be used with {'--url' if args.url else 'a program'}.")
     fields |= {word: getattr(args, word) for word in ("cwd", "transport") if getattr(args, word)}
     ServerConfig(name=args.name, **fields)
     return fields
-
-
-def _pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
-    name, found, value = word.partition(separator)
-    if not found or not name.strip():
-        raise UsageError(f"{option} must be {example}.")  # without the word: it may be a secret
-    return name.strip(), value.strip() if separator == ":" else value
 
 
 def _warn_similar_name(name: str, target: EditTarget, out: Output) -> None:

@@ -82,11 +82,14 @@ def _next(message: str, problem: BaseException | None) -> str | None:
 
 
 COMMANDS = {
+    "init": "Write a first configuration file",
     "list": "Servers and their states",
     "tools": "Tools of all servers, in one catalog",
+    "tool": "Signature, arguments, origin and cost of one tool",
     "search": "Search the tools",
     "groups": "Groups of tools, one line each",
     "call": "Call one tool",
+    "run": "Run a script that calls tools",
     "resources": "Resources of all servers",
     "read": "Read one resource",
     "prompts": "Prompts of all servers",
@@ -108,9 +111,14 @@ COMMANDS = {
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",
     "doctor": "Find problems and say what to do next",
+    "explain": "What a finding of doctor means and how to solve it",
+    "logs": "What the servers wrote to stderr",
     "serve": "Serve the catalog as one MCP server",
+    "schema": "JSON Schema of configuration files, for editors",
     "completion": "Print a completion script for your shell",
     "demo": "Try mooring on bundled servers, without a network",
+    "help": "Help on a command",
+    "version": "Versions of mooring, Python and the protocol",
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
 
@@ -194,6 +202,8 @@ def help_text(command: str | None = None) -> str:
 def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     end = argv.index("--") if "--" in argv else len(argv)
+    if {"-h", "--help"} & set(argv[:end]) and _names_tool(argv[:end]):
+        return _show_arguments(argv, options, out)
     if {"-h", "--help"} & set(argv[:end]) or not argv:
         out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
         return DONE
@@ -203,9 +213,27 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    serves = argv[0] == "serve"
+    if serves and sys.platform != "win32":
+        import signal
+
+        # Until it can reload. Not SIG_IGN, which child processes would inherit.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     args = parser_of(argv[0]).parse_strictly(argv[1:])
 
-    return run_to_end(_command(argv[0]).run(args, options, out))
+    return run_to_end(_command(argv[0]).run(args, options, out), hangup=not serves)
+
+
+def _names_tool(words: Sequence[str]) -> bool:
+    """Whether these words are `call TOOL … --help`."""
+    return words[:1] == ["call"] and any(not word.startswith("-") for word in words[1:2])
+
+
+def _show_arguments(argv: list[str], options: Options, out: Output) -> int:
+    from mooring.cli.tool import show_arguments
+
+    args = parser_of("call").parse_strictly([word for word in argv[1:] if word not in ("-h", "--help")])
+    return run_to_end(show_arguments(args, options, out))
 
 
 def parser_of(command: str) -> Parser:
@@ -275,14 +303,17 @@ def _innermost(problem: BaseException) -> BaseException:
     return _innermost(nested[0]) if len(nested) == 1 else problem
 
 
-def run_to_end(command: Coroutine[Any, Any, int]) -> int:
-    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs."""
+def run_to_end(command: Coroutine[Any, Any, int], *, hangup: bool = True) -> int:
+    """Run the command and return its exit code. Ctrl-C, SIGTERM and SIGHUP cancel it; clean-up still runs.
+
+    Without `hangup`, SIGHUP does not cancel it: `mooring serve` reloads its configuration then.
+    """
     import asyncio
 
-    return asyncio.run(_cancelled_by_signals(command))
+    return asyncio.run(_cancelled_by_signals(command, hangup))
 
 
-async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
+async def _cancelled_by_signals(command: Coroutine[Any, Any, int], hangup: bool) -> int:
     import asyncio
     import signal
 
@@ -295,7 +326,7 @@ async def _cancelled_by_signals(command: Coroutine[Any, Any, int]) -> int:
         task.cancel()
 
     if sys.platform != "win32":
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP) if hangup else (signal.SIGTERM,):
             asyncio.get_running_loop().add_signal_handler(number, end, number)
     try:
         return await command

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,58 @@ def parse_arguments(
 def missing(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """Names of required arguments that are missing."""
     return [name for name in _required(schema) if name not in arguments]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a tool, for people."""
+
+    name: str
+    kind: str
+    """Its type in Python."""
+    required: bool
+    default: str
+    """Its default as a Python expression."""
+    description: str
+    example: str
+    """A value for the command line."""
+
+
+_PYTHON = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
+_SAMPLES = {"str": "text", "int": "1", "float": "1.5", "bool": "true", "list": "[]", "dict": "{}"}
+
+
+def parameters(schema: Mapping[str, Any]) -> list[Parameter]:
+    """The arguments of a tool, the required ones first."""
+    properties, required = _mapping(schema.get("properties")), _required(schema)
+    found: list[Parameter] = []
+    for name, about in sorted(properties.items(), key=lambda item: item[0] not in required):
+        keywords = _mapping(about)
+        choices = [one for one in _list(keywords.get("enum")) if isinstance(one, str | int | float)]
+        kinds = [_PYTHON.get(kind, kind) for kind in sorted(_types(about, schema))]
+        kind = f"Literal[{', '.join(map(repr, choices))}]" if choices else " | ".join(kinds) or "Any"
+        sample = next((_SAMPLES[one] for one in kinds if one in _SAMPLES), "text")
+        given = next(iter([*_list(keywords.get("examples")), *choices]), None)
+        description = keywords.get("description")
+        found.append(
+            Parameter(
+                name=name,
+                kind=kind,
+                required=name in required,
+                default=repr(keywords.get("default")),
+                description=description if isinstance(description, str) else "",
+                example=sample if given is None or isinstance(given, dict | list) else str(given),
+            )
+        )
+    return found
 
 
 def names_of(schema: Mapping[str, Any]) -> list[str]:

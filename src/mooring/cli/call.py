@@ -7,17 +7,16 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser, add_style
+from mooring.cli.options import Options, Parser, add_one_off, add_style
 from mooring.cli.output import Output
-from mooring.core.text import clean, clean_line, nearest
-from mooring.errors import UnknownTool
+from mooring.core.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from mooring.core.types import Block, Result, Tool
+    from mooring.core.types import Block, Result
     from mooring.host import Host
     from mooring.policy import ApprovalRequest
 
-USAGE = "mooring call TOOL [key=value ...] [--args JSON] [--yes] [options]"
+USAGE = "mooring call TOOL [key=value ...] [--yes] [--url U | -- CMD] [options]"
 DETAILS = """
 
 A value is converted to the type in the tool's schema; `key:=json` is always
@@ -28,13 +27,17 @@ standard output. An error of the tool goes to standard error, with exit code
 `--json` keeps them. Ctrl-C cancels the call at the server. Elicitations of the
 server are asked on a terminal, and declined elsewhere.
 
+`mooring call TOOL --help` shows the arguments of the tool. A server that is in
+no file is named with `--url U`, or with its program after `--`.
+
 If the policy requires approval for the tool, mooring asks on the terminal.
 Exit code 3: the call was not approved, or the policy denies it."""
 EXAMPLES = """\
   mooring call mcp_time_get_current_time timezone=UTC
   mooring call mcp_files_read_file path=README.md > copy.md
   mooring call mcp_db_query sql=@report.sql limit=10 options:='{"raw": true}'
-  echo '{"path": "."}' | mooring call mcp_files_list_directory --args -"""
+  echo '{"path": "."}' | mooring call mcp_files_list_directory --args -
+  mooring call echo message=hi -- npx -y @modelcontextprotocol/server-everything"""
 
 
 def configure(parser: Parser) -> None:
@@ -45,6 +48,7 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("-y", "--yes", action="store_true", help="approve the call without asking")
     add_style(parser)
+    add_one_off(parser)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -53,7 +57,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import exit_code
     from mooring.cli.arguments import read_arguments
     from mooring.cli.ask import elicitation_handler
-    from mooring.cli.hosting import open_host
+    from mooring.cli.hosting import find_tool, one_off_server, open_host
     from mooring.cli.progress import progress_bar
 
     document = _read_stdin(options) if args.args == "-" else args.args
@@ -62,9 +66,15 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         return args.yes or await _approved(request, out)
 
     async with open_host(
-        options, out, style=args.style, idle=True, on_approval=approve, on_elicit=elicitation_handler(out)
+        options,
+        out,
+        style=args.style,
+        idle=True,
+        on_approval=approve,
+        on_elicit=elicitation_handler(out),
+        one_off=one_off_server(args),
     ) as host:
-        tool = await _find(host, args.tool, options, out)
+        tool = await find_tool(host, args.tool, options, out)
         arguments = await read_arguments(args.arguments, document, tool, out)
 
         try:
@@ -103,24 +113,6 @@ def _read_stdin(options: Options) -> str:
     if sys.stdin.isatty() and not options.quiet:
         sys.stderr.write("Type the arguments as JSON; end with Ctrl-D.\n")
     return sys.stdin.read()
-
-
-async def _find(host: Host, name: str, options: Options, out: Output) -> Tool:
-    """Return the tool as soon as its server has listed it; do not wait for servers that cannot have it."""
-    from mooring.cli.hosting import watch
-    from mooring.host import runtime_of
-
-    runtime = runtime_of(host)
-    await watch(host, out, lambda: runtime.arrival(name, options.timeout), timeout=options.timeout)
-    tools = host.catalog.tools
-    if name in tools:
-        return tools[name]
-    if (changed := runtime.withheld(name)) is not None:
-        raise changed
-    near, absent = nearest(name, tools), runtime.absence(name)
-    if absent is not None:
-        raise UnknownTool(name, near, hint=absent.hint, server=absent.server, state=absent.state)
-    raise UnknownTool(name, near, hint="`mooring tools` lists all tools.")
 
 
 def _document(result: Result) -> dict[str, object]:

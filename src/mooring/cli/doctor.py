@@ -37,6 +37,8 @@ process.
 With --trace, every message between mooring and the servers is written to FILE,
 with the stderr of the servers. Long messages are cut, secrets become ***.
 
+`mooring explain CODE` explains the code of a finding.
+
 Exit code 1 if a finding is an error."""
 EXAMPLES = """\
   mooring doctor
@@ -59,6 +61,8 @@ class Finding:
     server: str | None = None
     finding: str
     next: str | None = None
+    code: str | None = None
+    """For `mooring explain`; None for an info."""
 
 
 def configure(parser: Parser) -> None:
@@ -81,6 +85,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                     level="error",
                     finding=str(problem),
                     next="Correct the file, then try again.",
+                    code="configuration",
                 )
             )
     findings += [*_traced(trace), *summary]
@@ -109,7 +114,7 @@ def _orphans() -> Iterator[Finding]:
 
     for orphan in orphans():
         left = f"process {orphan.pid} of an earlier run is still running: {orphan.command}"
-        yield Finding(level="warning", finding=left, next=f"kill {orphan.pid}")
+        yield Finding(level="warning", finding=left, next=f"kill {orphan.pid}", code="orphan")
 
 
 def _files(options: Options) -> Iterator[Finding]:
@@ -121,7 +126,10 @@ def _files(options: Options) -> Iterator[Finding]:
         yield Finding(level="info", finding=f"configuration {file.path} ({file.scope}{place})")
     if not files:
         yield Finding(
-            level="warning", finding="there is no configuration file", next="mooring --config mcp.json doctor"
+            level="warning",
+            finding="there is no configuration file",
+            next="mooring init",
+            code="no-configuration",
         )
 
 
@@ -136,7 +144,8 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     except LockError as problem:
         upgrade = isinstance(problem, NewerLockError)
         advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
-        return None, [Finding(level="error", finding=f"the lock is ignored: {problem}", next=advice)]
+        ignored = f"the lock is ignored: {problem}"
+        return None, [Finding(level="error", finding=ignored, next=advice, code="lock")]
     if lock is None:
         return None, [Finding(level="info", finding=f"there is no lock at {file}: see mooring lock --help")]
     return lock, [Finding(level="info", finding=f"lock {file}: {plural(len(lock.servers), 'server')}")]
@@ -159,17 +168,42 @@ async def _servers(
         audit = runtime_of(host).audit
         problem = await audit.problem() if audit is not None else None
         found = [
-            Finding(level="warning", server=w.server, finding=str(w), next=_correct(w.file))
+            Finding(
+                level="warning", server=w.server, finding=str(w), next=_correct(w.file), code="configuration"
+            )
             for w in host.config.warnings
         ]
         if audit is not None and problem is not None:
             path = audit.settings.path
             finding = f"the audit log {path} cannot be written: {problem}"
-            found.append(Finding(level="error", finding=finding, next="Correct `audit`, or the file."))
+            found.append(
+                Finding(level="error", finding=finding, next="Correct `audit`, or the file.", code="audit")
+            )
+        found += _scripts(host)
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in excluded else lock)
         states = [(status.state, status.name in host.held) for status in host.status()]
     return found, [_summary(states)] if states else []
+
+
+def _scripts(host: Host) -> Iterator[Finding]:
+    """Findings about scripts, if they are enabled for the host or a profile of its gateway."""
+    profiles = host.config.gateway.profiles.values()
+    if not any(one.scripts.enabled for one in (host.config, *profiles)):
+        return
+    from mooring.scripts.workers import missing_walls, scripts_installed
+
+    if not scripts_installed():
+        install = f"{sys.executable} -m pip install 'mooring[scripts]'"
+        yield Finding(
+            level="error", finding="scripts are enabled and not installed", next=install, code="scripts"
+        )
+    elif missing := missing_walls():
+        lacks = f"this system has no {' and no '.join(missing)}"
+        finding = f"scripts are confined by their interpreter only: {lacks}"
+        yield Finding(level="warning", finding=finding, next="Use Linux 5.13 or newer.", code="scripts")
+    else:
+        yield Finding(level="info", finding="scripts: interpreter in a process without files and network")
 
 
 def _summary(states: Sequence[tuple[str, bool]]) -> Finding:
@@ -190,7 +224,7 @@ def _traced(trace: Trace | None) -> Iterator[Finding]:
         yield Finding(level="info", finding=f"all messages were written to {trace.path}")
     else:
         cut = f"not all messages were written to {trace.path}: {trace.problem}"
-        yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE")
+        yield Finding(level="warning", finding=cut, next="mooring doctor --trace OTHER_FILE", code="trace")
 
 
 def _correct(file: str | None) -> str | None:
@@ -209,31 +243,34 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     trouble = diagnose(server, status)
     if trouble is not None:
         reason = status.error or "it did not connect in time"
-        yield Finding(level="error", server=name, finding=f"{trouble.cause}: {reason}", next=trouble.next)
+        finding = f"{trouble.cause}: {reason}"
+        yield Finding(level="error", server=name, finding=finding, next=trouble.next, code=trouble.cause)
     elif status.state == "connected":
         about = f"{status.transport}, protocol {status.protocol}, {plural(status.tools, 'tool')}"
         yield Finding(level="info", server=name, finding=f"connected: {about}")
     elif (held := host.held.get(name)) is not None:
         remedy = None if forbidden(server) else f"mooring trust {held.file}"
-        yield Finding(level="warning", server=name, finding=str(held), next=remedy)
+        yield Finding(level="warning", server=name, finding=str(held), next=remedy, code="not-approved")
     else:
         yield Finding(level="info", server=name, finding=status.state)
     for text in status.warnings:
-        yield Finding(level="warning", server=name, finding=text)
+        yield Finding(level="warning", server=name, finding=text, code="warning")
     if status.state == "connected":
         for text in doubts(host.provider(name).snapshot):
             advice = (
                 f"Read it with `mooring tools --server {name} --json`. Exclude it with `deny` in its entry."
             )
-            yield Finding(level="warning", server=name, finding=text.removeprefix(f"{name}: "), next=advice)
+            doubt = text.removeprefix(f"{name}: ")
+            yield Finding(level="warning", server=name, finding=doubt, next=advice, code="injection")
     if (package := unpinned_package(server)) is not None:
         unpinned = f"{server.command} installs the newest version of {package} at each start"
-        yield Finding(level="warning", server=name, finding=unpinned, next=_pin(server.command, package))
+        advice = _pin(server.command, package)
+        yield Finding(level="warning", server=name, finding=unpinned, next=advice, code="unpinned")
     if lock is not None and status.state == "connected" and server.pins != "off":
         changes = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
         if changes:
             changed = f"{plural(len(changes), 'change')} since the lock was written"
-            yield Finding(level="warning", server=name, finding=changed, next="mooring check")
+            yield Finding(level="warning", server=name, finding=changed, next="mooring check", code="changed")
 
 
 def _pin(command: str | None, package: str) -> str:
@@ -245,7 +282,9 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    first, *rest = wrap(clean(server + finding.finding), out.width, GAP * 2) or [""]
+    named = finding.code is None or finding.finding.startswith(f"{finding.code}:")
+    code = "" if named else f" [{finding.code}]"
+    first, *rest = wrap(clean(server + finding.finding + code), out.width, GAP * 2) or [""]
     lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))

@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from mooring.cli.options import Options
+from mooring.cli.options import Options, UsageError, pair
 from mooring.cli.output import Output
 from mooring.cli.progress import one_line, show_progress, summary
 from mooring.core.text import clean, nearest
-from mooring.errors import ConfigError, UnknownServer
+from mooring.errors import ConfigError, UnknownServer, UnknownTool
 
 if TYPE_CHECKING:
     import logging
+    from argparse import Namespace
 
-    from mooring.config.models import HostConfig
-    from mooring.core.types import Snapshot
+    from mooring.config.models import HostConfig, ServerConfig
+    from mooring.core.types import Snapshot, Tool
     from mooring.host import Host
     from mooring.policy import Approver
     from mooring.transport.message import ClientBridge
@@ -47,6 +48,7 @@ async def open_host(
     on_elicit: Any = None,
     relay: ClientBridge | None = None,
     declare: bool = True,
+    one_off: ServerConfig | None = None,
 ) -> AsyncGenerator[Host]:
     """Open the host that the options describe. Its servers start in the background.
 
@@ -62,29 +64,67 @@ async def open_host(
         relay: Receives requests of servers for a gateway client. Every command has one, so that all declare
             the same capabilities and get the same tools.
         declare: False: declare no client capabilities, like an application without `on_elicit`.
+        one_off: The only server, instead of those in the files.
 
     Raises:
         ConfigError: a file cannot be read, or has no usable entry.
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
     from mooring.host import Host, runtime_of
+    from mooring.servers.state import HostOptions
     from mooring.transport.message import ClientBridge
 
     log_to_stderr(options.verbose)
     with show_warnings("mooring.lock.enforce", out, at_end=True):
-        host = Host.from_config(
-            *options.config,
-            style=style,
-            lock=lock and not options.no_lock,
+        given = HostOptions(
+            style=style or ("raw" if one_off is not None else None),
+            lock=lock and not options.no_lock and one_off is None,
             on_approval=on_approval,
             on_elicit=on_elicit,
             relay=(relay or ClientBridge()) if declare else None,
         )
+        host = Host.from_config(*options.config, **given) if one_off is None else Host([one_off], **given)
         _check(host, out, servers)
         if idle:
             runtime_of(host).current.config = _all_lazy(host.config)
         async with host:
             yield host
+
+
+def one_off_server(args: Namespace) -> ServerConfig | None:
+    """The server that `--url` or the words after `--` name; None if there is neither.
+
+    Raises:
+        UsageError: both are given, or `--header` or `--env` does not fit.
+        ConfigError: the URL or a header is not valid.
+    """
+    from mooring.config.models import ServerConfig
+
+    if args.header and not args.url:
+        raise UsageError("--header needs --url.")
+    if args.env and not args.program:
+        raise UsageError("--env needs a program after `--`.")
+    if args.url and args.program:
+        raise UsageError("Use either --url or a program after `--`.")
+    if args.url:
+        headers = dict(pair(word, ":", "--header", "'Name: value'") for word in args.header)
+        return ServerConfig(name=_short_name(args.url), url=args.url, headers=headers)
+    if args.program:
+        command, *rest = args.program
+        env = dict(pair(word, "=", "--env", "NAME=value") for word in args.env)
+        return ServerConfig(name=_short_name(command, *rest), command=command, args=tuple(rest), env=env)
+    return None
+
+
+def _short_name(*words: str) -> str:
+    """A name for a server without one: the host of its URL, or the last word that looks like a package."""
+    from urllib.parse import urlsplit
+
+    if "://" in words[0]:
+        return urlsplit(words[0]).hostname or "server"
+    named = [word for word in words if not word.startswith("-")]
+    base = named[1] if len(named) > 1 and named[0].rpartition("/")[2] in ("npx", "uvx", "bunx") else named[0]
+    return base.rstrip("/").rpartition("/")[2].partition("@")[0][:64] or "server"
 
 
 def _check(host: Host, out: Output, servers: Sequence[str]) -> None:
@@ -143,6 +183,12 @@ def log_to_stderr(verbose: bool) -> None:
     logging.getLogger().addHandler(handler)
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
+    from mooring.cli.logs import server_log_handler
+    from mooring.config.logs import logger
+
+    servers = logger("mooring.server")  # their stderr
+    servers.addHandler(server_log_handler())
+    servers.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 @contextmanager
@@ -215,6 +261,33 @@ async def listed(
 
     await watch(host, out, wait, timeout=timeout, names=None if server is None else [server])
     return found[0] if found else await ask(server, timeout=0)
+
+
+async def find_tool(host: Host, name: str, options: Options, out: Output) -> Tool:
+    """Return the tool as soon as its server has listed it; do not wait for servers that cannot have it.
+
+    With a single server, the tool's own name is enough.
+
+    Raises:
+        ToolChanged: the lock hides it.
+        UnknownTool: there is none of this name.
+    """
+    from mooring.host import runtime_of
+
+    runtime = runtime_of(host)
+    await watch(host, out, lambda: runtime.arrival(name, options.timeout), timeout=options.timeout)
+    tools = host.catalog.tools
+    if name in tools:
+        return tools[name]
+    by_own_name = [tool for tool in tools.values() if tool.remote_name == name]
+    if len(by_own_name) == 1 and len(host.config.servers) == 1:
+        return by_own_name[0]
+    if (changed := runtime.withheld(name)) is not None:
+        raise changed
+    near, absent = nearest(name, tools), runtime.absence(name)
+    if absent is not None:
+        raise UnknownTool(name, near, hint=absent.hint, server=absent.server, state=absent.state)
+    raise UnknownTool(name, near, hint="`mooring tools` lists all tools.")
 
 
 def report_missing(host: Host, out: Output, names: Collection[str]) -> None:

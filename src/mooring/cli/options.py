@@ -50,10 +50,14 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self._command: str | None = None
+        self._command_expected = False
 
-    def takes_command(self, name: str) -> None:
-        """Store the words after `--` under `name`, unparsed: a program and its arguments."""
-        self._command = name
+    def takes_command(self, name: str, *, expected: bool = True) -> None:
+        """Store the words after `--` under `name`, unparsed: a program and its arguments.
+
+        `expected`: other words are probably such a program, written without `--`.
+        """
+        self._command, self._command_expected = name, expected
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See `{self.prog} --help`.")
@@ -67,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         args, rest = self.parse_known_args(argv)
         if self._command is not None:
             setattr(args, self._command, command)
-            if rest and not command:
+            if rest and not command and self._command_expected:
                 raise UsageError(f"Write the program and its arguments after `--`. See `{self.prog} --help`.")
         if rest:
             near = suggestion(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
@@ -89,6 +93,23 @@ def add_style(parser: Parser) -> None:
     """Add `--style`, which selects how tools are named."""
     styles = "mcp (mcp_srv_tool), double (mcp__srv__tool), server (srv_tool) or raw (tool)"
     parser.add_argument("--style", choices=STYLES, metavar="STYLE", help=f"names of tools: {styles}")
+
+
+def add_one_off(parser: Parser) -> None:
+    """Add `--url U` and `-- CMD ARG …`, which name a server that is in no file."""
+    add = parser.add_argument
+    add("--url", metavar="U", help="use the server at this URL, not the configured ones")
+    add("--header", metavar="'K: V'", action="append", default=[], help="with --url: HTTP header; repeatable")
+    add("--env", metavar="K=V", action="append", default=[], help="with -- CMD: a variable; repeatable")
+    parser.takes_command("program", expected=False)
+
+
+def pair(word: str, separator: str, option: str, example: str) -> tuple[str, str]:
+    """Split the value of an option such as `--header 'Name: value'`."""
+    name, found, value = word.partition(separator)
+    if not found or not name.strip():
+        raise UsageError(f"{option} must be {example}.")  # without the word: it may be a secret
+    return name.strip(), value.strip() if separator == ":" else value
 
 
 def add_scope(parser: Parser) -> None:

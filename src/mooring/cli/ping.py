@@ -37,17 +37,21 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     async with open_host(options, out, servers=args.servers, idle=bool(args.servers)) as host:
         names = chosen(host, args.servers)
         limit = TIMEOUT if options.timeout is None else options.timeout
-        started = anyio.current_time()
-        await watch(host, out, lambda: settle(host, names), timeout=limit)
-        left = max(started + limit - anyio.current_time(), 0.0)
         answers: dict[str, dict[str, Any]] = {}
 
         async def ask(name: str) -> None:
+            started = anyio.current_time()
+            with anyio.move_on_after(limit):
+                await settle(host, [name])
+            left = max(started + limit - anyio.current_time(), 0.0)
             answers[name] = await _ping(host, name, left, limit)
 
-        async with anyio.create_task_group() as group:
-            for name in names:
-                group.start_soon(ask, name)
+        async def ask_all() -> None:
+            async with anyio.create_task_group() as group:
+                for name in names:
+                    group.start_soon(ask, name)
+
+        await watch(host, out, ask_all, timeout=None, names=names)
         states = {status.name: status.state for status in host.status()}
         blocked = {"needs-auth", *(["disabled"] if host.held else [])}
     report = [answers[name] for name in sorted(answers)]

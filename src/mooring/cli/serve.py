@@ -91,7 +91,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 @asynccontextmanager
 async def _reporting_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
-    """When every server has connected or failed, print which tools the catalog hides and why."""
+    """When every server has connected or failed, print what the catalog hides and why."""
     import asyncio
 
     from mooring.core.types import hidden_lines

@@ -47,6 +47,7 @@ class AuditSettings(Settings):
     """Settings of the audit log."""
 
     path: str = setting(some_text)
+    """The file. It is created with access for its owner only."""
     arguments: ShownArguments = setting(one_of("hash", "redact", "none"), default="hash")
     """How arguments are logged: a keyed hash, redacted and cut values, or nothing."""
     max_bytes: int = setting(within(size, least=65_536), default=16 * 2**20)

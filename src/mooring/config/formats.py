@@ -286,6 +286,12 @@ _SPECIAL: dict[str, Callable[[object], dict[str, Any]]] = {
 }
 
 
+UNITS_IN_SECTIONS = frozenset({"debounce", "ttl"})
+"""Durations inside sections whose names may end with a unit, such as `debounce_ms`."""
+FOREIGN_FIELDS = frozenset((*_ALIASES, *_SPECIAL, *_UNSUPPORTED, *_DURATION_ALIASES, *IGNORED)) - _KNOWN
+"""Fields of a server entry that only other programs write."""
+
+
 DEFAULTS = frozenset(
     (
         *("start", "isolation", "connect_timeout", "call_timeout", "idle_timeout", "list_timeout"),
@@ -448,13 +454,21 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
                 shape.wrong(str(problem), place=key)
 
 
+def _guarded_like(name: str) -> str | None:
+    """Return the security setting that an unknown name may stand for: misspelled, or in another form, such as
+    `policies` or `audit_log`."""
+    return misspelled(name, GUARDED) or next(
+        (one for one in sorted(GUARDED) if name.startswith(one[:5])), None
+    )
+
+
 def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
     """Report an unknown key, unless it belongs to another program."""
     name = snake(key)
     if own:
         near = did_you_mean(name, _SETTINGS | _TOP)
     else:
-        near = misspelled(name, GUARDED) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
+        near = _guarded_like(name) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
         if near is None:
             return
     hint = f"did you mean {near!r}?" if near else "remove it"
@@ -463,9 +477,8 @@ def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
 
 def _inner(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section with durations in seconds. Unknown keys stay and are reported later."""
-    known = frozenset({"debounce", "ttl"})
     pairs = (
-        canonical(key, value, known=known, aliases={}) or (key, value)
+        canonical(key, value, known=UNITS_IN_SECTIONS, aliases={}) or (key, value)
         for key, value in section.items()
         if value is not None
     )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.config import validate
-from mooring.config.sections import GatewaySettings, Policy
+from mooring.config.sections import GatewaySettings, Policy, ScriptSettings
 from mooring.config.validate import (
     Settings,
     flag,
@@ -86,6 +86,15 @@ def _auth(value: object) -> Mapping[str, Any] | None:
     from mooring.config.network import read_auth
 
     return read_auth(value)
+
+
+def _needs_caller(auth: object) -> bool:
+    """Whether `auth` holds the settings of a token service, and callers have their own tokens there."""
+    if not isinstance(auth, Mapping) or not {"idp", "exchange"} & set(cast("Mapping[str, Any]", auth)):
+        return False
+    from mooring.config.network import needs_caller
+
+    return needs_caller(cast("Mapping[str, Any]", auth))
 
 
 def _tls(value: object) -> Mapping[str, str] | None:
@@ -271,7 +280,9 @@ class ServerConfig(Settings):
     @classmethod
     def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         if given.get("transport") is None and given.get("url") is not None:
-            return {**given, "transport": "http"}
+            given = {**given, "transport": "http"}
+        if given.get("isolation") is None and _needs_caller(given.get("auth")):
+            given = {**given, "isolation": "session"}
         return given
 
     def _check(self) -> None:
@@ -282,6 +293,10 @@ class ServerConfig(Settings):
         if (self.transport == "stdio") != (self.command is not None):
             needed = "command" if self.transport == "stdio" else "url"
             raise ValueError(f"has transport {self.transport!r}, which needs {needed!r}")
+        if self.isolation == "shared" and _needs_caller(self.auth):
+            raise ValueError(
+                "has 'auth' for each caller, which needs 'isolation: session'; remove 'isolation'"
+            )
         if self.min_protocol is not None and self.protocol != "auto" and self.protocol < self.min_protocol:
             raise ValueError(
                 f"has 'protocol' {self.protocol}, which is older than its 'min_protocol' {self.min_protocol}"
@@ -336,20 +351,29 @@ class ServerConfig(Settings):
         yield from ((f"args[{i}]", text) for i, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
-        for name, text in (self.auth or {}).items():
-            if isinstance(text, str):
-                yield f"auth.{name}", text
+        yield from _texts_in("auth", self.auth or EMPTY)
         yield from ((f"tls.{name}", text) for name, text in (self.tls or {}).items())
         if self.proxy is not None:
             yield "proxy", self.proxy
+
+
+def _texts_in(place: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield f"{place}.{name}", value
+        elif isinstance(value, Mapping):
+            yield from _texts_in(f"{place}.{name}", cast("Mapping[str, Any]", value))
 
 
 class ResourceCache(Settings):
     """Settings of the cache of resource contents."""
 
     enabled: bool = setting(flag, default=True)
+    """Whether contents are kept."""
     ttl: float = setting(_duration, default=30.0)
+    """Seconds after which an entry is read again."""
     max_entries: int = setting(within(whole, least=1), default=256)
+    """Entries that are kept; the least recently used one is dropped first."""
 
 
 class HostContext(CallerContext):
@@ -365,7 +389,9 @@ class WatchSettings(Settings):
     """Settings for applying changed configuration files."""
 
     enabled: bool = setting(flag, default=False)
+    """Whether changes of the files are applied while the host runs."""
     debounce: float = setting(_duration, default=0.2)
+    """Seconds without a further change before the files are read."""
 
 
 def look_alike_warnings(servers: Mapping[str, ServerConfig]) -> Iterator[ConfigWarning]:
@@ -436,6 +462,8 @@ class HostConfig(Settings):
     """As a server's, for servers without their own that are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     """Caller information for servers, and resources for the model."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Programs that a model writes to call several tools at once."""
     watch: WatchSettings = setting(section(WatchSettings), default=WatchSettings())
     """Whether changed configuration files are applied."""
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())

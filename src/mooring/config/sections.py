@@ -98,6 +98,15 @@ class JointPolicy(Value):
             decisions.append(Decision(verdict="ask", reason=f"`approve` of {server!r}"))
         return max(decisions, key=lambda one: _STRICTNESS[one.verdict])
 
+    def names(self, tool: Tool) -> bool:
+        """Return whether an `allow` rule of the host or of the server names this tool."""
+        rules = ((self.host, tool.server), (self.own.policy, None))
+        return any(
+            _fits(tool, pattern, self.own.trust_hints, server)
+            for policy, server in rules
+            for pattern in policy.allow
+        )
+
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
@@ -135,6 +144,30 @@ _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
+def _offered(value: object) -> Literal[False, True, "only"]:
+    if value == "only":
+        return "only"
+    try:
+        return flag(value)
+    except ValueError:
+        raise ValueError("must be true, false or 'only'") from None
+
+
+class ScriptSettings(Settings):
+    """Programs that a model writes to call several tools at once."""
+
+    enabled: Literal[False, True, "only"] = setting(_offered, default=False)
+    """Whether models get `script_api` and `script_run`; `only`: instead of the other tools."""
+    time: float = setting(_duration, default=60.0)
+    """Seconds for a script; the wait for an approval does not count."""
+    memory: int = setting(within(size, least=2**20), default=100 * 2**20)
+    """Bytes that a script may use."""
+    calls: int = setting(within(whole, least=1), default=200)
+    """Calls that a script may make."""
+    writes: Literal["ask", "deny"] = setting(one_of("ask", "deny"), default="ask")
+    """What happens at the first call that may change something: ask for approval of a plan, or end."""
+
+
 class ProfileSettings(Settings):
     """A named part of the catalog, served at `/mcp/<name>`."""
 
@@ -143,24 +176,34 @@ class ProfileSettings(Settings):
     allow: tuple[str, ...] = setting(list_of_text, default=("*",))
     """Globs of `server/tool`, by the servers' own names of their tools."""
     deny: tuple[str, ...] = setting(list_of_text, default=())
+    """Globs of `server/tool` that are left out."""
     style: Style | None = setting(optional(one_of(*STYLES)), default=None)
     """How tools and prompts are named; as the host's when left out."""
     discovery: Literal["auto", "always", "never"] = setting(
         one_of("auto", "always", "never"), default="never"
     )
+    """Whether clients get the discovery tools instead of every tool."""
     resources: bool = setting(flag, default=True)
+    """Whether resources are served."""
     prompts: bool = setting(flag, default=True)
+    """Whether prompts are served."""
     scopes: tuple[str, ...] = setting(list_of_text, default=())
     """Scopes that a token must have."""
     call_timeout: float | None = setting(optional(_duration), default=None)
+    """Seconds for a call; as the server's when left out."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Scripts of the clients' models; not the host's setting."""
 
 
 class TokenSettings(Settings):
     """A fixed token and its owner's name. The token itself is one reference, such as `${GATEWAY_TOKEN}`."""
 
     name: str = setting(some_text)
+    """The principal: the name of the client in logs, limits and the audit log."""
     token: str = setting(some_text)
+    """The token, as one reference without a default."""
     scopes: tuple[str, ...] = setting(list_of_text, default=())
+    """Scopes of the token."""
 
     def _check(self) -> None:
         if not is_reference(self.token):
@@ -176,12 +219,15 @@ class OAuthSettings(Settings):
     """Validation of signed tokens. The gateway is a protected resource and issues no tokens."""
 
     issuer: str = setting(some_text)
+    """The issuer (`iss`) that a token must have."""
     audience: tuple[str, ...] = setting(list_of_text, default=())
     """Audiences that a token may have; the gateway's `url` when left out."""
     jwks_url: str | None = setting(optional(some_text), default=None)
+    """Address of the issuer's key set; this or `key_file` is required."""
     key_file: str | None = setting(optional(some_text), default=None)
     """A public key (PEM) or a key set (JSON)."""
     algorithms: tuple[str, ...] = setting(list_of_text, default=("RS256", "ES256"))
+    """Signature algorithms that are accepted; asymmetric ones only."""
 
     def _check(self) -> None:
         if (self.jwks_url is None) == (self.key_file is None):
@@ -234,32 +280,51 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
+def _key(value: object) -> str:
+    if not is_reference(text := some_text(value)):
+        raise ValueError("must be one reference without a default, such as ${VAR}")
+    return text
+
+
 class GatewaySettings(Settings):
     """Settings of `mooring serve`."""
 
     profiles: Mapping[str, ProfileSettings] = setting(_profiles, default=EMPTY)
+    """Parts of the catalog, each served at `/mcp/NAME`."""
     scopes: tuple[str, ...] = setting(list_of_text, default=())
     """Scopes that a token must have at `/mcp`."""
     tokens: tuple[TokenSettings, ...] = setting(_tokens, default=())
+    """Fixed tokens of clients."""
     oauth: OAuthSettings | None = setting(optional(section(OAuthSettings)), default=None)
+    """Signed tokens (JWT) of an authorization server."""
     url: str | None = setting(optional(some_text), default=None)
     """Public address of the gateway, if it differs from the one it listens on."""
+    public_url: str | None = setting(optional(some_text), default=None)
+    """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
+    key: str | None = setting(optional(_key), default=None)
+    """One reference to a secret of at least 32 characters that encrypts stored logins of clients. With it and
+    `public_url`, users log in to servers through the gateway."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
     """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())
+    """Origins of web pages that may call the gateway."""
     max_body: int = setting(within(size, least=1024), default=4 * 2**20)
+    """Largest request in bytes."""
     body_timeout: float = setting(_duration, default=10.0)
     """Seconds to receive a whole request."""
     rate: float | None = setting(optional(_rate), default=None)
     """Requests per second of one client; None for no limit."""
     burst: int = setting(within(whole, least=1), default=64)
+    """Requests of one client that `rate` lets through at once."""
     concurrency: int = setting(within(whole, least=1), default=256)
     """Concurrent requests of one client."""
     max_sessions: int = setting(within(whole, least=1), default=10_000)
+    """Sessions of all clients together."""
     client_sessions: int = setting(within(whole, least=1), default=2_000)
     """Sessions of one client: one principal, or one address if no token is required. At the limit a new
     session ends the session of the client that was idle for longest."""
     max_connections: int = setting(within(whole, least=1), default=20_000)
+    """Open connections."""
     audit: AuditSettings | None = setting(_audit, default=None)
     """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)

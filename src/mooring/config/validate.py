@@ -352,6 +352,11 @@ class Settings(Value):
         own = {name: one.read for name, one in vars(cls).items() if isinstance(one, _Setting)}
         cls._reads = {**cls._reads, **own}
 
+    @classmethod
+    def readers(cls) -> Mapping[str, Read[Any]]:
+        """Return the converter of each field."""
+        return cls._reads
+
     def __init__(self, **fields: object) -> None:
         check_arguments(type(self), fields.keys())
         self._fill(fields)
@@ -463,11 +468,18 @@ def within(
             raise ValueError(f"must be at most {most:g}")
         return result
 
-    return limited
+    cast("Any", limited).limits = {"exclusiveMinimum": above, "minimum": least, "maximum": most}
+    return _wrapping(read, limited)
 
 
 def optional(read: Read[T]) -> Read[T | None]:
-    return lambda value: None if value is None else read(value)
+    return _wrapping(read, lambda value: None if value is None else read(value))
+
+
+def _wrapping(inner: Read[Any], outer: Read[T]) -> Read[T]:
+    """Return `outer` with `inner` as its `__wrapped__`, where the reference of settings finds the type."""
+    cast("Any", outer).__wrapped__ = inner
+    return outer
 
 
 def instance(of: type[T]) -> Read[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from binascii import a2b_base64
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -368,33 +369,45 @@ _REMEDY: dict[HiddenBy, str] = {
 }
 
 
+HiddenKind = Literal["server", "tool", "resource", "template", "prompt"]
+
+
 class Hidden(Value):
-    """A tool or a whole server that is hidden."""
+    """A tool, resource, template, prompt or whole server that is hidden."""
 
     server: str
-    tool: str | None
-    """The server's own name of the tool; None for all tools of the server."""
+    kind: HiddenKind
+    name: str | None
+    """The server's own name of the tool or prompt, or the URI; None for a whole server."""
     by: HiddenBy
     reason: str
+
+    @property
+    def tool(self) -> str | None:
+        """The server's own name of the tool; None for anything else."""
+        return self.name if self.kind == "tool" else None
 
 
 def hidden_document(
     hidden: Sequence[Hidden], redact: Callable[[str], str], *, details: bool
 ) -> dict[str, Any]:
-    """Return the document for `/ready`: counts by cause; with `details` also the first 100 tools."""
-    counts: dict[str, int] = {}
-    for one in hidden:
-        counts[one.by] = counts.get(one.by, 0) + 1
-    document: dict[str, Any] = {"count": len(hidden), "by": dict(sorted(counts.items()))}
-    if details:
-        document["tools"] = [
+    """Return the document for `/ready`: counts by cause and kind; with `details` also the first 100 tools,
+    resources and prompts. A whole server is listed with the tools; templates with the resources."""
+    document: dict[str, Any] = {
+        "count": len(hidden),
+        "by": dict(sorted(Counter(one.by for one in hidden).items())),
+        "kinds": dict(sorted(Counter(one.kind for one in hidden).items())),
+    }
+    kinds = {"tool": ("server", "tool"), "resource": ("resource", "template"), "prompt": ("prompt",)}
+    for label, members in kinds.items() if details else ():
+        document[f"{label}s"] = [
             {
                 "server": one.server,
-                "tool": None if one.tool is None else line(redact(one.tool), _LONGEST),
+                label: None if one.name is None else line(redact(one.name), _LONGEST),
                 "by": one.by,
                 "reason": line(redact(one.reason), 2 * _LONGEST),
             }
-            for one in hidden[:MOST_LISTED]
+            for one in [one for one in hidden if one.kind in members][:MOST_LISTED]
         ]
     return document
 
@@ -409,9 +422,10 @@ def hidden_lines(hidden: Iterable[Hidden]) -> list[tuple[HiddenBy, str]]:
 
 def _sentence(server: str, by: HiddenBy, found: Sequence[Hidden]) -> str:
     remedy = f"; {_REMEDY[by].format(server=server)}" if by in _REMEDY else ""
-    if found[0].tool is None:
+    if found[0].kind == "server":
         return f"Server {server!r} is not started ({by}): {found[0].reason}{remedy}"
-    named = ", ".join(f"{line(one.tool or '', _LONGEST)} ({one.reason})" for one in found[:_MOST_NAMES])
+    named = ", ".join(f"{line(one.name or '', _LONGEST)} ({one.reason})" for one in found[:_MOST_NAMES])
     more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
-    what = "1 tool" if len(found) == 1 else f"{len(found)} tools"
+    counts = Counter(one.kind for one in found)
+    what = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in counts.items())
     return f"{what} of server {server!r} hidden by the {by}: {named}{more}{remedy}"

@@ -123,19 +123,19 @@ class _Doc:
 
         lines = [cleandoc(self.text)] if self.text else []
         if fields := _all_fields(cls):
-            meanings, defaults = _meanings(cls), cls.field_defaults()
+            texts, defaults = meanings(cls), cls.field_defaults()
             lines += ["", "Fields:"]
             for name, kind in fields.items():
                 default = defaults.get(name, UNSET)
                 if isinstance(default, Mapping):
                     default = dict(cast("Mapping[Any, Any]", default))
                 lines.append(f"    {name}: {kind}" + ("" if default is UNSET else f" = {default!r}"))
-                lines += (f"        {line}" for line in meanings.get(name, "").splitlines())
+                lines += (f"        {line}" for line in texts.get(name, "").splitlines())
         cls.__doc__ = text = "\n".join(lines)
         return text
 
 
-def _meanings(cls: type[Value]) -> dict[str, str]:
+def meanings(cls: type[Value]) -> dict[str, str]:
     """Return the strings that follow the fields in the source of the class and its bases."""
     import ast
     from inspect import cleandoc, getsource

@@ -11,11 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from mooring.audit import CALLER, Caller
+from mooring.auth.subject import SUBJECT
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.handlers import Answer, RequestHandlers
+from mooring.gateway.logins import RemoteLogins
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
 from mooring.gateway.subscriptions import LogLevels, Subscriptions
@@ -60,7 +62,8 @@ class Gateway:
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
         )
-        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry))
+        self.logins = RemoteLogins(host)
+        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
         self.metrics = Metrics()
         self.under_way = 0
@@ -125,7 +128,7 @@ class Gateway:
         started = time.monotonic()
         outcome = "cancelled"
         caller = _caller(client)
-        token = CALLER.set(caller)
+        token, subject = CALLER.set(caller), SUBJECT.set(client.principal.subject)
         self.under_way += 1
         try:
             if not self._settled and message["method"].endswith("/list"):
@@ -148,6 +151,7 @@ class Gateway:
             self._count(message, outcome, time.monotonic() - started)
             self._note(caller, message, outcome, time.monotonic() - started)
             CALLER.reset(token)
+            SUBJECT.reset(subject)
 
     def _count(self, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
         known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else str(message["method"])

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mooring.auth.subject import Subject
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, OAuthSettings
 from mooring.errors import ConfigError
@@ -252,7 +253,10 @@ class SignedTokens:
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
             log.info("token rejected reason=%s", type(problem).__name__)
             return None
-        return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
+        name = f"{claims['iss']}#{claims['sub']}"
+        return Principal(
+            name=name, scopes=_scopes(claims), subject=Subject(name, token, float(claims["exp"]))
+        )
 
     def _fixed_key(self, token: str) -> Any:
         import jwt
@@ -348,6 +352,11 @@ class Authenticator:
         self._settings = settings
         self._local = is_loopback(bind)
         self.url = (settings.url or url).rstrip("/")
+        hosts, origins = settings.allowed_hosts, settings.allowed_origins
+        # Pages that the gateway itself serves at its public address.
+        own = [urlsplit(one) for one in (settings.url, settings.public_url) if one]
+        self._hosts = (*hosts, *(one.hostname for one in own if one.hostname))
+        self._origins = (*origins, *(f"{one.scheme}://{one.netloc}".lower() for one in own))
         self._fixed = FixedTokens(tokens)
         self._named = bool(tokens)
         oauth = settings.oauth
@@ -375,7 +384,7 @@ class Authenticator:
         """
         headers = request.headers
         check_single(request.raw_headers)
-        hosts, origins = self._settings.allowed_hosts, self._settings.allowed_origins
+        hosts, origins = self._hosts, self._origins
         check_host(headers.get("Host"), local=self._local, allowed=hosts)
         origin = headers.get("Origin")
         if origin is None:
@@ -400,9 +409,7 @@ class Authenticator:
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
             raise Denied(401, "a bearer token is required", self._challenge(request, scopes))
-        found = self._fixed.find(token)
-        if found is None and self._signed is not None:
-            found = await self._signed.find(token)
+        found = await self.identify(token)
         if found is None:
             raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
         if missing := [scope for scope in scopes if scope not in found.scopes]:
@@ -411,6 +418,15 @@ class Authenticator:
                 f"the token lacks the scope {missing[0]!r}",
                 self._challenge(request, scopes, "insufficient_scope"),
             )
+        return found
+
+    async def identify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if it is invalid."""
+        if not token or len(token) > MAX_TOKEN_LENGTH:
+            return None
+        found = self._fixed.find(token)
+        if found is None and self._signed is not None:
+            found = await self._signed.find(token)
         return found
 
     def metadata(self, path: str, scopes: Sequence[str]) -> Mapping[str, object]:

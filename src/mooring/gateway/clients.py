@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 
+from mooring.auth.subject import Subject
 from mooring.core.types import EMPTY, Era
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
@@ -98,6 +99,8 @@ class Principal:
 
     name: str
     scopes: frozenset[str] = frozenset()
+    subject: Subject | None = field(default=None, compare=False, repr=False)
+    """The signed token of the request, for servers with `auth: {exchange: …}` or `{idp: …}`."""
 
 
 ANONYMOUS = Principal(name="anonymous")
@@ -182,7 +185,10 @@ class Client:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to no request, and keep it for a client that reconnects."""
-        body = notice_body(method, params)
+        self.notify_raw(notice_body(method, params))
+
+    def notify_raw(self, body: bytes) -> None:
+        """Send an encoded notification; see `notify`."""
         self.notified += 1
         self._recent.append(body)
         if self.event_stream is not None:
@@ -317,7 +323,7 @@ class SessionRegistry:
         address: str | None = None,
     ) -> Client:
         """Return a client with a new session. At the limit of its account, the account's longest idle session
-        is ended; never one of another account.
+        is ended. When `max_sessions` are open, that of an account which has more than half of them.
 
         Raises:
             TooManySessions: All sessions of the account are in use, or `max_sessions` are open.
@@ -331,7 +337,7 @@ class SessionRegistry:
                     f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
                 )
             self._end_soon(min(idle, key=lambda client: client.used))
-        if len(self._clients) >= self.limit:
+        if len(self._clients) >= self.limit and not self._took_back(owner_account):
             raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
         key = secrets.token_hex(16)
         client = Client(
@@ -348,12 +354,24 @@ class SessionRegistry:
         self._clients[key] = self._accounts.setdefault(owner_account, {})[key] = client
         return client
 
+    def _took_back(self, asking: str) -> bool:
+        """End the longest idle session of another account that has more than half of all sessions, so that
+        one client does not lock out the others. Return False if there is none."""
+        for name, clients in self._accounts.items():
+            if name != asking and 2 * len(clients) > self.limit:
+                idle = [client for client in clients.values() if client.idle]
+                if idle:
+                    self._end_soon(min(idle, key=lambda client: client.used))
+                    return True
+        return False
+
     def find(self, key: str, profile: Profile, principal: Principal) -> Client | None:
         """Return the session of this id if it belongs to this principal and profile."""
         client = self._clients.get(key)
         if client is None or client.principal != principal or client.profile is not profile:
             return None
         client.used = time.monotonic()
+        client.principal = principal  # the same, with the token of this request
         return client
 
     async def end(self, client: Client) -> None:

@@ -129,6 +129,14 @@ class EraBridge:
     def suspended_state(self, client: Client, server: str, about: str, key: str) -> str:
         return self._seal.close({"suspended": key}, self._binding(client, server, about), time.time())
 
+    def login_state(self, client: Client, server: str, about: str, key: str) -> str:
+        return self._seal.close({"login": key}, self._binding(client, server, about), time.time())
+
+    def login_key(self, client: Client, server: str, about: str, state: object) -> str | None:
+        """Return the key of the login that the state refers to, if any."""
+        found = self._seal.open(state, self._binding(client, server, about), time.time())
+        return None if found is None else found.get("login")
+
     def _opened(self, client: Client, server: str, about: str, state: object) -> dict[str, Any]:
         found = self._seal.open(state, self._binding(client, server, about), time.time())
         if found is None:
@@ -150,6 +158,14 @@ class EraBridge:
             return False
         timeout = client.profile.settings.call_timeout
         return await connection.era_for(tool.remote_name, client.era, timeout) == "legacy"
+
+    def must_suspend_scripts(self, client: Client) -> bool:
+        """Whether the plan of a script is approved by this client, which answers only between calls."""
+        return (
+            client.era == "modern"
+            and bool(client.profile.scripts.enabled)
+            and client.can("elicitation/create", {"mode": "form"})
+        )
 
     # --- requests other than calls --------------------------------------------------------------
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Tool
-from mooring.errors import MooringError, PolicyDenied, ServerError
+from mooring.core.builtin_tools import SCRIPT_RUN, is_login
+from mooring.core.elicitation import URL_REQUIRED, addresses_in
+from mooring.core.text import clean_for_model
+from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Result, Tool
+from mooring.errors import AuthNeeded, MooringError, PolicyDenied, ServerError
 from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
 from mooring.gateway.era_bridge import EraBridge, SuspendedCall
+from mooring.gateway.logins import RemoteLogins, login_state
 from mooring.gateway.profiles import ProfileCatalog, resource_server
 from mooring.gateway.protocol import (
     CAPABILITIES,
@@ -204,6 +208,10 @@ _HANDLED_PARAMS = frozenset(("name", "arguments", "uri", "ref", "argument", "con
 _MAX_HEADER_MAPS = 10_000
 
 
+def _without_answers(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in params.items() if key not in ("requestState", "inputResponses")}
+
+
 Handler = Callable[[ClientRequest], Awaitable[Answer]]
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -211,8 +219,8 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 class RequestHandlers:
     """Answers requests. Holds no state of clients."""
 
-    def __init__(self, era_bridge: EraBridge, log_levels: LogLevels) -> None:
-        self._era_bridge, self._log_levels = era_bridge, log_levels
+    def __init__(self, era_bridge: EraBridge, log_levels: LogLevels, logins: RemoteLogins) -> None:
+        self._era_bridge, self._log_levels, self._logins = era_bridge, log_levels, logins
         shared: dict[str, Handler] = {
             **dict.fromkeys(_LISTS, self._list),
             "tools/call": self._call,
@@ -286,7 +294,9 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client = request.client
-        if request.method == "tools/list" and client.profile.settings.discovery != "never":
+        profile = client.profile
+        searching = profile.settings.discovery != "never" or profile.scripts.enabled
+        if request.method == "tools/list" and searching:
             return tools_page(client.session.tools(), client.era)
         return self._profile_lists(client).page(request.method, client.era)
 
@@ -309,6 +319,17 @@ class RequestHandlers:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.profile.catalog.tools.get(name)
+        if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
+            return await self._suspendable_call(request, SCRIPT_RUN.server, name, given)
+        if tool is not None and login_state(params := request.params):
+            key = self._era_bridge.login_key(client, tool.server, name, params["requestState"])
+            if key is not None:
+                ended = await self._logins.answered(client, key, params["inputResponses"])
+                if ended is not None:
+                    return ended
+                request = replace(request, params=_without_answers(params))
+        if tool is not None and is_login(tool) and self._logins.serves(client, tool.server):
+            return await self._log_in(request, tool.server, name)
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
             return await self._suspendable_call(request, tool.server, name, given)
         return await self._plain_call(request, "" if tool is None else tool.server, name, given)
@@ -317,19 +338,58 @@ class RequestHandlers:
         self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
     ) -> dict[str, Any]:
         client = request.client
-        if server:
+        if server and server != SCRIPT_RUN.server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
-        with self._forwarding(request, server, name, asked):
-            result = await client.session.call(
-                name,
-                given,
-                timeout=client.profile.settings.call_timeout,
-                on_progress=progress(request),
-                budget=0,  # the client decides how much its model sees
-            )
+        result = await self._session_call(request, server, name, given, asked)
+        if isinstance(result.error, AuthNeeded) and self._logins.helps(client, result.error):
+            seal = partial(self._era_bridge.login_state, client, server, name)
+            offered = await self._logins.offer(client, request.exchange, result.error.server, seal)
+            if offered is not None:
+                return offered
+            result = await self._session_call(request, server, name, given, asked)
+        if isinstance(result.error, ServerError) and (text := self._addresses(client, result.error)):
+            return self._logins.told(client, text, failed=True)
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
         return self._era_bridge.outgoing(client, server, name, outcome(result, client.era))
+
+    async def _session_call(
+        self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None
+    ) -> Result:
+        with self._forwarding(request, server, name, asked):
+            return await request.client.session.call(
+                name,
+                given,
+                timeout=request.client.profile.settings.call_timeout,
+                on_progress=progress(request),
+                budget=0,  # the client decides how much its model sees
+            )
+
+    async def _log_in(self, request: ClientRequest, server: str, name: str) -> Answer:
+        """Answer a call of the tool `authenticate`: the login in the browser of the client's user."""
+        client = request.client
+        provider: Any = client.profile.provider(server, client.session)
+        try:
+            await getattr(provider, "connection", provider).supervisor.refresh()
+        except MooringError as problem:
+            if not isinstance(problem, AuthNeeded) or not self._logins.helps(client, problem):
+                return self._logins.told(client, str(problem), failed=True)
+            seal = partial(self._era_bridge.login_state, client, server, name)
+            offered = await self._logins.offer(client, request.exchange, server, seal)
+            if offered is not None:
+                return offered
+        return self._logins.told(client, f"Logged in to {server!r}. Its tools can be used now.", failed=False)
+
+    def _addresses(self, client: Client, problem: ServerError) -> str | None:
+        """For clients that cannot open addresses: those that the server wants to be opened, as text."""
+        if problem.code != URL_REQUIRED or client.can("elicitation/create", {"mode": "url"}):
+            return None
+        asked = addresses_in(problem.data) or {}
+        lines = [f"{one['params']['message']}: {one['params']['url']}" for one in asked.values()]
+        if not lines:
+            return None
+        text = clean_for_model("\n".join(lines), MAX_INSTRUCTIONS)
+        return f"The server wants the user to open an address first, and then to be called again.\n{text}"
 
     async def _suspendable_call(
         self, request: ClientRequest, server: str, name: str, given: dict[str, Any]
@@ -368,6 +428,7 @@ class RequestHandlers:
             stamp=stamp,
             params=self._era_bridge.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
+            opens_addresses=client.can("elicitation/create", {"mode": "url"}),
             heard=partial(forward_notification, request),
             asked=asked or partial(ask_client, request),
         )
@@ -447,6 +508,10 @@ class RequestHandlers:
                 raise refusal(problem, client.era) from None
             except PolicyDenied as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
+            except AuthNeeded as problem:
+                helps = self._logins.helps(client, problem)
+                text = self._logins.link(client, problem.server) if helps else str(problem)
+                raise Refusal(INTERNAL_ERROR, text) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
         return self._era_bridge.outgoing(client, server, about, raw)

@@ -461,5 +461,7 @@ class LegacySse:
         found = self._streams.get(request.query.get("session_id", ""))
         if found is None or found[1] != principal:
             raise Denied(404, "unknown session")
-        found[0].take(await self._endpoint.body(request))
+        body = await self._endpoint.body(request)
+        found[0].act_for(principal)
+        found[0].take(body)
         return web.Response(status=202, text="Accepted")

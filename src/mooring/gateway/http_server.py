@@ -24,6 +24,7 @@ from mooring.gateway.app import Gateway
 from mooring.gateway.auth import METADATA, Authenticator, Denied
 from mooring.gateway.clients import account
 from mooring.gateway.http import HttpHandler, LegacySse, json_response
+from mooring.gateway.login_pages import LoginPages
 
 MAX_TRACKED_CLIENTS = 50_000
 """Clients whose use is tracked; the least recently active is dropped first."""
@@ -218,6 +219,8 @@ class WebServer:
         self._gateway, self._authenticator = gateway, authenticator
         settings = gateway.settings
         self._endpoint = HttpHandler(gateway)
+        self._pages = LoginPages(gateway.logins)
+        gateway.logins.configure(settings, authenticator.identify)
         self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self.connection_limit = ConnectionLimit(connection_capacity(settings.max_connections))
         self._server: Listener | None = None
@@ -249,6 +252,8 @@ class WebServer:
     async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
         """Apply new settings; sessions and streams whose tokens are no longer valid end."""
         old, self._authenticator = self._authenticator, authenticator
+        self._gateway.logins.configure(settings, authenticator.identify)
+        self._pages.forget_browsers()
         self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self.connection_limit.most = connection_capacity(settings.max_connections)
         if self._legacy_sse is not None:
@@ -286,6 +291,8 @@ class WebServer:
             return await self._mcp(request, path[5:], more)
         if self._legacy_sse is not None and path in ("/sse", "/messages"):
             return await self._mcp(request, "", more)
+        if self._pages.owns(path):
+            return await self._pages.serve(request)
         if path == "/health":
             return web.json_response({"status": "ok"})
         if path == "/ready":
@@ -437,7 +444,10 @@ async def run_workers(count: int) -> int:
 
     async def supervise() -> None:
         while not ending.is_set():
-            process = await asyncio.create_subprocess_exec(*command, env=environment)
+            # A worker ends when its standard input does, so that it does not outlive a killed parent.
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment, stdin=asyncio.subprocess.PIPE
+            )
             running.add(process)
             code = await process.wait()
             running.discard(process)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring.config.logs import logger
-from mooring.config.sections import ProfileSettings
+from mooring.config.sections import ProfileSettings, ScriptSettings
 from mooring.core.builtin_tools import is_login
 from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import OWNER, Mode, VisibleTools, plan_exposure
@@ -18,10 +19,13 @@ from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.errors import MooringError, UnknownServer
+from mooring.gateway.protocol import Refusal, fields
 from mooring.host import runtime_of
 from mooring.local import Provider
+from mooring.policy import ApprovalRequest, plan_text
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
+from mooring.transport.message import FORWARDED
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -133,6 +137,24 @@ class Profile:
         self, tool: Tool, arguments: Mapping[str, Any], session: str, timeout: float | None
     ) -> None:
         await self._runtime.permit(tool, arguments, session, timeout)
+
+    @property
+    def scripts(self) -> ScriptSettings:
+        """The profile's own setting; for the default profile, the host's if it has none."""
+        own = self.settings.scripts
+        return own if self.name or own.enabled else self.host.config.scripts
+
+    @property
+    def workers(self) -> Any:
+        return self._runtime.workers
+
+    def plans(self, tool: Tool) -> str | None:
+        return self._runtime.plans(tool)
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
+        """Ask the client by elicitation; a client that cannot answer leaves the question to the host."""
+        answer = await _asked_client(request, timeout)
+        return await self._runtime.approve(request, timeout) if answer is None else answer
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._runtime.get_prompt(tool, arguments, timeout)
@@ -257,3 +279,27 @@ def resource_server(profile: Profile, uri: str) -> str | None:
             return item.server
     owners = {item.server for item in (*contents.resources.values(), *contents.templates.values())}
     return owners.pop() if len(owners) == 1 else None
+
+
+async def _asked_client(request: ApprovalRequest, timeout: float) -> bool | None:
+    """Return the answer of the client whose request is under way; None if it cannot be asked."""
+    forwarded = FORWARDED.get()
+    if forwarded is None:
+        return None
+    params = {
+        "mode": "form",
+        "message": plan_text(request),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"approve": {"type": "boolean", "title": "Approve these calls", "default": False}},
+            "required": ["approve"],
+        },
+    }
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await forwarded.asked("elicitation/create", params)
+    except Refusal:
+        return None
+    except TimeoutError:
+        return False
+    return answer.get("action") == "accept" and fields(answer.get("content")).get("approve") is True

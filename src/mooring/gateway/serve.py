@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from mooring.auth.vault import Vault
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -24,7 +25,8 @@ from mooring.core.events import ConfigRejected
 from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
-from mooring.gateway.http_server import WebServer, check_workers, shared_key
+from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
+from mooring.gateway.logins import check_public
 from mooring.host import Host, runtime_of
 
 log = logger("mooring.gateway")
@@ -124,6 +126,9 @@ def _make_authenticator(host: Host, config: HostConfig, bind: str, url: str) -> 
     """
     _refuse_doubtful(config)
     settings = config.gateway
+    check_public(settings)
+    if settings.key is not None:
+        Vault(settings.key).key()
     tokens = resolved_tokens(settings)
     if not is_loopback(bind) and not tokens and settings.oauth is None:
         raise ConfigError(
@@ -233,7 +238,8 @@ GC_THRESHOLD = 50_000
 
 
 async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
-    """Wait for SIGTERM or SIGINT. SIGHUP reloads the configuration; clients stay connected.
+    """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
+    the configuration; clients stay connected.
 
     `warn` is called with the reason for each configuration that is rejected.
     """
@@ -244,11 +250,20 @@ async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
+        if is_worker():
+            loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
     reloading = asyncio.create_task(reload_on_hangup(host, warn))
     try:
         await stop.wait()
     finally:
         reloading.cancel()
+
+
+def _stop_at_end(stop: asyncio.Event) -> None:
+    """Stop a worker when its standard input ends: the process that started it is gone."""
+    if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
 
 
 async def reload_on_hangup(host: Host, warn: Callable[[str], None]) -> None:

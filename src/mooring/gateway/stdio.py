@@ -123,6 +123,12 @@ class StdioServer:
         """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
 
+    def act_for(self, principal: Principal) -> None:
+        """Use the token of the latest request of the same principal."""
+        self._principal = principal
+        if self._client is not None:
+            self._client.principal = principal
+
     def take(self, line: bytes) -> None:
         """Handle one input line."""
         try:

@@ -42,6 +42,9 @@ LARGEST = 4096
 """Longest `_meta` or unknown field in a pin, in characters; longer ones are hashed."""
 HASH = "mooring/sha256"
 
+_MOST_BITS = 14_000
+"""Python does not write integers of more than 4,300 digits."""
+
 DEPTH_LIMIT = 64
 """Most levels of a definition that can be pinned. Real ones stay under 20."""
 
@@ -191,7 +194,8 @@ def is_pinnable(entry: Entry) -> bool:
     try:
         text = to_json(counted)
         # Fast path: nearly every definition is plain JSON with few brackets.
-        if text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT and from_json(text) == counted:
+        few = text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT
+        if few and from_json(text, allow_inf_nan=False) == counted:
             return True
     except ValueError:
         pass
@@ -204,7 +208,11 @@ def _is_json(value: Json) -> bool:
     for _ in range(DEPTH_LIMIT + 1):
         inner: list[Json] = []
         for item in level:
-            if item is None or isinstance(item, str | int):
+            if item is None or isinstance(item, str | bool):
+                continue
+            if isinstance(item, int):
+                if item.bit_length() > _MOST_BITS:
+                    return False
                 continue
             if isinstance(item, Mapping):
                 fields = cast("Mapping[object, Json]", item)

@@ -8,7 +8,7 @@ before any server runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +17,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot, Tool
 from mooring.core.uris import matches
 from mooring.core.value import Value
 from mooring.errors import ToolChanged
@@ -89,6 +89,9 @@ class LockEnforcer:
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
+        """Hidden tools by server."""
+        self._more_aside: dict[str, Sequence[tuple[HiddenKind, str, Change]]] = {}
+        """Hidden resources, templates and prompts by server."""
         self._warned: dict[str, frozenset[str]] = {}
         """Warnings about the latest listing, by server."""
         self._cached: set[str] = set()
@@ -106,6 +109,18 @@ class LockEnforcer:
         """Hidden tools by server and the server's own name."""
         return self._aside
 
+    def hidden(self) -> Iterator[Hidden]:
+        """Yield the tools, resources, templates and prompts that the lock hides."""
+        for name, aside in self._aside.items():
+            yield from (_hidden(name, "tool", tool, change) for tool, change in aside.items())
+        for name, more in self._more_aside.items():
+            yield from (_hidden(name, kind, key, change) for kind, key, change in more)
+
+    def is_pinned(self, tool: Tool) -> bool:
+        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        pin = None if tool.server in self._cached else self._pins.get(tool.server)
+        return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
+
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""
         name = server.name
@@ -113,6 +128,7 @@ class LockEnforcer:
         lock = self._lock_of(server)
         self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
+        self._more_aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
             self._fingerprints[name] += self._declared
@@ -198,6 +214,7 @@ class LockEnforcer:
             for tool in admission.set_aside:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = admission.set_aside
+        self._more_aside[name] = _more_aside(admission)
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.lock.cache import remember
@@ -340,3 +357,17 @@ def tool_changed(change: Change, name: str | None = None) -> ToolChanged:
         reason=change.kind,
         details=describe(change),
     )
+
+
+def _more_aside(admission: Admission) -> list[tuple[HiddenKind, str, Change]]:
+    kinds: tuple[tuple[HiddenKind, Mapping[str, Change]], ...] = (
+        ("resource", admission.set_aside_resources),
+        ("template", admission.set_aside_templates),
+        ("prompt", admission.set_aside_prompts),
+    )
+    return [(kind, key, change) for kind, aside in kinds for key, change in aside.items()]
+
+
+def _hidden(server: str, kind: HiddenKind, name: str, change: Change) -> Hidden:
+    why = "not in the lock" if change.kind == "added" else f"changed since approval: {change.kind}"
+    return Hidden(server=server, kind=kind, name=name, by="lock", reason=why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from base64 import b64encode
@@ -14,6 +15,7 @@ import anyio
 from anyio import to_thread
 
 from mooring import concurrency
+from mooring.core.elicitation import URL_REQUIRED, addresses_in
 from mooring.core.injection_scan import suspicion
 from mooring.core.json_values import heavy, remember, shared
 from mooring.core.redact import Redactor
@@ -24,7 +26,7 @@ from mooring.servers.negotiate import Peer
 from mooring.transport import base, wire
 from mooring.transport.base import Transport
 from mooring.transport.limits import Progress
-from mooring.transport.message import FORWARDED, METHOD_NOT_FOUND, WireError, number
+from mooring.transport.message import FORWARDED, METHOD_NOT_FOUND, ForwardedRequest, WireError, number
 from mooring.transport.wire import Raw
 
 _ANNOTATION = "x-mcp-header"
@@ -174,6 +176,8 @@ def _as_text(value: object) -> str | None:
 
 Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 """Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
+_OF_2026 = ("inputResponses", "requestState")
+MOST_VISITS = 256
 LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
@@ -200,6 +204,8 @@ class ActiveConnection:
     """Ids of the held requests that tell of tasks."""
     log_level: str | None = None
     """Log level last set on the server (handshake era)."""
+    visited: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    """Set when the server says that the user is done at an address, by its id (handshake era)."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_number(self) -> int:
@@ -225,6 +231,10 @@ class ActiveConnection:
         """
         if (forwarded := FORWARDED.get()) is not None:
             params = {**forwarded.params, **params}
+        if self.peer.era == "legacy" and ("inputResponses" in params or "requestState" in params):
+            # Answers to a question that stood for an error of this era.
+            params = {key: value for key, value in params.items() if key not in _OF_2026}
+        if forwarded is not None:
             # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
             traced = {key: forwarded.meta[key] for key in TRACE if key in forwarded.meta}
             meta = {**forwarded.meta, **(meta or EMPTY), **traced}
@@ -259,12 +269,26 @@ class ActiveConnection:
             if fault.kind == "answer":
                 error = {"code": fault.code, "message": str(fault)}
                 base.note(self.channel.server, method, params, None, error)
+                if fault.code == URL_REQUIRED and (asked := self._addresses(fault.data, forwarded)):
+                    return {"resultType": "input_required", "inputRequests": asked}
             raise
         finally:
             if forwarded is not None:
                 self.channel.forwarded_requests.remove(forwarded)
         base.note(self.channel.server, method, params, result)
         return result
+
+    def _addresses(self, data: object, forwarded: ForwardedRequest | None) -> dict[str, Any] | None:
+        """The addresses that the user must open first, where the caller is asked by a result for them: the
+        application, or a client of the 2026 era that opens addresses. Other clients get the error."""
+        if forwarded is not None and not (forwarded.answers and forwarded.opens_addresses):
+            return None
+        asked = addresses_in(data)
+        for request in (asked or {}).values():
+            key = request["params"].get("elicitationId")
+            if isinstance(key, str) and len(self.visited) < MOST_VISITS:
+                self.visited.setdefault(key, asyncio.Event())
+        return asked
 
     async def _redacted(self, page: dict[str, Any]) -> dict[str, Any]:
         """The page without secrets: a large one is looked through in a thread."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from mooring.core.events import CatalogChanged, Event, LoginNeeded, StateChanged
 from mooring.core.names import LOGIN, Style
 from mooring.core.search import Index
 from mooring.core.text import tool_cost
-from mooring.core.types import CachedSnapshot, Hidden, Snapshot
+from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot
 from mooring.core.value import replace
 from mooring.errors import NotTrusted, PolicyDenied
 from mooring.lock.enforce import LockEnforcer, PinSource
@@ -232,27 +232,34 @@ class CatalogBuilder:
         )
 
     def hidden(self) -> tuple[Hidden, ...]:
-        """Return the tools and servers that the catalog leaves out, sorted by server."""
+        """Return the servers, tools, resources and prompts that the catalog leaves out, sorted by server."""
         _ = self.catalog  # the policy is applied when the catalog is merged
         found = [
-            Hidden(server=name, tool=None, by="trust", reason="the file that names it was not approved")
+            Hidden(
+                server=name,
+                kind="server",
+                name=None,
+                by="trust",
+                reason="the file that names it was not approved",
+            )
             for name in self._table.held
         ]
-        for name, aside in self.pins.set_aside.items():
-            for tool, change in aside.items():
-                why = (
-                    "not in the lock" if change.kind == "added" else f"changed since approval: {change.kind}"
-                )
-                found.append(Hidden(server=name, tool=tool, by="lock", reason=why))
+        found += [one for one in self.pins.hidden() if one.server in self._table.configs]
         for name, denied in self._policy.denied.items():
-            found += [Hidden(server=name, tool=tool, by="policy", reason=why) for tool, why in denied.items()]
+            found += [
+                Hidden(server=name, kind="tool", name=tool, by="policy", reason=why)
+                for tool, why in denied.items()
+            ]
         for name, server in self._table.configs.items():
             chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
             for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():
                 if not chosen.passes(tool.remote_name):
                     why = "`allow` or `deny` of the server"
-                    found.append(Hidden(server=name, tool=tool.remote_name, by="filter", reason=why))
-        return tuple(sorted(set(found), key=lambda one: (one.server, one.by, one.tool or "")))
+                    one = Hidden(server=name, kind="tool", name=tool.remote_name, by="filter", reason=why)
+                    found.append(one)
+        return tuple(
+            sorted(set(found), key=lambda one: (one.server, one.by, _ORDER[one.kind], one.name or ""))
+        )
 
     def exposure(self, mode: Mode) -> VisibleTools:
         """Return what a new session shows: the whole catalog, or discovery tools and those with `always`."""
@@ -271,6 +278,9 @@ class CatalogBuilder:
                 budget,
             )
         return planned
+
+
+_ORDER: Mapping[HiddenKind, int] = {"server": 0, "tool": 1, "resource": 2, "template": 3, "prompt": 4}
 
 
 def _without_login(snapshot: Snapshot) -> Snapshot:

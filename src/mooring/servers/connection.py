@@ -19,7 +19,7 @@ from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, Server
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ElicitationHandler, Task, converse, failed, passed_on, task_in
+from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
 from mooring.servers.eras import EraConnections
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from mooring.auth.login import Login, OnAuth
 
 
+VISIT_WAIT = 120.0
+"""Seconds to wait for a server to say that the user is done at an address, before it is asked again."""
+
+
 def whole(raw: Mapping[str, Any]) -> bool:
     """Whether a result is final: neither `input_required` nor a task."""
     return raw.get("resultType", "complete") == "complete" and "task" not in raw
@@ -46,6 +50,8 @@ class InputRounds:
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
         self._supervisor = sender.supervisor
+        self._visits: set[str] = set()
+        """Ids of addresses that the user has opened."""
         self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
 
@@ -81,7 +87,13 @@ class InputRounds:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
-                return await self._supervisor.answer(method, params)
+                key = params.get("elicitationId") if method == ELICIT else None
+                if key in self._visits:
+                    raise failed("it still asks for an address that the user has opened before")
+                answer = await self._supervisor.answer(method, params)
+                if isinstance(key, str):
+                    await self._visited(key, answer)
+                return answer
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
@@ -91,6 +103,22 @@ class InputRounds:
                 elapsed=self._elapsed,
                 outcome="failed",
             ) from None
+
+    async def _visited(self, key: str, answer: Mapping[str, Any]) -> None:
+        """Wait until the server says that the user, who agreed to open an address, is done there.
+
+        Raises:
+            WireError: The user did not agree.
+        """
+        live = self._supervisor.live
+        if live is None or (done := live.visited.get(key)) is None:
+            return
+        if answer.get("action") != "accept":
+            raise failed("the user did not open the address that it asked for")
+        self._visits.add(key)
+        with suppress(TimeoutError):  # then the next try shows it
+            async with asyncio.timeout(VISIT_WAIT):
+                await done.wait()
 
     async def _followed(self, state: Mapping[str, Any], on_progress: Progress | None) -> dict[str, Any]:
         """Return the result of a task. Cancelling the caller cancels the task."""
@@ -258,15 +286,15 @@ class Connection:
             return login_tool(self.name)
         # It stays while the server is connected again after a login.
         refused = isinstance(self.supervisor.problem, AuthNeeded)
-        return login_tool(self.name, possible=not self._hopeless) if refused else None
+        return login_tool(self.name, possible=not self.hopeless) if refused else None
 
     @property
-    def _hopeless(self) -> bool:
+    def hopeless(self) -> bool:
         """Whether the server denies access and no login in a browser can change that."""
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
-    async def login(self) -> Login:
+    async def login(self, redirect_uri: str | None = None) -> Login:
         """Return a login that waits for the user.
 
         Raises:
@@ -276,7 +304,7 @@ class Connection:
         if self.supervisor.access is None:
             with suppress(MooringError):
                 await self.supervisor.refresh()  # the response of the server names the authorization server
-        login = await (await self._access()).begin()
+        login = await (await self._access()).begin(redirect_uri)
         login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 
@@ -321,7 +349,7 @@ class Connection:
         from mooring.auth.login import authenticate
 
         started = concurrency.monotonic()
-        if self._hopeless:
+        if self.hopeless:
             how = "A login in a browser is not possible: ask the user to correct the configuration."
             raise AuthNeeded(f"{self.supervisor.problem}. {how}", server=self.name)
         text = await authenticate(await self.login(), self._on_auth, timeout)

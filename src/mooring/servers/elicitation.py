@@ -150,8 +150,11 @@ def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> W
 
 def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
     said = params.get("message")
-    question = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
-    return WireError(f"{reason}.{question}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
+    words = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
+    with suppress(ValueError):
+        if params.get("mode") == "url" and (url := question("", params).url) is not None:
+            words += f" The address that it wants the user to open: {url}"
+    return WireError(f"{reason}.{words}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
 def _as_result(answer: Answer) -> dict[str, Any]:

@@ -120,6 +120,10 @@ class Launcher:
             self._starts = StartLimit(self._starting)
         if self._pool is None:
             self._pool = HttpPool()
+        if self._pool.vault is None and (key := self.config.gateway.key) is not None:
+            from mooring.auth.vault import Vault
+
+            self._pool.vault = Vault(key)
         if self._questions is None:
             self._questions = ElicitationHandler(self._on_elicit, self._relay)
         return Connection(

@@ -272,7 +272,10 @@ class _Negotiation:
             instructions=_instructions(raw),
             raw=raw,
             meta=meta,
-            listing={**meta, f"{_META}clientCapabilities": {**ABILITIES, "extensions": {TASKS: {}}}},
+            listing={
+                **meta,
+                f"{_META}clientCapabilities": {**ABILITIES, "extensions": _declared(self._capabilities)},
+            },
             headers={"MCP-Protocol-Version": version},
         )
 
@@ -295,8 +298,12 @@ def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
         # Tasks are an extension: a server uses them only if the client declares it.
-        f"{_META}clientCapabilities": {**capabilities, "extensions": {TASKS: {}}},
+        f"{_META}clientCapabilities": {**capabilities, "extensions": _declared(capabilities)},
     }
+
+
+def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    return {**capabilities.get("extensions", {}), TASKS: {}}
 
 
 def _instructions(raw: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ from mooring.transport.message import METHOD_NOT_FOUND, ForwardedRequest, WireEr
 PREFIX = "watch-"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0
 _ID = "io.modelcontextprotocol/subscriptionId"
+VISITED = "notifications/elicitation/complete"
 
 
 def subscription_id(params: Mapping[str, Any]) -> str:
@@ -265,6 +266,8 @@ class NotificationRouter:
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
+        elif method == VISITED and (done := live.visited.get(str(params.get("elicitationId")))) is not None:
+            done.set()
         elif method not in OURS:
             self._other(method, params, live.channel.forwarded_requests)
 

@@ -104,7 +104,9 @@ def _call_error(
     fault: WireError, server: str, tool: str, elapsed: float, words: str | None
 ) -> CallError | AuthNeeded:
     if fault.kind == "auth":
-        return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
+        # Without a status nothing was sent: the text says why, and a login may not help.
+        advice = "" if fault.status is None else "; log in, then call again"
+        return AuthNeeded(f"{server!r}: {fault}{advice}", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
             f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "

@@ -42,7 +42,7 @@ from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
 
 if TYPE_CHECKING:
-    pass
+    from mooring.auth.subject import Subject
 
 log = logger("mooring.connection")
 
@@ -92,6 +92,7 @@ class Supervisor(StateReporter):
         self.attempts = ConnectHistory(known)
         self.principal: str | None = None
         """Principal whose login is used; None for the user who runs the host."""
+        self.caller: Subject | None = None
         self.log_level: str | None = None
         """Log level for a handshake server; None: its own default."""
         self.ended = asyncio.Event()
@@ -141,8 +142,34 @@ class Supervisor(StateReporter):
 
             way = await self._pool.ways.to(self.config, target)
             self.redact.learn(way.secrets(target.url))
-            self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
+            self.access = access_for(
+                self.config,
+                target,
+                way,
+                self.access,
+                self._tell_auth,
+                self.principal,
+                self._pool.grants,
+                partial(self._resolve, self.config),
+                self._pool.vault,
+            )
+            if self.access is not None:
+                self.access.caller = self.caller
         return target
+
+    def act_for(self, caller: Subject) -> None:
+        """Remember the gateway client that uses this connection, for requests that belong to no call."""
+        self.caller = caller
+        if self.access is not None:
+            self.access.caller = caller
+
+    def _extensions(self) -> dict[str, Any]:
+        """The extensions to declare to this server beside those of all servers."""
+        if not self.config.auth:
+            return {}
+        from mooring.config.network import auth_extensions
+
+        return auth_extensions(self.config.auth)
 
     async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> ActiveConnection:
         """Return the live connection; wait up to `timeout` (None: until the attempt has ended). With
@@ -366,6 +393,9 @@ class Supervisor(StateReporter):
                 timer.watch(channel.pid)
             try:
                 channel.on_ask = partial(self.answer, on=channel)
+                able = self.questions.capabilities
+                if declared := self._extensions():
+                    able["extensions"] = declared
                 self.attempts.first = first_era(kind, self.config, self.questions.capabilities)
                 peer = await negotiate(
                     channel,
@@ -374,7 +404,7 @@ class Supervisor(StateReporter):
                     config=self.config,
                     # Half of the time is reserved for servers that do not respond to a probe.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
-                    capabilities=self.questions.capabilities,
+                    capabilities=able,
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = ActiveConnection(channel, peer, self.redact)

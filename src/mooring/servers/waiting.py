@@ -145,8 +145,10 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
 
     Servers that may own the name are started if they are lazy, and waited for if they are starting. Then
     each of them is listed once more, within the allowance of its connection: those with an outdated listing,
-    and all of them unless `withheld` says that the name is known and hidden.
+    and all of them unless `withheld` says that the name is known and hidden. A server whose start failed
+    during this wait is not started again.
     """
+    awaited: set[Connection] = set()
 
     def owners() -> list[Connection]:
         manager.wake(lambda name: view.admits(name) and may_belong(tool, name, view.style))
@@ -160,12 +162,18 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
         starting = [connection for connection in owners() if not connection.settled.is_set()]
         if not starting:
             break
+        awaited.update(starting)
         for connection in starting:
             await connection.start()
         await _first([connection.settled for connection in starting])
     if tool in view.catalog.tools:
         return
-    stale = [connection for connection in owners() if connection.supervisor.lists.outdated or not withheld]
+    stale = [
+        connection
+        for connection in owners()
+        if (connection.supervisor.lists.outdated or not withheld)
+        and (connection not in awaited or connection.supervisor.live is not None)
+    ]
     waiting = {asyncio.ensure_future(connection.relist()) for connection in stale}
     try:
         async with asyncio.timeout(RELISTED_WITHIN):
@@ -196,7 +204,7 @@ def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None
     return Absence(
         server=first.name,
         state=first.state,
-        hint=" ".join(_absent(status) for status in named),
+        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in named),
     )
 
 
@@ -209,11 +217,18 @@ def _lasting(status: ServerStatus, manager: ServerManager) -> ServerStatus:
     return replace(status, state="needs-auth" if isinstance(problem, AuthNeeded) else "failed")
 
 
-def _absent(status: ServerStatus) -> str:
+def _login_helps(status: ServerStatus, manager: ServerManager) -> bool:
+    connection = manager.connections.get(status.name)
+    return connection is None or not connection.hopeless
+
+
+def _absent(status: ServerStatus, login_helps: bool) -> str:
     server = f"Server {status.name!r}"
     match status.state:
-        case "needs-auth":
+        case "needs-auth" if login_helps:
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
+        case "needs-auth":
+            return f"{server} needs a login, but offers no OAuth: give it a token in `headers` of its entry."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
         case "pending":

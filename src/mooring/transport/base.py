@@ -82,6 +82,8 @@ def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
 log = logger("mooring.net")
 
 
+UNRELATED_TIMEOUT = 300.0
+"""Seconds for the answer to a request that the server sends while none of ours is under way."""
 MAX_INBOUND = 256
 """Requests of one server that are handled at once; further ones are dropped."""
 
@@ -124,7 +126,7 @@ class Transport:
         self._gone = anyio.Event()
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._working: dict[RequestId, anyio.CancelScope] = {}
+        self._working: dict[RequestId, _ServerRequest] = {}
 
     # --- for the connection -----------------------------------------------------------------
 
@@ -167,11 +169,17 @@ class Transport:
         if self.death is None:
             self.death = reason
             passing(self.server, "fault", reason)
-            self._watch.end()
+            self._rest()
             self.on_death(reason)
             self._gone.set()
             for scope in self._bound:
                 scope.cancel()
+
+    def _rest(self) -> None:
+        """End the watch over deadlines once the wire is gone and no request is under way. Requests over HTTP
+        outlive their wire, and keep their deadlines."""
+        if self.death is not None and not self.waiting:
+            self._watch.end()
 
     @contextmanager
     def lifetime(self) -> Generator[None]:
@@ -191,6 +199,23 @@ class Transport:
         if self._excuses:
             request.pause()
         self._watch.heed(request.due)
+
+    def request_ended(self, key: RequestId, *, abandoned: bool) -> None:
+        """Forget a request of ours. If it was abandoned, end requests that the server sent because of it.
+
+        A server on a pipe does not say which request its own one belongs to: it is kept while any of those
+        is under way that were when it came.
+        """
+        del self.waiting[key]
+        self._rest()
+        for request in self._working.values():
+            if key in request.causes:
+                request.causes.discard(key)
+                request.abandoned = request.abandoned or abandoned
+                if request.abandoned and not request.causes:
+                    request.scope.cancel()
+                elif not request.causes:
+                    request.limit()
 
     @contextmanager
     def excused(self) -> Generator[None]:
@@ -260,14 +285,17 @@ class Transport:
         if taps:
             passing(self.server, "fault", f"{method}: {fault}")
 
-    def inbound(self, message: Mapping[str, Any]) -> None:
-        """Handle an unsolicited message of the server."""
+    def inbound(self, message: Mapping[str, Any], cause: RequestId | None = None) -> None:
+        """Take what the server sent of its own accord; on the stream of our request `cause`, if not None."""
         method, params = message.get("method"), message.get("params")
         if not isinstance(method, str) or not isinstance(params, dict | None):
             self.dropped += 1
             return
         if "id" in message:
-            self._take_request(answer_id(message["id"]), method, cast("dict[str, Any] | None", params))
+            causes = set(self.waiting) if cause is None else {cause}
+            self._take_request(
+                answer_id(message["id"]), method, cast("dict[str, Any] | None", params), causes
+            )
         else:
             self._take_notice(method, cast("dict[str, Any]", params or {}))
 
@@ -303,9 +331,10 @@ class Transport:
         if method == "notifications/progress":
             self._take_progress(params)
         elif method == "notifications/cancelled":
-            scope = self._working.get(answer_id(params.get("requestId")) or "")
-            if scope is not None:
-                scope.cancel()
+            request = self._working.get(answer_id(params.get("requestId")) or "")
+            if request is not None:
+                request.withdrawn = True
+                request.scope.cancel()
         self.on_notice(method, params)
 
     def _take_progress(self, params: dict[str, Any]) -> None:
@@ -320,22 +349,27 @@ class Transport:
             words = text if isinstance(text, str) else None
             self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
 
-    def _take_request(self, request_id: RequestId | None, method: str, params: object) -> None:
+    def _take_request(
+        self, request_id: RequestId | None, method: str, params: object, causes: set[RequestId]
+    ) -> None:
         if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:
             self.dropped += 1
             return
-        self._working[request_id] = anyio.CancelScope()
+        self._working[request_id] = _ServerRequest(causes)
         self.spawn(self._work, request_id, method, params)
 
     async def _work(self, request_id: RequestId, method: str, params: Any) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
-        with self._working[request_id] as scope:
+        request = self._working[request_id]
+        with request.scope:
             try:
                 answer["result"] = await self._answer(method, params)
             except Exception as error:
                 answer["error"] = _as_error(error)
         self._working.pop(request_id, None)
-        if not scope.cancelled_caught:
+        if request.scope.cancelled_caught:
+            answer |= _moot(method)
+        if not (request.scope.cancelled_caught and request.withdrawn):
             with suppress(WireError):
                 await self.reply(answer)
 
@@ -344,6 +378,34 @@ class Transport:
             return {}
         with self.excused():
             return await self.on_ask(method, cast("dict[str, Any]", params or {}))
+
+
+class _ServerRequest:
+    """A request of the server that is being answered."""
+
+    __slots__ = ("abandoned", "causes", "scope", "withdrawn")
+
+    def __init__(self, causes: set[RequestId]) -> None:
+        self.scope = anyio.CancelScope()
+        self.causes = causes
+        """Our requests, still under way, that it may belong to."""
+        if not causes:
+            self.limit()
+        self.abandoned = False
+        """Whether one of them was cancelled or timed out."""
+        self.withdrawn = False
+        """Whether the server no longer wants an answer."""
+
+    def limit(self) -> None:
+        """Limit the time for an answer: no request of ours, and so no timeout, ends this one."""
+        self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
+
+
+def _moot(method: str) -> dict[str, Any]:
+    """The answer to a request whose cause was abandoned, or that took too long."""
+    if method == "elicitation/create":
+        return {"result": {"action": "cancel"}}
+    return {"error": {"code": INTERNAL_ERROR, "message": "it was not answered in time"}}
 
 
 def _as_error(error: Exception) -> dict[str, Any]:
@@ -430,7 +492,7 @@ class DuplexTransport(Transport):
             self.failed(method, fault)
             raise
         finally:
-            del self.waiting[key]
+            self.request_ended(key, abandoned=abandoned)
             if abandoned and cancellable:
                 self.cancel_on_wire(wire_id)
         return take_answer(message)
@@ -485,3 +547,4 @@ class DuplexTransport(Transport):
             for waiter in self.waiting.values():
                 request = cast(Waiter, waiter)
                 request.fail(closed(reason, self.outcome(request)))
+            self._watch.end()

@@ -108,7 +108,7 @@ class HttpTransport(Transport):
                 self.cut(str(fault))  # on a held stream nothing was asked for
             raise
         finally:
-            del self.waiting[key]
+            self.request_ended(key, abandoned=abandoned)
             # In the 2026 era the closed stream is the cancellation; before it, a notice is.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
@@ -198,13 +198,15 @@ class HttpTransport(Transport):
                 if message is not None and "method" not in message and answer_id(message.get("id")) == key:
                     base.passing(self.server, "received", message)
                     return message
-                self._take_unasked(message, len(event.data), began)
+                self._take_unasked(message, len(event.data), began, key)
         except (aiohttp.ClientError, ConnectionError):
             pass
         raise _Cut(last_id, retry)
 
-    def _take_unasked(self, message: Mapping[str, Any] | None, size: int, began: float) -> None:
-        """Handle a message of a stream that is not the awaited response.
+    def _take_unasked(
+        self, message: Mapping[str, Any] | None, size: int, began: float, cause: RequestId | None = None
+    ) -> None:
+        """Take what came on a stream, that of our request `cause` or the standing one, and is not its answer.
 
         Raises:
             WireError: The server floods.
@@ -214,7 +216,7 @@ class HttpTransport(Transport):
             return
         base.passing(self.server, "received", message)
         if "method" in message:
-            self.inbound(message)
+            self.inbound(message, cause)
         else:
             self.dropped += 1
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ MAX_TOKENS = 100_000
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
+_INFINITIES = (math.inf, -math.inf)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -88,19 +90,19 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """Return the JSON value in `line`. Invalid UTF-8 and lone surrogates become U+FFFD; NaN and
-    infinities, which Python servers write, become null. A part that is nested too
-    deeply becomes `TOO_DEEP`, so that the other entries stay usable.
+    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD. NaN and
+    infinities, which are no JSON but which Python servers write, become null; so do numbers that Python
+    cannot hold (`1e999`, integers of thousands of digits). A part that is nested too deeply becomes
+    `TOO_DEEP`, so that one bad entry does not cost the others.
 
     Raises:
         ValueError: It is not JSON, or too much of it is nested too deeply.
     """
     try:
-        return from_json(line, allow_inf_nan=False)
+        value = from_json(line, allow_inf_nan=False)
     except ValueError as problem:
-        if "recursion" in str(problem):
-            return _decode_text(_without_depths(line))
-        return _decode_text(line)
+        value = _decode_text(_without_depths(line) if "recursion" in str(problem) else line)
+    return _mended(value) if _has_infinities(value) else value
 
 
 def _decode_text(line: bytes) -> Any:
@@ -109,7 +111,7 @@ def _decode_text(line: bytes) -> Any:
     except ValueError:
         text = line.decode("utf-8", "replace")
         try:
-            return _mended(json.loads(text, parse_constant=_null))
+            return _mended(json.loads(text, parse_constant=_null, parse_int=_integer))
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
@@ -141,7 +143,29 @@ def _null(constant: str) -> None:
     return None
 
 
+def _integer(digits: str) -> int | None:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python converts
+        return None
+
+
+def _has_infinities(value: Any) -> bool:
+    """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
+    containers: list[Any] = [(value,)]
+    for container in containers:  # grows while it is read
+        items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
+        for item in cast("Iterable[Any]", items):
+            if isinstance(item, dict | list):
+                containers.append(item)
+            elif isinstance(item, float) and item in _INFINITIES:
+                return True
+    return False
+
+
 def _mended(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if math.isinf(value) else value
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
@@ -216,6 +240,8 @@ class ForwardedRequest:
     """Further parameters, as the client sent them."""
     answers: bool = False
     """Whether the client answers `input_required` itself, so that it is passed on as a result."""
+    opens_addresses: bool = False
+    """Whether the client supports elicitation by URL."""
     heard: Callable[[str, Mapping[str, Any]], None]
     """Receives notifications that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]

@@ -21,6 +21,9 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     import aiohttp
 
+    from mooring.auth.token_store import MemoryStore
+    from mooring.auth.vault import Vault
+
 
 MOST_FILES = 1_000
 _PEM = (".pem", ".crt", ".cer")
@@ -234,6 +237,10 @@ class HttpPool:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self.ways = HttpRoutes()
+        self.grants: dict[str, MemoryStore] = {}
+        """Tokens that are kept in memory only, by identity."""
+        self.vault: Vault | None = None
+        """Encrypts stored logins of gateway clients; None for none."""
 
     def session(self) -> aiohttp.ClientSession:
         """The shared session. Timeouts of aiohttp are off: each request has its own deadline."""

@@ -404,7 +404,7 @@ class Child:
         for line in lines[:STDERR_LOGGED] if base.taps else ():
             base.passing(self.server, "stderr", self._to_text(line)[:STDERR_LINE])
         for line in lines[:STDERR_LOGGED] if logged else ():
-            log.info("%s: %s", self.server, self._to_text(line)[:STDERR_LINE])
+            log.info("%s: %s", self.server, self._to_text(line)[:STDERR_LINE], extra={"server": self.server})
         if logged and len(lines) > STDERR_LOGGED:
             log.info("stderr lines not logged: server=%s count=%d", self.server, len(lines) - STDERR_LOGGED)
         if len(data) > PIPE // 2:

@@ -6,6 +6,7 @@ python dual.py stdio | http PORT | sse PORT
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import mcp.types as T  # noqa: N812 -- as its own documentation writes it
@@ -76,5 +77,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run()
     else:
+        # The process serves many tests, and each asks only for its own effects.
+        signal.signal(signal.SIGUSR1, lambda *_: effects.clear())
         way = {"http": "streamable-http", "sse": "sse"}[sys.argv[1]]
         server.run(way, host="127.0.0.1", port=int(sys.argv[2]))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,128 @@
+"""Write docs/reference/configuration.md, docs/troubleshooting.md and the JSON Schema in the package."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from mooring.cli.explain import explanations
+from mooring.config.formats import DEFAULTS
+from mooring.config.models import HostConfig, ServerConfig
+from mooring.config.reference import SettingReference, json_schema, references_of
+
+ROOT = Path(__file__).parent.parent
+
+CONFIGURATION = """\
+# Configuration reference
+
+`make format` generates this page from the models; a test compares the two. `mooring schema` prints the same
+as JSON Schema: see [editors](#editors).
+
+Servers stand under `servers` or `mcpServers`, settings of the host beside them. A file may be YAML, TOML or
+JSON with comments. `connectTimeout` and `connect-timeout` are read like `connect_timeout`.
+
+- A duration is a number of seconds or a text such as `500ms`, `30s`, `1h30m`. A size is a number of bytes or
+  a text such as `512KiB`, `16MiB`.
+- Texts may contain references: `${VAR}`, `${VAR:-default}`, `${file:PATH}`. They are resolved when a server
+  starts.
+- In an entry, `null` means the default.
+
+```yaml
+# mooring.yaml
+servers:
+  files:
+    command: npx
+    args: [-y, "@modelcontextprotocol/server-filesystem@2026.1.14", .]
+    allow: ["read_*", "list_*"]
+connect_timeout: 60s
+policy:
+  ask: ["@destructive"]
+```
+
+## Editors
+
+`mooring schema --output mooring.schema.json` writes the schema. VS Code and PyCharm use it for completion and
+checks:
+
+| file | first line |
+|---|---|
+| JSON | `"$schema": "./mooring.schema.json",` inside the braces |
+| YAML | `# yaml-language-server: $schema=mooring.schema.json` |
+| TOML | `#:schema ./mooring.schema.json` |
+
+The schema of the installed version is also the file `schema.json` in the package.
+"""
+
+TROUBLESHOOTING = """\
+# Troubleshooting
+
+`mooring doctor` checks everything and prints a code in brackets for each problem. `mooring explain CODE`
+prints the section of this page. `make format` generates the page.
+"""
+
+
+def configuration() -> str:
+    parts = [CONFIGURATION]
+    parts += [
+        "## Settings of a server\n",
+        "Under `servers.NAME`. Those marked * may also stand beside `servers`, as",
+        "the default of all servers.\n",
+    ]
+    parts += _tables(ServerConfig, starred=DEFAULTS)
+    parts += ["\n## Settings of the host\n", "Beside `servers`, or inside `mcp`.\n", *_tables(HostConfig)]
+    return "\n".join(parts) + "\n"
+
+
+def _tables(cls: type, starred: frozenset[str] = frozenset()) -> Iterator[str]:
+    rows = list(references_of(cls))
+    yield from _table([one for one in rows if one.path.isidentifier()], starred)
+    for head in (one for one in rows if one.section is not None):
+        inner = [one for one in rows if _inside(head, one)]
+        yield f"\n### `{inner[0].path.rpartition('.')[0]}`\n"
+        yield f"{head.meaning}\n" if head.meaning else ""
+        yield from _table(inner, frozenset())
+
+
+def _inside(head: SettingReference, one: SettingReference) -> bool:
+    """Whether a setting is a field of this section itself, not of one inside it."""
+    rest = one.path.removeprefix(head.path).removeprefix("[]").removeprefix(".NAME")
+    return one.path.startswith(head.path) and rest.startswith(".") and rest[1:].isidentifier()
+
+
+def _table(rows: list[SettingReference], starred: frozenset[str]) -> Iterator[str]:
+    yield "| setting | type | default | example | meaning |"
+    yield "|---|---|---|---|---|"
+    for one in rows:
+        name = one.path.rpartition(".")[2] + ("*" if one.path in starred else "")
+        unit = f" ({one.unit})" if one.unit else ""
+        default = "required" if one.required else "" if one.default in ("", "null") else f"`{one.default}`"
+        example = "" if one.example is None else f"`{json.dumps(one.example, ensure_ascii=False)}`"
+        yield f"| `{name}` | {one.kind}{unit} | {default} | {example} | {_cell(one.meaning)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def troubleshooting() -> str:
+    return (
+        "\n\n".join(
+            [TROUBLESHOOTING.rstrip(), *(f"## {code}\n\n{text}" for code, text in explanations().items())]
+        )
+        + "\n"
+    )
+
+
+def schema() -> str:
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+PAGES = {
+    ROOT / "docs/reference/configuration.md": configuration,
+    ROOT / "docs/troubleshooting.md": troubleshooting,
+    ROOT / "src/mooring/schema.json": schema,
+}
+
+if __name__ == "__main__":
+    for path, write in PAGES.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(write())

@@ -1,0 +1,134 @@
+"""`mooring logs`: what servers wrote to stderr, in this and earlier runs of the command line."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from mooring.cli.options import Options, Parser, positive
+from mooring.cli.output import Output
+from mooring.core.text import clean_line, nearest
+from mooring.errors import UnknownServer
+
+if TYPE_CHECKING:
+    import logging
+
+USAGE = "mooring logs [SERVER ...] [-n LINES] [-f] [options]"
+DETAILS = """
+
+Every command that starts a server, `mooring serve` included, appends its stderr
+to a file in the state directory: 1 MiB per server and one older file, for
+its owner only, without secrets. Programs that use mooring as a library have
+their own log."""
+EXAMPLES = """\
+  mooring logs
+  mooring logs github -n 100
+  mooring logs -f"""
+
+_SIZE = 2**20
+_POLL = 0.5
+"""Seconds between two looks at the files with `--follow`."""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("servers", metavar="SERVER", nargs="*", help="only these servers")
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=positive, default=50, help="last lines of each (50)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for new lines; Ctrl-C ends it")
+
+
+async def run(args: Namespace, options: Options, out: Output) -> int:
+    files = _files()
+    for name in args.servers:
+        if name not in files:
+            raise UnknownServer(name, nearest(name, files), hint="`mooring logs` shows those with a log.")
+    chosen = {name: files[name] for name in args.servers} or files
+    if not chosen and not args.follow:
+        out.note("No server has written to stderr yet.")
+    tails = {name: _tail(path, args.lines) for name, path in chosen.items()}
+    if options.json and not args.follow:
+        out.document([{"server": name, "file": str(chosen[name]), "lines": tails[name]} for name in tails])
+        return 0
+    _print(((name, line) for name, lines in tails.items() for line in lines), options, out)
+    if args.follow:
+        await _follow(args.servers, options, out)
+    return 0
+
+
+async def _follow(servers: list[str], options: Options, out: Output) -> None:
+    import anyio
+
+    read = {name: path.stat().st_size for name, path in _files().items()}
+    while True:
+        await anyio.sleep(_POLL)
+        for name, path in _files().items():
+            if servers and name not in servers:
+                continue
+            start, size = read.get(name, 0), path.stat().st_size
+            with path.open("rb") as file:
+                file.seek(start if size >= start else 0)  # smaller: it was rotated
+                *lines, rest = file.read().split(b"\n")
+                read[name] = file.tell() - len(rest)
+            _print(((name, line.decode("utf-8", "replace")) for line in lines), options, out)
+
+
+def _print(lines: Iterator[tuple[str, str]], options: Options, out: Output) -> None:
+    for name, line in lines:
+        if options.json:
+            out.json_line({"server": name, "line": line})
+        else:
+            out.line(f"{out.paint(clean_line(name), 'cyan')} {clean_line(line)}")
+    out.flush()
+
+
+def _files() -> dict[str, Path]:
+    return {unquote(path.stem): path for path in sorted(_directory().glob("*.log"))}
+
+
+def _directory() -> Path:
+    from mooring.config.files import state_home
+
+    return state_home() / "logs"
+
+
+def _tail(path: Path, count: int) -> list[str]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return [line.rstrip("\n") for line in deque(file, count)]
+
+
+def server_log_handler() -> logging.Handler:
+    """A handler that appends the stderr of each server to its own file.
+
+    A full disk loses lines and fails no command.
+    """
+    import logging
+
+    class ServerLogs(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            server = getattr(record, "server", None)
+            if isinstance(server, str):
+                text = record.getMessage().removeprefix(f"{server}: ")
+                with suppress(OSError):
+                    _append(server, f"{clock.formatTime(record)} {clean_line(text)}\n")
+
+    clock = logging.Formatter()
+    return ServerLogs(logging.INFO)
+
+
+def _append(server: str, line: str) -> None:
+    path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        os.write(file, line.encode("utf-8", "replace"))
+        if os.fstat(file).st_size > _SIZE:
+            os.replace(path, path.with_suffix(".old"))
+    finally:
+        os.close(file)

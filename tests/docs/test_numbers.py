@@ -1,0 +1,76 @@
+"""The numbers in the documents are those of the code: a test of the limit is a test of the sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mooring import ServerConfig, audit, concurrency, policy, resources
+from mooring.cli import ping
+from mooring.config import models, sections
+from mooring.core import catalog, discovery
+from mooring.core.breaker import Restarts
+from mooring.gateway import era_bridge, http_server
+from mooring.results import output_schema, store
+from mooring.servers import connection, freshness, start_queue
+from mooring.transport import base, limits
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+WORDS = {5: "five", 10: "ten"}
+server = ServerConfig(name="x", command="x")
+gateway = sections.GatewaySettings()
+host = models.HostConfig()
+
+CLAIMS = [
+    ("README.md", f"at most {discovery.BUDGET:,} tokens"),
+    ("SECURITY.md", f"more than {limits.MESSAGES:,} messages or {limits.BYTES // MIB} MiB"),
+    ("SECURITY.md", f"({limits.MESSAGES_PER_SECOND:,} and {limits.BYTES_PER_SECOND // MIB} MiB per second"),
+    ("SECURITY.md", f"in slices of a millisecond{'' if limits.SLICE == 0.001 else '!'}"),
+    ("docs/adapters.md", f"at most {discovery.BUDGET:,} tokens"),
+    ("docs/gateway.md", f"| {gateway.max_body // MIB} MiB, {gateway.body_timeout:g} s |"),
+    ("docs/gateway.md", f"| none, {gateway.burst}, {gateway.concurrency} |"),
+    ("docs/gateway.md", f"| {gateway.max_sessions:,}, {gateway.max_connections:,} |"),
+    ("docs/gateway.md", f"| `client_sessions` | {gateway.client_sessions:,} |"),
+    ("docs/gateway.md", f"| `drain` | {gateway.drain:g} s |"),
+    ("docs/gateway.md", f"valid for {'one hour' if era_bridge.STATE_TTL == 3600 else '?'}"),
+    ("docs/gateway.md", f"cancelled after {era_bridge.WAIT:g} s"),
+    ("docs/gateway.md", f"running calls get {connection.RETIREMENT:g} s to end"),
+    ("docs/gateway.md", f"no request after {http_server.FIRST_REQUEST_TIMEOUT:g} s"),
+    ("docs/lifecycle.md", f"| `connect_timeout` | server | {server.connect_timeout:g} s |"),
+    ("docs/lifecycle.md", f"| `list_timeout` | server | {server.list_timeout:g} s |"),
+    ("docs/lifecycle.md", f"| `max_queue` | server | {server.max_queue} |"),
+    ("docs/lifecycle.md", f"| `sweep_interval` | server | {server.sweep_interval:g} s |"),
+    ("docs/lifecycle.md", f"at least {freshness.LEAST_IN_USE:g} s, while in use"),
+    ("docs/lifecycle.md", f"| `shutdown_grace` | server | {server.shutdown_grace:g} s |"),
+    ("docs/lifecycle.md", f"up to {WORDS[start_queue.MOST_EXTENSION]} times `connect_timeout`"),
+    ("docs/lifecycle.md", f"after {WORDS[Restarts.LIMIT]} failed starts within {Restarts.WINDOW:g} s"),
+    ("docs/lifecycle.md", f"read again within {freshness.DEBOUNCE:g} s"),
+    ("docs/lifecycle.md", f"health_check(timeout={ping.TIMEOUT})"),
+    ("docs/resources.md", f"cached for {host.resource_cache.ttl:g} seconds"),
+    ("docs/resources.md", f"(at most {'an hour' if resources.MAX_CACHED_TIME == 3600 else '?'})"),
+    ("docs/resources.md", f"after {base.UNRELATED_TIMEOUT:g} s if there is none"),
+    ("docs/results.md", f"more than {host.result_budget:,} estimated tokens"),
+    ("docs/results.md", f"values below {models.SMALLEST_BUDGET} are refused"),
+    (
+        "docs/results.md",
+        f"to {store.LARGEST_MEDIUM // MIB} MiB each, {store.ALL_MEDIA // MIB} MiB and {store.MOST_MEDIA} of",
+    ),
+    ("docs/results.md", f"{store.MOST_FILES} files of one result"),
+    ("docs/results.md", f"{store._MOST:,} of one host"),
+    ("docs/results.md", f"up to {store._IN_MEMORY // MIB} MiB are held in memory"),
+    ("docs/results.md", f"more than {output_schema.SECONDS:g} s is not checked"),
+    ("docs/security.md", f"(or {WORDS[int(policy.ANSWER_TIMEOUT // 60)]} minutes)"),
+    ("docs/security.md", f"within {audit.GATHERED * 1000:g} ms"),
+    ("docs/security.md", f"up to {audit.MOST_WAITING:,} lines are queued"),
+    ("docs/security.md", f"retried every {WORDS[int(audit.AGAIN)]} seconds"),
+    ("docs/security.md", f"shortened to {catalog.LONGEST:,} characters"),
+    ("docs/sessions.md", f"up to {concurrency.MAX_QUEUED} of them wait"),
+]
+
+
+@pytest.mark.parametrize(("page", "claim"), CLAIMS)
+def test_a_number_on_a_page_is_that_of_the_code(page: str, claim: str) -> None:
+    assert claim in re.sub(r"\s+", " ", (ROOT / page).read_text())
