@@ -15,7 +15,7 @@ COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
-	test-scripts bench-scripts test-remote-login
+	test-scripts bench-scripts test-remote-login test-apps soak-gateway-team
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -67,6 +67,7 @@ nightly: $(READY)  ## The long tests: fuzzing, soak, mutation, the benchmark and
 		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
+	$(MAKE) soak-gateway-team
 	$(MAKE) mutation SECONDS=3600
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
@@ -93,6 +94,9 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
 
+test-apps: $(READY)  ## An official MCP App through the gateway in a browser (needs Debian's chromium and chromium-driver, npm)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/apps
+
 test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
 
@@ -102,6 +106,9 @@ bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills and reloads (SECONDS=600)
 	$(BIN)/python -m tests.soak.crowd
 	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS)
+
+soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
+	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

@@ -235,6 +235,8 @@ class Audit:
         self._file: AuditLog | None = None
         self._key = b""
         self._lost = 0
+        self.lost = 0
+        """Lines lost in total."""
         self._failing = False
         self._writing: asyncio.Task[None] | None = None
         self._under_way = 0
@@ -339,6 +341,7 @@ class Audit:
                 said["arguments"] = sketch(arguments, self._redact)
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
+            self.lost += 1
             return
         self._waiting.append((said, found))
         if self._writing is None:
@@ -404,6 +407,7 @@ class Audit:
         log.error(
             "audit log lines were lost path=%s lost_lines=%d", self._shown(), self._lost + len(self._waiting)
         )
+        self.lost += len(self._waiting)
         self._waiting.clear()
 
     def _log(self) -> AuditLog:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
-from mooring.core.builtin_tools import READ, SCRIPT_NAMES
+from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
 from mooring.core.calls import checked_arguments, failed_result, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
@@ -25,11 +25,12 @@ from mooring.core.discovery import (
     checked_mode,
     unwrapped,
 )
-from mooring.core.events import CallFinished, CallStarted, Event
+from mooring.core.events import CallFinished, CallStarted, Event, ScriptCalled
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.extensions.skills import Skills, SkillVerbs
 from mooring.local import OnProgress, Progress, Provider
 from mooring.policy import PolicyEnforcer
 from mooring.prompts import Prompts
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logger("mooring.session")
 
-READING = ("list_mcp_resources", "read_mcp_resource")
+READING = ("list_mcp_resources", "read_mcp_resource", READ_SKILL)
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
@@ -158,11 +159,13 @@ class HostRuntime:
         sessions: HostSessions[Session],
         resources: Resources,
         prompts: Prompts,
+        skills: Skills,
         config: Reconfigurer,
         relay: ClientBridge | None,
     ) -> None:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
+        self.skills = skills
         self._events, self._prompts, self._sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
@@ -194,7 +197,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
+        return any(map(self._events.hears, (CallStarted, CallFinished, ScriptCalled)))
 
     @property
     def scripts(self) -> ScriptSettings:
@@ -234,7 +237,7 @@ class HostRuntime:
         return waiting.absence(self.servers, tool, view or self.builder)
 
 
-class Session(SessionIdentity):
+class Session(SessionIdentity, SkillVerbs):
     """One conversation: made by `Host.session`. Sessions are cheap: use one for each conversation.
 
     Use it as `async with host.session("alice") as session` to close its own connections at the end; otherwise
@@ -398,20 +401,22 @@ class Session(SessionIdentity):
         timeout: float | None,
         on_progress: Progress | None,
         budget: int | None,
+        tool: Tool | None = None,
     ) -> Result:
+        """Call `tool`, or the one of this name that models see."""
         started, runtime = time.monotonic(), self._runtime
-        tool: Tool | None = None
         try:
-            if name == CALL.name and self._offers_call:
-                problem = "tools_call needs the 'name' of another tool."
-                raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
-            if name in DISCOVERY_NAMES:
-                return self._discover(name, arguments, started)
-            if name in SCRIPT_NAMES and (scripts := self._script_tools()):
-                return await scripts.call(self, runtime, name, arguments, timeout, on_progress, budget)
-            if name == READ.name:
-                return await self._read(arguments, budget)
-            tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
+            if tool is None:
+                if name == CALL.name and self._offers_call:
+                    problem = "tools_call needs the 'name' of another tool."
+                    raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
+                if name in DISCOVERY_NAMES:
+                    return self._discover(name, arguments, started)
+                if name in SCRIPT_NAMES and (scripts := self._script_tools()):
+                    return await scripts.call(self, runtime, name, arguments, timeout, on_progress, budget)
+                if name == READ.name:
+                    return await self._read(arguments, budget)
+                tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
             checked = checked_arguments(tool, arguments)
             if not runtime.allows(tool):
                 await runtime.permit(tool, checked, self.id, _left(started, timeout))

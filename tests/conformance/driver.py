@@ -113,6 +113,13 @@ async def use(host: Host, context: Mapping[str, Any]) -> None:
         if tool.name == "json_schema_echo":  # wants to see a schema as it was listed
             arguments["schema"] = host.catalog.tools["json_schema_2020_12_tool"].input_schema
         await call(host, tool.name, arguments)
+    for skill in host.skills() if "verify" in os.environ.get("MCP_CONFORMANCE_SCENARIO", "") else ():
+        # As a model does: the instructions, and then a file that they mention.
+        if not (await host.session().read_skill(skill.name)).is_error:
+            for file in skill.files or ():
+                await host.session().read_skill(
+                    skill.name, file.uri.removeprefix(skill.uri[: -len("SKILL.md")])
+                )
     for resource in host.catalog.resources:
         await host.read(resource.uri, server=NAME)
     for prompt in host.catalog.prompts:
@@ -124,7 +131,9 @@ async def main(url: str) -> int:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     server = settings(url, context, scenario)
     # The suite's own resources, which look like files of this machine.
-    config = HostConfig(servers=(server,), style="raw", resource_uri_allowlist=("file", "https", "test"))
+    config = HostConfig(
+        servers=(server,), style="raw", resource_uri_allowlist=("file", "https", "skill", "test")
+    )
     async with Host(config, on_elicit=accept, lock=False) as host:
         await host.ready(20)
         for _ in range(LOGINS):

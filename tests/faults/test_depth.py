@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,29 @@ def test_brackets_in_texts_are_no_levels() -> None:
 def test_depth_without_end_is_given_up(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode(line)
+
+
+def test_a_large_message_is_not_searched_value_by_value_on_the_loop() -> None:
+    schema = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "number", "minimum": 0.5} for n in range(10_000)},
+    }
+    line = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "big", "inputSchema": schema}]}}
+    )
+    steps = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        decode(line.encode())
+    finally:
+        sys.setprofile(None)
+    assert steps < 100
+    assert decode(line.replace("0.5", "-1e999", 1).encode()) == json.loads(line.replace("0.5", "null", 1))
 
 
 async def test_a_schema_with_tens_of_thousands_of_properties_is_listed_off_the_loop(

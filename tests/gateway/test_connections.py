@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import resource
 from contextlib import AsyncExitStack
 from typing import Any
@@ -14,6 +15,20 @@ from mooring.gateway.http_server import connection_capacity
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
+
+on_both_loops = pytest.mark.parametrize(
+    "anyio_backend",
+    [
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+        pytest.param(
+            ("asyncio", {"use_uvloop": True}),
+            id="uvloop",
+            marks=pytest.mark.skipif(
+                not importlib.util.find_spec("uvloop"), reason="uvloop is not installed"
+            ),
+        ),
+    ],
+)
 
 Idle = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -65,6 +80,7 @@ async def test_a_connection_that_never_ends_its_headers_is_closed(
         await closed([one])
 
 
+@on_both_loops
 async def test_where_there_is_no_more_room_the_oldest_that_said_nothing_goes(serving: Any) -> None:
     async with serving(lab_server(), gateway={"max_connections": 5}) as here:
         some = await idle(here.serving.port, 5)
@@ -78,6 +94,7 @@ async def test_where_there_is_no_more_room_the_oldest_that_said_nothing_goes(ser
         await closed([*some, *more])
 
 
+@on_both_loops
 async def test_who_is_being_served_never_goes_for_another(serving: Any) -> None:
     # One era, one process: what grows in it is what the clients are shown.
     server = lab_server(tools=["grow"], settings={"protocol": "2026-07-28"})

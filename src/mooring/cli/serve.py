@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser, UsageError, add_style, positive
@@ -49,43 +50,55 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.http_server import is_worker, run_workers
+    from mooring.gateway.http_server import is_worker, run_workers, worker_port
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
-    if args.workers > 1:
+
+    def listening(url: str) -> None:
+        if options.json:
+            out.document({"url": url})
+            out.flush()
+        else:
+            out.note(f"Serving at {url}")
+
+    if args.workers > 1 and not is_worker():
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         from mooring.config import load
         from mooring.gateway.http_server import check_workers
 
         check_workers(load(options.files), whole, sse=args.sse)
-        return await run_workers(args.workers)
+        bind, port = args.http
+        return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
     relay = ClientBridge(asks=not is_worker())
     async with AsyncExitStack() as stack:
-        stack.enter_context(show_warnings("mooring.connection", out, at_end=False))
+        warnings = stack.enter_context(ExitStack())
+        warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
         host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        if host.config.gateway.log is not None:
+            warnings.close()  # the log has them, and standard error holds nothing else
+            out = Output(replace(options, quiet=True))
         await stack.enter_async_context(_reporting_hidden(host, out))
         if args.http is None:
-            hangups = asyncio.create_task(reload_on_hangup(host, out.warning))
+            hangups = asyncio.create_task(reload_on_hangup(host, out.warning, out.note))
             try:
                 await serve_stdio(host, default_profile=whole, audit=args.audit)
             finally:
                 hangups.cancel()
             return 0
-        bind, port = args.http
+        bind, port = args.http[0], worker_port() if is_worker() else args.http[1]
         async with serve_http(
             host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, shared=is_worker()
         ) as serving:
-            if options.json:
-                out.document({"url": serving.url})
-                out.flush()
+            if is_worker():  # the process that started it reports
+                print(serving.url, flush=True)
             else:
-                out.note(f"Serving at {serving.url}")
-            await wait_for_shutdown(host, out.warning)
+                listening(serving.url)
+            await wait_for_shutdown(serving, out.warning, out.note)
     return 0
 
 

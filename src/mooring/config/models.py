@@ -121,6 +121,19 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
+def _extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
+    from mooring.core.extensions import check_identifier
+
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of extensions to their settings, not {kind(value)}")
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, settings in cast("Mapping[object, object]", value).items():
+        if settings is not None and not isinstance(settings, Mapping):
+            raise ValueError(f"{shown(str(name))} must have a mapping of settings, not {kind(settings)}")
+        found[check_identifier(str(name))] = cast("Mapping[str, Any]", settings or EMPTY)
+    return MappingProxyType(found)
+
+
 def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
     one = instance(of)
 
@@ -434,6 +447,8 @@ class HostConfig(Settings):
     """Whether models search for tools instead of seeing all of them. `auto` decides by `discovery_budget`."""
     discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
+    extensions: Mapping[str, Mapping[str, Any]] = setting(_extensions, default=EMPTY)
+    """Extensions of the protocol that the application supports, by identifier, with their settings."""
     policy: Policy = setting(section(Policy), default=Policy())
     """Rules that allow, deny or ask for approval of calls."""
     result_budget: int = setting(_budget, default=25000)

@@ -123,9 +123,11 @@ class TokenService(ClientSettings):
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
     """Its metadata names the token endpoint, unless `token_endpoint` does."""
     token_endpoint: str | None = setting(optional(_address("an https address")), default=None)
+    """Where tokens are exchanged."""
     subject_token: str | None = setting(optional(some_text), default=None)
     """The operator's own token: one reference, read again for each exchange. Gateway clients have theirs."""
     subject_token_type: str | None = setting(optional(_token_type), default=None)
+    """Type of that token: `id_token`, `access_token`, `jwt`, `refresh_token` or `saml2`."""
 
 
 class IdentityProvider(TokenService):
@@ -143,6 +145,7 @@ class ExchangeSettings(TokenService):
     audience: str | None = setting(optional(some_text), default=None)
     """Audience of the new token; without it the server's address is sent as `resource`."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
+    """Scopes of the new token."""
 
     def _check(self) -> None:
         super()._check()

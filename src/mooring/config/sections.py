@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
+from mooring.config.operation import (
+    AccessLogSettings,
+    ForwardedSettings,
+    LogSettings,
+    MetricsSettings,
+    TlsSettings,
+    read_access_log,
+)
 from mooring.config.references import is_reference
 from mooring.config.validate import (
     InvalidEntryError,
@@ -265,6 +274,13 @@ def _rate(value: object) -> float:
     return rate
 
 
+def _base_path(value: object) -> str:
+    path = some_text(value).rstrip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*", path) or "/.." in path or "/." in path:
+        raise ValueError("must be a path such as /tools")
+    return path
+
+
 def _tokens(value: object) -> tuple[TokenSettings, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of 'name' and 'token', not {kind(value)}")
@@ -329,3 +345,12 @@ class GatewaySettings(Settings):
     """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that running calls may take when the gateway shuts down."""
+    tls: TlsSettings | None = setting(optional(section(TlsSettings)), default=None)
+    forwarded: ForwardedSettings | None = setting(optional(section(ForwardedSettings)), default=None)
+    base_path: str = setting(_base_path, default="")
+    """Prefix of all paths, such as `/tools`, if a proxy does not remove it."""
+    access_log: AccessLogSettings | None = setting(read_access_log, default=None)
+    log: LogSettings | None = setting(optional(section(LogSettings)), default=None)
+    metrics: MetricsSettings = setting(section(MetricsSettings), default=MetricsSettings())
+    token_file: str | None = setting(optional(some_text), default=None)
+    """File of the tokens that `mooring token` creates. Default: in the state directory of the user."""

@@ -43,6 +43,9 @@ def is_login(tool: Tool) -> bool:
     return tool.remote_name == LOGIN
 
 
+READ_SKILL = "read_skill"
+"""Name of the tool that reads skills. The catalog shows it if a server has skills."""
+
 MOST_ARGUMENTS = 64
 """Most arguments of one prompt."""
 

@@ -108,7 +108,7 @@ class CatalogChanged(Event):
     changed: tuple[str, ...] = ()
     """Local names of tools with another definition, sorted."""
     resources: bool = False
-    """Whether the resources or their templates changed."""
+    """Whether resources, templates, skills or tools of pages changed."""
 
 
 class ToolSetAside(Event):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -22,6 +22,9 @@ from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal,
 from mooring.servers.active import LEVELS
 from mooring.session import Session
 from mooring.transport.message import RequestId, encode
+
+if TYPE_CHECKING:
+    from mooring.gateway.access import RequestRecord
 
 MAX_QUEUED = 1024
 """Messages queued for a slow reader; one more, and its stream is dropped."""
@@ -95,10 +98,13 @@ REPLAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The identity of a client, taken from its token only, never from another header or the body."""
+    """The identity of a client, taken from its token or certificate only, never from another header or the
+    body."""
 
     name: str
     scopes: frozenset[str] = frozenset()
+    profiles: frozenset[str] | None = None
+    """Profiles that its token is limited to; None: every one, and the default."""
     subject: Subject | None = field(default=None, compare=False, repr=False)
     """The signed token of the request, for servers with `auth: {exchange: …}` or `{idp: …}`."""
 
@@ -111,6 +117,8 @@ class ClientExchange(Protocol):
 
     headers: Mapping[str, str]
     """HTTP headers of the request; empty for other transports."""
+    record: RequestRecord | None
+    """What is known about the request; set when the gateway answers it."""
 
     def send(self, body: bytes) -> None:
         """Queue a message that belongs to this request. Never waits."""

@@ -6,7 +6,6 @@ of the client; a cookie marks the browser, and the login ends only in the browse
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import secrets
@@ -14,13 +13,13 @@ import time
 from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
-from urllib.parse import unquote, urlsplit
-
-from aiohttp import web
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from mooring.config.logs import logger
 from mooring.errors import AuthNeeded, MooringError
 from mooring.gateway.logins import CALLBACK, PATH, RemoteLogins, Ticket
+from mooring.gateway.web import Denied, Response, WebRequest
 
 log = logger("mooring.gateway")
 
@@ -30,6 +29,8 @@ MAX_BROWSERS = 10_000
 BROWSER_LIFE = 12 * 3600.0
 """Seconds for which a browser need not prove its principal again."""
 BODY_TIMEOUT = 10.0
+MAX_FORM = 65_536
+"""Bytes of a form."""
 _STYLE = (
     "body{font:1.1em/1.5 system-ui,sans-serif;margin:3em auto;max-width:34em;padding:0 1em}"
     "input,button{font:inherit;padding:.4em .6em;margin-top:.5em}input{width:100%;box-sizing:border-box}"
@@ -64,8 +65,8 @@ class LoginPages:
         """Whether a path belongs to these pages."""
         return self._logins.url is not None and path.startswith(PATH)
 
-    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.raw_path.partition("?")[0]
+    async def serve(self, request: WebRequest) -> Response:
+        path = request.raw_path
         if not self._at_home(request):
             return _page(400, _OTHER)
         if path.startswith(CALLBACK):
@@ -83,7 +84,7 @@ class LoginPages:
 
     # --- the link -------------------------------------------------------------------------------
 
-    def _form(self, request: web.BaseRequest, ticket: Ticket, problem: str = "") -> web.Response:
+    def _form(self, request: WebRequest, ticket: Ticket, problem: str = "") -> Response:
         """The page of a link. Opening it has no effect but a cookie: programs that preview links do so."""
         browser = self._browser(request) or secrets.token_urlsafe(32)
         known = self._proved(browser, ticket)
@@ -102,29 +103,20 @@ class LoginPages:
             + f'<form method="post"><input type="hidden" name="check" value="{self._check(browser, ticket)}">'
             + f'{proof}<button type="submit">Continue</button></form>'
         )
-        page = _page(403 if problem else 200, "", body)
-        page.set_cookie(
-            self._cookie_name,
-            browser,
-            max_age=int(BROWSER_LIFE),
-            path="/",
-            httponly=True,
-            secure=self._https,
-            samesite="Lax",
-        )
-        return page
+        secure = "; Secure" if self._https else ""
+        life = f"Max-Age={int(BROWSER_LIFE)}"
+        cookie = f"{self._cookie_name}={browser}; {life}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        return _page(403 if problem else 200, "", body, headers={"Set-Cookie": cookie})
 
-    async def _begun(self, request: web.BaseRequest, ticket: Ticket) -> web.Response:
+    async def _begun(self, request: WebRequest, ticket: Ticket) -> Response:
         """Begin the login in this browser, if its user is the principal of the link."""
         browser = self._browser(request)
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT):
-                form = await request.post()
-        except (TimeoutError, ValueError, web.HTTPException):
+        form = await self._posted(request)
+        if form is None:
             return _page(400, _OTHER)
         check, token = form.get("check"), form.get("token", "")
         same_origin = request.headers.get("Origin") == _origin(self._logins.url or "")
-        if browser is None or not same_origin or not isinstance(check, str) or not isinstance(token, str):
+        if browser is None or not same_origin or check is None:
             return _page(403, _OTHER)
         if not hmac.compare_digest(check.encode(), self._check(browser, ticket).encode()):
             return _page(403, _OTHER)
@@ -153,6 +145,17 @@ class LoginPages:
         )
         return _page(200, "", body, head=f'<meta http-equiv="refresh" content="0;url={where}">')
 
+    async def _posted(self, request: WebRequest) -> dict[str, str] | None:
+        """Return the fields of a form; None if the body is none."""
+        kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            return None
+        try:
+            body = (await request.read(MAX_FORM, BODY_TIMEOUT)).decode("ascii")
+            return {name: values[0] for name, values in parse_qs(body, max_num_fields=8).items()}
+        except (Denied, ValueError):
+            return None
+
     async def _proves(self, token: str, ticket: Ticket) -> bool:
         identify = self._logins.identify
         found = await identify(token) if identify is not None and token else None
@@ -165,9 +168,9 @@ class LoginPages:
 
     # --- the way back ---------------------------------------------------------------------------
 
-    async def _returned(self, request: web.BaseRequest, server: str) -> web.Response:
+    async def _returned(self, request: WebRequest, server: str) -> Response:
         """The page to which the authorization server sends the browser."""
-        states = request.query.getall("state", [])
+        states = parse_qs(request.query_string, max_num_fields=32).get("state", [])
         ticket = self._logins.waiting(states[0]) if len(states) == 1 else None
         browser = self._browser(request)
         if ticket is None or ticket.login is None or browser is None or ticket.server != server:
@@ -175,7 +178,7 @@ class LoginPages:
         if ticket.browser is None or not hmac.compare_digest(ticket.browser, _digest(browser)):
             log.warning("login refused: another browser server=%s principal=%s", server, ticket.principal)
             return _page(400, _OTHER)
-        query = request.raw_path.partition("?")[2]
+        query = request.query_string
         login, done = ticket.login, False
         try:
             await login.complete(f"{self._logins.redirect_uri(server)}?{query}")
@@ -197,12 +200,16 @@ class LoginPages:
     def _cookie_name(self) -> str:
         return "__Host-mooring-login" if self._https else "mooring-login"
 
-    def _at_home(self, request: web.BaseRequest) -> bool:
+    def _at_home(self, request: WebRequest) -> bool:
         """Whether the browser asked for the public address: cookies of another name would not come back."""
-        return request.headers.get("Host", "").lower() == urlsplit(self._logins.url or "").netloc.lower()
+        return (request.host or "").lower() == urlsplit(self._logins.url or "").netloc.lower()
 
-    def _browser(self, request: web.BaseRequest) -> str | None:
-        value = request.cookies.get(self._cookie_name)
+    def _browser(self, request: WebRequest) -> str | None:
+        try:
+            found = SimpleCookie(request.headers.get("Cookie", "")).get(self._cookie_name)
+        except CookieError:
+            return None
+        value = None if found is None else found.value
         return value if value and len(value) == 43 and value.isascii() else None
 
     def _check(self, browser: str, ticket: Ticket) -> str:
@@ -235,11 +242,11 @@ def _origin(url: str) -> str:
 
 def _page(
     status: int, text: str, body: str = "", *, head: str = "", headers: Mapping[str, str] | None = None
-) -> web.Response:
+) -> Response:
     document = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>mooring</title>'
         '<meta name="viewport" content="width=device-width">'
         f"<style>{_STYLE}</style>{head}</head><body>{body or f'<p>{escape(text)}</p>'}</body></html>"
     )
     sent = {**_HEADERS, **(headers or {})}
-    return web.Response(status=status, text=document, content_type="text/html", headers=sent)
+    return Response(document.encode(), status, sent, "text/html; charset=utf-8")

@@ -51,9 +51,14 @@ CAPABILITIES = _PREFIX + "clientCapabilities"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
 _SERVER = _PREFIX + "serverInfo"
+CHOSEN_SERVER = "mooring/server"
+"""Key in `_meta` of a request: the server that a method of an extension is for."""
 SERVER_INFO: Mapping[str, str] = {"name": "mooring", "title": "mooring gateway", "version": __version__}
 _NOT_FORWARDED = frozenset(
-    ("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo")
+    (
+        *("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo"),
+        CHOSEN_SERVER,
+    )
 )
 _STATUS = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 500}
 """HTTP statuses of the 2026 era other than 400."""

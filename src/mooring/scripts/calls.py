@@ -93,6 +93,7 @@ class ScriptCalls:
         *,
         call: Callable[..., Awaitable[Result]],
         emit: Callable[[Event], None],
+        observed: Callable[[], bool],
         finished: Callable[[int | None, Any], None],
         on_call: Callable[[int, str], Awaitable[None]] | None,
     ) -> None:
@@ -102,11 +103,12 @@ class ScriptCalls:
             session: Id of the session.
             call: `Session.call`.
             emit: Receives the events.
+            observed: Returns whether a stream delivers them.
             finished: Receives the value of each call, with its number in the approved plan.
             on_call: Called after each call, with the number of finished calls and a text.
         """
         self._script, self._session, self._call, self._emit = script, session, call, emit
-        self._finished, self._on_call = finished, on_call
+        self._observed, self._finished, self._on_call = observed, finished, on_call
         self._parallel = asyncio.Semaphore(MOST_PARALLEL)
         self._started = self._ended = 0
 
@@ -177,6 +179,8 @@ class ScriptCalls:
     def _report(
         self, call: ScriptCall, number: int, state: Literal["started", "finished"], *, is_error: bool = False
     ) -> None:
+        if not self._observed():
+            return
         self._emit(
             ScriptCalled(
                 script=self._script,

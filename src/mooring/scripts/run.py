@@ -62,6 +62,7 @@ class ScriptRun:
         plans: Callable[[Tool], str | None],
         approve: Callable[[ApprovalRequest, float], Awaitable[bool]],
         emit: Callable[[Event], None],
+        observed: Callable[[], bool],
         workers: Workers,
         settings: ScriptSettings,
         session: str,
@@ -75,6 +76,7 @@ class ScriptRun:
             plans: Returns why a tool must be planned, or None for one that may be called at once.
             approve: Asks for approval of a plan.
             emit: Receives the events of the script.
+            observed: Returns whether a stream delivers the events of calls.
             workers: Where it runs.
             settings: Its limits.
             session: The id of the session.
@@ -92,7 +94,13 @@ class ScriptRun:
         self._length = 0
         self._approvals = Approvals()
         self._caller = ScriptCalls(
-            self.id, session, call=call, emit=emit, finished=self._approvals.finished, on_call=on_call
+            self.id,
+            session,
+            call=call,
+            emit=emit,
+            observed=observed,
+            finished=self._approvals.finished,
+            on_call=on_call,
         )
         self._limit: asyncio.Timeout | None = None
         self._now, self._seed = time.time(), secrets.randbits(32)

@@ -142,6 +142,7 @@ class ScriptTools:
             plans=runtime.plans,
             approve=runtime.approve,
             emit=runtime.emit,
+            observed=lambda: runtime.observed,
             workers=runtime.workers,
             settings=settings,
             session=session.id,

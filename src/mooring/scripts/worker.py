@@ -276,10 +276,19 @@ def plain(value: Any, largest: int) -> tuple[Any, int]:
     """
     left = [MOST_VALUES]
     result = _plain(value, 0, left)
-    size = len(json.dumps(result))
+    size = 0 if left[0] > MOST_VALUES - 20 and _short(result) else len(json.dumps(result))
     if size > largest:
         raise ValueError(f"{size:,} bytes are more than {largest:,}")
     return result, size
+
+
+def _short(value: Any) -> bool:
+    """Whether a value with few parts is small: its texts are short."""
+    if isinstance(value, str):
+        return len(value) < 200
+    if isinstance(value, dict):
+        return all(len(key) < 200 and _short(one) for key, one in cast("dict[str, Any]", value).items())
+    return all(map(_short, cast("list[Any]", value))) if isinstance(value, list) else True
 
 
 def _plain(value: Any, depth: int, left: list[int]) -> Any:

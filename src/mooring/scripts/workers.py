@@ -6,11 +6,13 @@ import asyncio
 import importlib.util
 import json
 import os
+import subprocess
 import sys
+from collections import deque
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
@@ -87,18 +89,21 @@ def _binary() -> str | None:
     return next((str(path) for one in schemes if (path := Path(one) / name).is_file()), None)
 
 
-class Worker:
-    """One worker process."""
+class Worker(asyncio.SubprocessProtocol):
+    """One worker process. Each frame that is sent has one event as its answer."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._in, self._out = process.stdin, process.stdout
-        self.pid = process.pid
-        self.gone = asyncio.ensure_future(process.wait())
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[int] = loop.create_future()
         """Done when the process has ended."""
+        self.pid = 0
         self.idle: asyncio.TimerHandle | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._in: Any = None
+        self._received = bytearray()
+        self._events: deque[tuple[dict[str, Any], bytes]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
 
     @classmethod
     async def start(cls) -> Worker:
@@ -111,16 +116,13 @@ class Worker:
         arguments, problem = _setup()
         if problem:
             raise ConfigError(problem)
-        process = await asyncio.create_subprocess_exec(
+        _, worker = await asyncio.get_running_loop().subprocess_exec(
+            cls,
             *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env={"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")} if sys.platform == "win32" else {},
             start_new_session=True,
-            limit=1 << 20,
         )
-        worker = cls(process)
         try:
             async with asyncio.timeout(START):
                 ready, _ = await worker.event()
@@ -133,62 +135,102 @@ class Worker:
         _report(ready.get("missing") or [])
         return worker
 
+    # --- for the event loop ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self.pid, self._in = self._transport.get_pid(), self._transport.get_pipe_transport(0)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= HEAD.size:
+            text, more = HEAD.unpack_from(received)
+            end = HEAD.size + text
+            if text > _LARGEST or more > LARGEST_SNAPSHOT:
+                self._ended = True  # no worker of ours sends that
+                break
+            if len(received) < end + more:
+                return
+            try:
+                event = from_json(bytes(received[HEAD.size : end]))
+            except ValueError:
+                self._ended = True
+                break
+            self._events.append((event, bytes(received[end : end + more])))
+            del received[: end + more]
+        self._wake()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._ended = True
+            self._wake()
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        if not self.gone.done():
+            self.gone.set_result(self._transport.get_returncode() or 0)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- frames ---------------------------------------------------------------------------------
+
     async def exchange(self, do: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Send a frame and return the next event.
 
         Raises:
             WorkerLost: The process ended.
         """
-        return await self._sent(to_json({"do": do, **fields}), data)
+        self._send(to_json({"do": do, **fields}), data)
+        return await self.event()
 
     async def results(self, results: list[tuple[int, bool, bytes]]) -> tuple[dict[str, Any], bytes]:
-        """Give the script the results of calls, each with its id, whether it succeeded, and its JSON."""
+        """Give the script the results of calls, each with its id, whether it succeeded, and its JSON; return
+        the next event."""
         parts = [b"[%d,%s,%s]" % (id_, b"true" if ok else b"false", value) for id_, ok, value in results]
-        return await self._sent(b'{"do":"results","results":[' + b",".join(parts) + b"]}", b"")
-
-    async def _sent(self, text: bytes, data: bytes) -> tuple[dict[str, Any], bytes]:
-        self._in.write(HEAD.pack(len(text), len(data)) + text)
-        if data:
-            self._in.write(data)
-        with suppress(ConnectionError):  # the event says it better
-            await self._in.drain()
+        self._send(b'{"do":"results","results":[' + b",".join(parts) + b"]}", b"")
         return await self.event()
+
+    def _send(self, text: bytes, data: bytes) -> None:
+        self._in.write(HEAD.pack(len(text), len(data)) + text + data)
 
     async def event(self) -> tuple[dict[str, Any], bytes]:
         """Return the next event of the worker."""
-        try:
-            text, data = HEAD.unpack(await self._out.readexactly(HEAD.size))
-            if text > _LARGEST or data > LARGEST_SNAPSHOT:
-                raise WorkerLost("the worker sent too much data")
-            return from_json(await self._out.readexactly(text)), await self._out.readexactly(data)
-        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            await asyncio.wait({self.gone}, timeout=2)
-            raise self.lost() from None
+        while not self._events:
+            if self._ended:
+                await asyncio.wait({self.gone}, timeout=2)
+                raise self.lost()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._events.popleft()
 
     def lost(self) -> WorkerLost:
         """Return the error that says how the process ended."""
-        code = self._process.returncode
+        code = self.gone.result() if self.gone.done() else None
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         return WorkerLost(f"the worker process ended ({how})")
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._out.at_eof()
+        return not self.gone.done() and not self._ended
 
     async def kill(self) -> None:
         """End the worker and its interpreter at once."""
+        assert self._transport is not None
         if self.idle is not None:
             self.idle.cancel()
         with suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
-                self._process.kill()
+                self._transport.kill()
             else:
                 import signal
 
                 os.killpg(self.pid, signal.SIGKILL)
-        self._in.close()
         with shielded():
             await asyncio.wait({self.gone}, timeout=5)
+        self._transport.close()
 
 
 class Workers:

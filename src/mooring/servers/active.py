@@ -16,10 +16,11 @@ from anyio import to_thread
 
 from mooring import concurrency
 from mooring.core.elicitation import URL_REQUIRED, addresses_in
+from mooring.core.extensions import SKILLS, declared
 from mooring.core.injection_scan import suspicion
 from mooring.core.json_values import heavy, remember, shared
 from mooring.core.redact import Redactor
-from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
 from mooring.errors import MooringError
 from mooring.lock.definitions import is_pinnable
 from mooring.servers.negotiate import Peer
@@ -124,19 +125,7 @@ def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
         kept.append(tool)
     if not warnings:
         return snapshot, maps
-    return (
-        Snapshot(
-            server=snapshot.server,
-            info=snapshot.info,
-            instructions=snapshot.instructions,
-            tools=tuple(kept),
-            resources=snapshot.resources,
-            templates=snapshot.templates,
-            prompts=snapshot.prompts,
-            warnings=(*snapshot.warnings, *warnings),
-        ),
-        maps,
-    )
+    return replace(snapshot, tools=tuple(kept), warnings=(*snapshot.warnings, *warnings)), maps
 
 
 def _annotated(root: Any) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
@@ -178,7 +167,7 @@ Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 """Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
 _OF_2026 = ("inputResponses", "requestState")
 MOST_VISITS = 256
-LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
 
@@ -380,6 +369,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
     resources: list[Resource] = []
     templates: list[ResourceTemplate] = []
     prompts: list[Prompt] = []
+    skills: list[Skill] = []
+    extensions = declared(server, offered)
     warnings: list[str] = []
     failed: list[WireError] = []
 
@@ -409,6 +400,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
             )
         if "prompts" in offered:
             tasks.start_soon(optional, "prompts/list", "prompts", wire.prompt, prompts)
+        if any(one.name == SKILLS for one in extensions):
+            tasks.start_soon(optional, "skills/list", "skills", wire.skill, skills)
     if failed:
         raise failed[0]
     return Snapshot(
@@ -419,6 +412,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
         resources=tuple(resources),
         templates=tuple(templates),
         prompts=tuple(prompts),
+        extensions=extensions,
+        skills=tuple(skills),
         warnings=tuple(warnings),
     )
 

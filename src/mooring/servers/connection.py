@@ -16,11 +16,11 @@ from mooring.core.events import Event
 from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, ServerStatus, Snapshot, State, Tool
-from mooring.core.value import replace
+from mooring.core.value import Value, replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
 from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
-from mooring.servers.eras import EraConnections
+from mooring.servers.eras import EraConnections, pid_of
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
 from mooring.servers.status import call_error
@@ -150,6 +150,27 @@ RETIREMENT = 5.0
 """Seconds that running calls have to finish when their connection is replaced."""
 
 
+class ServerLoad(Value):
+    """What the connections to one server are doing."""
+
+    running: int = 0
+    """Requests under way."""
+    waiting: int = 0
+    """Requests in the queue."""
+    connects: int = 0
+    """How often it was connected."""
+    processes: int = 0
+    """Child processes."""
+
+    def __add__(self, other: ServerLoad) -> ServerLoad:
+        return ServerLoad(
+            running=self.running + other.running,
+            waiting=self.waiting + other.waiting,
+            connects=self.connects + other.connects,
+            processes=self.processes + other.processes,
+        )
+
+
 class Connection:
     """Calls run in their caller's task; only `run()` opens and closes the transport."""
 
@@ -213,9 +234,7 @@ class Connection:
     @property
     def pid(self) -> int | None:
         """Process id of the child, while one is running."""
-        return getattr(
-            getattr(self.supervisor.live and self.supervisor.live.channel, "child", None), "pid", None
-        )
+        return pid_of(self.supervisor)
 
     def status(self) -> ServerStatus:
         supervisor, now = self.supervisor, concurrency.monotonic()
@@ -228,12 +247,24 @@ class Connection:
             tools=len(supervisor.snapshot.tools),
             resources=len(supervisor.snapshot.resources),
             prompts=len(supervisor.snapshot.prompts),
+            extensions=tuple(one.name for one in supervisor.snapshot.extensions),
+            skills=len(supervisor.snapshot.skills),
             error=str(supervisor.problem) if supervisor.problem else None,
             connected_at=supervisor.connected_at,
             breaker=self._sender.breaker(now),
             retry_in=None if supervisor.next_try is None else max(supervisor.next_try - now, 0.0),
             fresh_within=supervisor.freshness.bound if supervisor.freshness else None,
             warnings=supervisor.snapshot.warnings,
+        )
+
+    def load(self) -> ServerLoad:
+        """Return what this connection is doing, for metrics."""
+        gate = self._sender.gate
+        return ServerLoad(
+            running=gate.under_way,
+            waiting=gate.waiting,
+            connects=self.supervisor.attempts.connects,
+            processes=int(self.pid is not None) + self._eras.processes(),
         )
 
     async def start(self) -> None:

@@ -37,8 +37,14 @@ _SHOWN = 200
 class ElicitationHandler:
     """Handles the requests of all servers of a host, one question to the user at a time."""
 
-    def __init__(self, ask: OnElicit | None, bridge: ClientBridge | None = None) -> None:
+    def __init__(
+        self,
+        ask: OnElicit | None,
+        bridge: ClientBridge | None = None,
+        extensions: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._ask = ask
+        self._extensions = extensions
         self._bridge = bridge
         self._turn = asyncio.Lock()
         self._waiting: dict[str, int] = {}
@@ -49,6 +55,11 @@ class ElicitationHandler:
         if self._bridge is not None:
             return dict(self._bridge.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
+
+    @property
+    def extensions(self) -> Mapping[str, Any]:
+        """The extensions of the protocol to declare."""
+        return self._extensions()
 
     @property
     def asks(self) -> bool:

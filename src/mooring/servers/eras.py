@@ -72,6 +72,11 @@ _WORDS: Mapping[Era, tuple[str, ...]] = {
 _WIRES = {"stdio": "stdio", "http": "streamable-http", "sse": "sse"}
 
 
+def pid_of(supervisor: Supervisor) -> int | None:
+    """Return the process id of the child of a connection, while one is running."""
+    return getattr(getattr(supervisor.live and supervisor.live.channel, "child", None), "pid", None)
+
+
 class EraConnections:
     """Selects the connection for each request, and owns the second one."""
 
@@ -93,6 +98,10 @@ class EraConnections:
         self._not_before = 0.0
         self._learned: dict[str, Era] | None = None
         """Tools that could not elicit input in one era, and the era to use. Read on first use."""
+
+    def processes(self) -> int:
+        """Return the number of child processes for the other era."""
+        return int(self._other is not None and pid_of(self._other.supervisor) is not None)
 
     @property
     def _config(self) -> ServerConfig:

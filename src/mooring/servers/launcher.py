@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.concurrency import call_back
 from mooring.config import GetSecret, default_lookup
@@ -16,7 +16,7 @@ from mooring.config.plan import reached
 from mooring.config.validate import check_headers, map_of_text
 from mooring.core.events import Event
 from mooring.core.redact import Redactor
-from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.types import EMPTY, CachedSnapshot, Snapshot
 from mooring.core.value import replace
 from mooring.errors import ConfigError
 
@@ -79,7 +79,12 @@ class Launcher:
         on_elicit: OnElicit | None,
         relay: ClientBridge | None,
         max_starting: int | None,
+        extensions: Mapping[str, Any] = EMPTY,
     ) -> None:
+        """
+        Args:
+            extensions: Extensions that the application supports, beside those in the configuration.
+        """
         self.config = HostConfig()
         """Settings for all servers, such as the proxy."""
         self.redact = Redactor()
@@ -94,6 +99,7 @@ class Launcher:
         self._questions: ElicitationHandler | None = None
         self._pool: HttpPool | None = None
         self._max_starting = max_starting
+        self._extensions = extensions
         self._starts: StartLimit | None = None
 
     def connection(
@@ -125,7 +131,7 @@ class Launcher:
 
             self._pool.vault = Vault(key)
         if self._questions is None:
-            self._questions = ElicitationHandler(self._on_elicit, self._relay)
+            self._questions = ElicitationHandler(self._on_elicit, self._relay, self.extensions)
         return Connection(
             server,
             enabled=enabled,
@@ -141,6 +147,17 @@ class Launcher:
             starts=self._starts,
             guard=self.guard,
         )
+
+    def extensions(self) -> dict[str, Any]:
+        """Return the extensions that are declared to servers: those that mooring implements without the
+        application, and those that the application or the configuration names. A host with gateway clients
+        declares what the gateway can pass on."""
+        from mooring.core.apps import ALL_MIME_TYPES
+        from mooring.core.extensions import SKILLS, UI
+
+        bridged = {UI: ALL_MIME_TYPES} if self._relay is not None and self._relay.capabilities else {}
+        named = {**self.config.extensions, **self._extensions}
+        return {SKILLS: {}, **bridged, **{name: dict(settings) for name, settings in named.items()}}
 
     def _starting(self) -> int:
         """How many servers may start at once."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring import __version__
 from mooring.config.models import ServerConfig
+from mooring.core.apps import ALL_MIME_TYPES
 from mooring.core.eras import (
     HANDSHAKE_VERSIONS,
     MODERN_CODES,
@@ -31,7 +32,8 @@ from mooring.core.eras import (
     supported,
     texts,
 )
-from mooring.core.types import Era, ServerInfo, Snapshot
+from mooring.core.extensions import SKILLS, TASKS, UI
+from mooring.core.types import EMPTY, Era, ServerInfo, Snapshot
 from mooring.transport import wire
 from mooring.transport.base import Transport
 from mooring.transport.message import ABILITIES, WireError
@@ -39,7 +41,6 @@ from mooring.transport.message import ABILITIES, WireError
 INVALID_REQUEST = -32600
 CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}
 _META = "io.modelcontextprotocol/"
-TASKS = f"{_META}tasks"
 _DISCOVERY = 5.0
 """Seconds to wait for the response to a probe for the 2026 era."""
 
@@ -110,6 +111,7 @@ async def negotiate(
     config: ServerConfig,
     probe_timeout: float,
     capabilities: Mapping[str, Any],
+    extensions: Mapping[str, Any] = EMPTY,
 ) -> Peer:
     """Agree with the server on a protocol version.
 
@@ -120,12 +122,15 @@ async def negotiate(
         config: The configuration of the server.
         probe_timeout: Seconds without a reply after which the other era is tried as well.
         capabilities: The client capabilities to declare.
+        extensions: Extensions of the protocol to declare beside tasks.
 
     Raises:
         Incompatible: There is no common version.
         WireError: The server cannot be reached, has ended, or refuses both eras.
     """
     first = first_era(channel.kind, config, capabilities)
+    if extensions:
+        capabilities = {**capabilities, "extensions": extensions}
     if guessed and era != first:
         era = era if first == "modern" else None
     peer = await _Negotiation(channel, config.protocol, probe_timeout, capabilities).run(era, first)
@@ -272,10 +277,7 @@ class _Negotiation:
             instructions=_instructions(raw),
             raw=raw,
             meta=meta,
-            listing={
-                **meta,
-                f"{_META}clientCapabilities": {**ABILITIES, "extensions": _declared(self._capabilities)},
-            },
+            listing={**meta, f"{_META}clientCapabilities": _listing_capabilities(self._capabilities)},
             headers={"MCP-Protocol-Version": version},
         )
 
@@ -294,16 +296,19 @@ async def may_be_modern(channel: Transport) -> bool:
 
 
 def _stamp(version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    # Tasks are an extension: a server uses them only if the client declares it.
+    extensions: dict[str, Any] = {TASKS: {}, **capabilities.get("extensions", EMPTY)}
     return {
         f"{_META}protocolVersion": version,
         f"{_META}clientInfo": CLIENT_INFO,
-        # Tasks are an extension: a server uses them only if the client declares it.
-        f"{_META}clientCapabilities": {**capabilities, "extensions": _declared(capabilities)},
+        f"{_META}clientCapabilities": {**capabilities, "extensions": extensions},
     }
 
 
-def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    return {**capabilities.get("extensions", {}), TASKS: {}}
+def _listing_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the capabilities for requests that list: everything that a list may depend on."""
+    known: dict[str, Any] = {TASKS: {}, SKILLS: {}, UI: ALL_MIME_TYPES}
+    return {**ABILITIES, "extensions": {**known, **capabilities.get("extensions", EMPTY)}}
 
 
 def _instructions(raw: Mapping[str, Any]) -> str | None:

@@ -112,7 +112,12 @@ class ConcurrencyLimiter:
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Errors that do not count against the transport: the server has responded."""
-GUARDED = frozenset(("tools/call", "prompts/get", "resources/read", "completion/complete"))
+GUARDED = frozenset(
+    (
+        *("tools/call", "prompts/get", "resources/read", "completion/complete"),
+        *("skills/get", "resources/directory/read"),
+    )
+)
 """Requests that are compared with the lock right before they are sent."""
 RESENT = ("closed", "session", "refused")
 

@@ -119,6 +119,7 @@ class CommonOptions(TypedDict, total=False):
     trust: bool | Ask | None
     on_approval: Approver | None
     max_starting: int | None
+    extensions: Mapping[str, Mapping[str, Any]] | None
 
 
 class HostOptions(CommonOptions, total=False):

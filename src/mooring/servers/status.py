@@ -163,6 +163,8 @@ class ConnectHistory:
         self.flooding = False
         """Whether the last connection was cut because the server flooded it."""
         self._connected_before = False
+        self.connects = 0
+        """How often the server was connected."""
         self._in_vain = 0
         """Failed attempts since the server was last connected."""
 
@@ -179,6 +181,7 @@ class ConnectHistory:
         self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
         self._connected_before, self._in_vain = True, 0
+        self.connects += 1
 
     def failed(self, *, rested: bool, waiting: bool) -> float:
         """Count an attempt that failed; return the seconds to rest: 1, 2, 4, 8, 16, 30, each ± 20 %.

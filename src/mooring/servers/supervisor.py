@@ -393,9 +393,6 @@ class Supervisor(StateReporter):
                 timer.watch(channel.pid)
             try:
                 channel.on_ask = partial(self.answer, on=channel)
-                able = self.questions.capabilities
-                if declared := self._extensions():
-                    able["extensions"] = declared
                 self.attempts.first = first_era(kind, self.config, self.questions.capabilities)
                 peer = await negotiate(
                     channel,
@@ -404,7 +401,8 @@ class Supervisor(StateReporter):
                     config=self.config,
                     # Half of the time is reserved for servers that do not respond to a probe.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
-                    capabilities=able,
+                    capabilities=self.questions.capabilities,
+                    extensions={**self.questions.extensions, **self._extensions()},
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = ActiveConnection(channel, peer, self.redact)

@@ -10,6 +10,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from mooring.core.skills import InvalidSkillError, read_skill_entry
 from mooring.core.types import (
     EMPTY,
     Block,
@@ -20,6 +21,7 @@ from mooring.core.types import (
     ResourceTemplate,
     Result,
     ServerInfo,
+    Skill,
     Tool,
 )
 from mooring.transport.message import MAX_DEPTH, TOO_DEEP
@@ -122,6 +124,13 @@ def prompt(server: str, raw: Raw) -> Prompt:
         ),
         extra=_rest(raw, _PROMPT),
     )
+
+
+def skill(server: str, raw: Raw) -> Skill:
+    try:
+        return read_skill_entry(server, raw)
+    except InvalidSkillError as problem:
+        raise Invalid(str(problem)) from None
 
 
 def info(raw: Raw, protocol: str) -> ServerInfo:
