@@ -51,7 +51,6 @@ __all__ = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
-    "raise_alone",
 ]
 
 Outcome = Literal["not sent", "failed", "unknown"]

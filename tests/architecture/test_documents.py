@@ -27,6 +27,11 @@ def test_the_table_of_rooms_is_that_of_the_import_contract() -> None:
     assert rooms["page"]() == PAGE.read_text(), "run `make format`"
 
 
+def test_the_table_of_the_negotiation_is_that_of_the_code() -> None:
+    written = runpy.run_path(str(ROOT / "scripts/write_rooms.py"))
+    assert written["eras_page"]() == written["ERAS"].read_text(), "run `make format`"
+
+
 def test_every_room_is_in_the_import_contract() -> None:
     assert runpy.run_path(str(ROOT / "scripts/write_rooms.py"))["unlisted"]() == []
 

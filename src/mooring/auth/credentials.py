@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from mooring.auth.login import Login
 
 PROBE = 2.0
-"""Seconds in which a server that wants a login may tell where to get one; after that it is left open."""
+"""Seconds to wait for the metadata of a server that requires a login."""
 
-LAST_WORDS = 3.0
-"""Seconds that a renewal which is under way has to end, when the host is closed."""
+REFRESH_GRACE = 3.0
+"""Seconds that a running token refresh may take when the host is closed."""
 
 
 MOST_CALLERS = 16
@@ -50,7 +50,7 @@ class _Slot:
 
 
 class Credentials:
-    """The credentials for one server. Requests that hold a good token never wait for each other here."""
+    """The credentials for one server. Requests with a valid token do not wait for each other."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Credentials:
         self.principal = principal
         """Principal of the login; None for the user who runs the host."""
         self.hopeless = False
-        """Whether the server refuses access and a login in a browser would not help."""
+        """Whether the server denies access and a login in a browser cannot change that."""
         self.wanted: str | None = None
-        """Why a login would help now; None when it would not."""
+        """The reason to log in; None when a login is not needed."""
         self.challenge: Challenge | None = None
         self.caller: Subject | None = None
         """The gateway client that used the connection last, for requests that belong to no call."""
@@ -127,7 +127,7 @@ class Credentials:
         return GuardedHttp(self.url, self.way)
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown, longest first."""
+        """Secrets to redact, longest first."""
         known = {self.auth.client_secret}
         if self.grant is not None:
             tokens = self.grant.tokens
@@ -137,7 +137,7 @@ class Credentials:
     # --- for requests ---------------------------------------------------------------------------
 
     async def bearer(self) -> str | None:
-        """The token to send now, renewed if it is about to run out; None when there is none.
+        """Return the token to send, refreshed if it is about to expire; None when there is none.
 
         Raises:
             WireError: it has run out and cannot be renewed at the moment; or the caller's own token could
@@ -175,10 +175,10 @@ class Credentials:
         return slot.grant.tokens.access
 
     async def another(self, status: int, header: str | None, sent: str | None) -> bool:
-        """Whether a request that was answered so is worth sending once more, because there is another token.
+        """Whether to send a request with this response again, because there is another token.
 
         Raises:
-            WireError: a new one cannot be had at the moment.
+            WireError: There is no other token now.
         """
         if status not in (401, 403):
             return False
@@ -191,11 +191,11 @@ class Credentials:
         return await self._renew(self._slot(), sent)
 
     async def _more(self, challenge: Challenge) -> bool:
-        """The login is good and its rights are too few: a person, or a new grant, can widen them."""
+        """The login is valid, but needs more scopes: by a user, or by a new grant."""
         slot = self._slot()
         held = set(slot.grant.tokens.scopes if slot.grant else ())
         if not set(challenge.scopes) - held:
-            return False  # it has what is asked for: asking again would never end
+            return False  # it already has these scopes: another request would repeat for ever
         self.challenge = challenge
         if self.auth.unattended:
             return await self._renew(slot, slot.grant.tokens.access if slot.grant else None)
@@ -276,7 +276,7 @@ class Credentials:
                 return await refreshed(visit, slot.grant)
         except DeniedError as denied:
             if denied.error in ("invalid_grant", "invalid_client"):
-                await self.forget()  # it will never be good again
+                await self.forget()  # it cannot be refreshed any more
             raise
 
     async def _granted(self, slot: _Slot) -> Grant:
@@ -336,10 +336,10 @@ class Credentials:
             raise RefusedAddressError(f"its token could not be read again: {problem}") from None
 
     async def found(self, visit: GuardedHttp) -> Found:
-        """Where one logs in, checked against where one logged in before.
+        """Return the authorization server, compared with that of the last login.
 
         Raises:
-            NoOAuthError, RefusedError, UnreachableError: nowhere, and why.
+            NoOAuthError, RefusedError, UnreachableError: There is none that can be used.
         """
         from mooring.auth.flow import discover
 
@@ -356,7 +356,7 @@ class Credentials:
         return found
 
     def scopes(self, found: Found) -> tuple[str, ...]:
-        """What to ask for: what was configured or is offered, and whatever was asked of us since."""
+        """Return the scopes to request: those configured or offered, and those required since."""
         asked = self.challenge.scopes if self.challenge else ()
         more = self.challenge is not None and self.challenge.wants_more
         held = self.grant.tokens.scopes if self.grant is not None and more else ()
@@ -366,16 +366,16 @@ class Credentials:
     # --- logins ---------------------------------------------------------------------------------
 
     def keep(self, grant: Grant) -> None:
-        """This is the login from now on."""
+        """Use this login from now on."""
         self._own.grant, self._own.loaded = grant, True
 
     def satisfied(self) -> None:
-        """Whatever was wanted was given."""
+        """Clear the reasons to log in."""
         self.wanted = self.challenge = None
         self.hopeless = False
 
     def accepted(self) -> None:
-        """The server has let us in; what more it wants stays wanted."""
+        """The server accepted a request; scopes that are still missing stay required."""
         self.hopeless = False
         if self.challenge is None or not self.challenge.wants_more:
             self.wanted = None
@@ -385,7 +385,7 @@ class Credentials:
         await to_thread.run_sync(self.store.delete)
 
     async def explain(self, problem: str) -> AuthNeeded:
-        """Why the server does not let us in, and what to do; `wanted` tells whether a login would help."""
+        """Return why the server denies access, and what to do; `wanted` says whether a login would help."""
         from mooring.auth.flow import NoOAuthError
         from mooring.auth.guarded_http import UnreachableError
 
@@ -418,7 +418,7 @@ class Credentials:
         """The login under way, or a new one; always a new one with a redirect address of the application.
 
         Raises:
-            AuthNeeded: none can be had, and why.
+            AuthNeeded: There can be none.
         """
         from mooring.auth.login import begin
 
@@ -433,8 +433,8 @@ class Credentials:
             return self._pending
 
     async def logout(self) -> bool | None:
-        """Forget the login, here and at the authorization server: whether that one did; None where it cannot
-        or where there was none."""
+        """Remove the login and revoke it. Return whether that succeeded; None if it is not supported
+        or there was no login."""
         from mooring.auth.flow import revoke
         from mooring.auth.guarded_http import UnreachableError
 
@@ -456,7 +456,7 @@ class Credentials:
     async def close(self) -> None:
         running = {slot.renewal for slot in (self._own, *self._callers.values()) if slot.renewal is not None}
         if running:
-            await asyncio.wait(running, timeout=LAST_WORDS)
+            await asyncio.wait(running, timeout=REFRESH_GRACE)
         if self._pending is not None:
             await self._pending.close()
 
@@ -472,7 +472,7 @@ def access_for(
     fresh: Callable[[], Awaitable[Target]] | None = None,
     cipher: LoginCipher | None = None,
 ) -> Credentials | None:
-    """The access of a server that may want a login: one over HTTP, without credentials in its headers.
+    """Return the credentials of an HTTP server without an Authorization header; None for others.
     `on_wanted` is called when the server requires more scopes than the login has. Client credentials and
     workload identities are the configuration's own for every caller: a principal has none of those."""
     auth = AuthConfig(**target.auth)

@@ -41,7 +41,7 @@ from mooring.core.value import Value
 
 
 class OtherLoginError(RefusedAddressError):
-    """An answer that belongs to no login under way: the one under way goes on waiting."""
+    """A redirect that belongs to no pending login. The pending login keeps waiting."""
 
 
 def s256(verifier: str) -> str:
@@ -51,10 +51,10 @@ def s256(verifier: str) -> str:
 
 
 def check_fit(server: AuthServer) -> str:
-    """The page at which one logs in.
+    """Return the authorization endpoint.
 
     Raises:
-        RefusedError: the authorization server has none, or none that is safe.
+        RefusedError: The authorization server has none, or an unsafe one.
     """
     if server.authorization_endpoint is None:
         raise RefusedAddressError("the authorization server has no page to log in at")
@@ -76,10 +76,10 @@ def authorization_url(
     state: str,
     verifier: str,
 ) -> str:
-    """The address that a person opens to log in.
+    """Return the URL that the user opens to log in.
 
     Raises:
-        RefusedError: the authorization server cannot do it safely, or at all.
+        RefusedError: The authorization server does not support it, or not safely.
     """
     page = check_fit(server)
     query = {
@@ -97,11 +97,11 @@ def authorization_url(
 
 
 def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer) -> str:
-    """The code in the address to which the browser was sent back.
+    """Return the code in the URL to which the browser was redirected.
 
     Raises:
-        OtherLoginError: it is no answer to this login.
-        RefusedError: it is, and the answer is no.
+        OtherLoginError: It does not belong to this login.
+        RefusedError: The login was denied.
     """
     try:
         here, home = urlsplit(url), urlsplit(redirect_uri)
@@ -127,11 +127,11 @@ def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer
 
 
 class NoOAuthError(RefusedAddressError):
-    """The server says nothing of an authorization server."""
+    """The server names no authorization server."""
 
 
 class DeniedError(RefusedAddressError):
-    """The authorization server refused; `error` is its word for it, such as `invalid_grant`."""
+    """The authorization server refused; `error` is its error code, such as `invalid_grant`."""
 
     def __init__(self, message: str, error: str) -> None:
         super().__init__(message)
@@ -139,14 +139,14 @@ class DeniedError(RefusedAddressError):
 
 
 class Found(Value):
-    """Where one logs in to a server."""
+    """The authorization server of a server."""
 
     protected: Protected
     server: AuthServer
     resource_metadata: str | None = None
 
     def grant(self, client: OAuthClient, tokens: Tokens) -> Grant:
-        """What is kept of a login here."""
+        """A login that is under way."""
         return Grant(
             issuer=self.server.issuer,
             resource=self.protected.resource,
@@ -161,12 +161,12 @@ class Found(Value):
 async def discover(
     visit: GuardedHttp, auth: AuthConfig, challenge: Challenge | None, hint: str | None
 ) -> Found:
-    """The authorization server of the server that `visit` is for.
+    """Return the authorization server of the server that `visit` is for.
 
     Raises:
         NoOAuthError: there is none.
-        RefusedError: there is one that must not be used.
-        UnreachableError: one of them gave no answer.
+        RefusedError: There is one that must not be used.
+        UnreachableError: One of the servers did not respond.
     """
     parts = urlsplit(visit.server_url)
     if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
@@ -223,11 +223,11 @@ async def auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> Aut
 async def client_for(
     visit: GuardedHttp, auth: AuthConfig, server: AuthServer, redirect_uri: str, scopes: Sequence[str]
 ) -> OAuthClient:
-    """Who we are to this authorization server: the configured client, our document, or a new registration.
+    """Return the client: the configured one, our metadata document, or a new registration.
 
     Raises:
-        RefusedError: it knows no way.
-        UnreachableError: it gave no answer.
+        RefusedError: It supports none of them.
+        UnreachableError: It did not respond.
     """
     if auth.client_id is not None:
         return known_client(auth.client_id, auth.client_secret, server)
@@ -255,11 +255,11 @@ async def tokens_for(
     asked: Sequence[str] = (),
     old: Tokens | None = None,
 ) -> Tokens:
-    """New tokens.
+    """Request new tokens.
 
     Raises:
-        DeniedError: the authorization server said no.
-        RefusedError, UnreachableError: there is no usable answer.
+        DeniedError: The authorization server refused.
+        RefusedError, UnreachableError: There is no usable response.
     """
     full, headers = client_form(client, form)
     raw = await token_response(visit, endpoint, full, headers)
@@ -298,7 +298,7 @@ async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
 
 
 async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:
-    """Tell the authorization server to forget a login (RFC 7009): whether it did; None where it cannot."""
+    """Revoke a login (RFC 7009). Return whether that succeeded; None if it is not supported."""
     if grant.revocation_endpoint is None:
         return None
     done = True

@@ -29,14 +29,14 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 
 EARLY = 60.0
-"""Seconds before the end of its life from which on a token is renewed."""
+"""Seconds before its expiry at which a token is refreshed."""
 _LONGEST_LIFE = 10 * 365 * 86_400.0
 _HEADER_SAFE = re.compile(r"[!-~]{1,65536}")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class OAuthClient(Value):
-    """Who we are to an authorization server."""
+    """An OAuth client."""
 
     client_id: str
     client_secret: str | None = None
@@ -48,7 +48,7 @@ class OAuthClient(Value):
 
 
 class Tokens(Value):
-    """What a login gave. Times are seconds since the epoch; infinite when the server did not say."""
+    """Tokens of a login. Times are seconds since the epoch; infinite when the server sent none."""
 
     access: str
     refresh: str | None = None
@@ -61,7 +61,7 @@ class Tokens(Value):
 
 
 class Grant(Value):
-    """A login with all that is needed to renew and to end it: what is kept between runs."""
+    """A login with everything needed to refresh and revoke it, as stored between runs."""
 
     issuer: str
     resource: str
@@ -74,7 +74,7 @@ class Grant(Value):
 
 
 def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
-    """What we tell an authorization server of ourselves (RFC 7591)."""
+    """Return the client metadata of mooring (RFC 7591)."""
     document: dict[str, Any] = {
         "client_name": "mooring",
         "redirect_uris": [redirect_uri],
@@ -87,7 +87,7 @@ def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
 
 
 def read_client(raw: object) -> OAuthClient:
-    """The client in the answer to a registration.
+    """Return the client in the response to a registration.
 
     Raises:
         RefusedError: there is none.
@@ -106,7 +106,7 @@ def read_client(raw: object) -> OAuthClient:
 
 
 def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAuthClient:
-    """A client that was registered beforehand, as this server wants it to show its secret."""
+    """Return a pre-registered client, with the authentication method of this server."""
     if secret is None:
         return OAuthClient(client_id=client_id)
     only_post = "client_secret_basic" not in server.secrets_by and "client_secret_post" in server.secrets_by
@@ -126,10 +126,10 @@ def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str,
 
 
 def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Tokens | None = None) -> Tokens:
-    """The tokens in an answer; where it sends no new refresh token, the old one stays good.
+    """Return the tokens in a response. Without a new refresh token, the old one stays valid.
 
     Raises:
-        RefusedError: there is no usable token in it.
+        RefusedError: It has no usable token.
     """
     fields = _fields(raw)
     access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
@@ -150,13 +150,13 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 
 
 def refusal_in(raw: object) -> str:
-    """The error code in a refusal: a word of the standard, never free text."""
+    """Return the error code in an error response: one of the standard, never free text."""
     fields = _fields(raw)
     return word(fields.get("error"))
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
-    """The grant as it is kept; secrets stand in `secrets` alone."""
+    """Return the grant as JSON; all secrets are under `secrets`."""
     tokens, client = grant.tokens, grant.client
     return {
         "version": 1,
@@ -179,7 +179,7 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 
 
 def grant_from_json(raw: object) -> Grant | None:
-    """The grant that was kept; None when it is damaged or of another version."""
+    """Return the stored grant; None when it is damaged or of another version."""
     fields = _fields(raw)
     secrets = _fields(fields.get("secrets"))
     needed = [fields.get(name) for name in ("issuer", "resource", "token_endpoint", "client_id", "secret_by")]
@@ -212,7 +212,7 @@ def _fields(raw: object) -> Mapping[str, Any]:
 
 
 def _life(value: object) -> float:
-    """Seconds that a token lives; some servers send them as text."""
+    """Return the lifetime of a token in seconds; some servers send it as text."""
     try:
         life = float(value) if isinstance(value, int | float | str) else math.inf
     except (ValueError, OverflowError):
@@ -230,7 +230,7 @@ def _optional(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def word(value: object) -> str:
-    """An error code of the standard; anything else is not shown."""
+    """Return an error code of the standard; other text is not shown."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else "an error without a known name"
 
 
@@ -238,7 +238,7 @@ log = logger("mooring.tokens")
 
 
 SERVICE = "mooring-oauth"
-"""Not the service that `${keyring:…}` reads: no configuration can have a token put into a header."""
+"""Not the service that `${keyring:…}` reads, so that no configuration can put a token into a header."""
 LIMIT = 256 * 1024
 LOCK_PATIENCE = 30.0
 # Do not follow links or block on pipes. Windows has neither flag.
@@ -250,7 +250,7 @@ Place = Literal["keyring", "file", "memory", "host"]
 
 
 class UnsafeStoreError(Exception):
-    """The place for tokens is not ours alone; the text names it."""
+    """Other users can access the token store; the text names the path."""
 
 
 class MemoryStore:
@@ -305,13 +305,13 @@ class TokenStore:
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
         self._key = f"{readable}-{unique}"
         self.place: Place = "memory"
-        """Where the login was last found or put."""
+        """Where the login was last read or written."""
         self._stamp = 0
 
     # --- what is kept ---------------------------------------------------------------------------
 
     def load(self) -> Grant | None:
-        """The login that was kept, if any.
+        """Return the stored login, if any.
 
         Raises:
             UnsafeStoreError: Another user may have written the file.
@@ -338,7 +338,7 @@ class TokenStore:
         return grant
 
     def save(self, grant: Grant) -> None:
-        """Keep a login for the next run. Where that cannot be, it lives as long as this process."""
+        """Store a login for the next run. If that fails, it is kept in memory."""
         document = grant_to_json(grant)
         self.place = "file"
         secrets = json.dumps(document["secrets"])
@@ -375,18 +375,18 @@ class TokenStore:
             return 0
 
     def delete(self) -> None:
-        """Forget the login."""
+        """Delete the stored login."""
         with suppress(UnsafeStoreError):
             raw = self._read()
             if raw is not None and raw.get("secrets") == SERVICE and (keyring := _keyring()) is not None:
-                with suppress(Exception):  # backends raise what they like
+                with suppress(Exception):  # backends raise any exception
                     keyring.delete_password(SERVICE, self._key)
         with suppress(OSError):
             self._path().unlink(missing_ok=True)
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """Alone with this login, among all processes of this user. Where no lock can be had, go on: a
+        """Lock this login for all processes of this user. Without a lock, continue: a
         second refresh is better than none."""
         from filelock import AsyncFileLock, Timeout
 
@@ -444,7 +444,7 @@ class TokenStore:
         try:
             text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
             return json.loads(text) if text else None
-        except Exception as problem:  # backends raise what they like
+        except Exception as problem:  # backends raise any exception
             log.warning("the keyring cannot be read: %s", type(problem).__name__)
             return None
 
@@ -455,17 +455,17 @@ class TokenStore:
         try:
             keyring.set_password(SERVICE, self._key, text)
             return keyring.get_password(SERVICE, self._key) == text
-        except Exception as problem:  # backends raise what they like
+        except Exception as problem:  # backends raise any exception
             log.warning("the keyring takes no token: %s", type(problem).__name__)
             return False
 
 
 def _keyring() -> Any:
-    """The keyring, where the extra is installed and a real one is behind it."""
+    """Return the keyring, if the extra is installed and has a real backend."""
     try:
         keyring: Any = import_module("keyring")
         return keyring if keyring.get_keyring().priority > 0 else None
-    except Exception:  # not installed, or no backend: both mean there is none
+    except Exception:  # not installed, or without a backend
         return None
 
 
@@ -494,8 +494,8 @@ def _check_owner(found: os.stat_result, path: Path, *, directory: bool = False) 
 
 
 def _explain_file() -> None:
-    """Log once where tokens are. The extra is advised only where the system has a keyring for it: elsewhere
-    it would change nothing."""
+    """Log once where tokens are stored. The extra is recommended only where the system has a keyring:
+    elsewhere it has no effect."""
     text = "tokens are kept in a file that only you can read"
     if sys.platform in ("darwin", "win32") and find_spec("keyring") is None:
         _warn_once(f"{text}; `pip install 'mooring[keyring]'` keeps them in the keyring of the system")

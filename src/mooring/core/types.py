@@ -32,6 +32,8 @@ Verb = Literal["call", "prompt"]
 """What calling a tool does: call it on its server, or get a prompt of the server."""
 
 Era = Literal["modern", "legacy"]
+PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Protocol versions that mooring supports."""
 """Protocol era of a connection: stateless (2026-07-28) or with a handshake (all versions before)."""
 
 

@@ -17,6 +17,7 @@ import anyio.abc
 from mooring.concurrency import OrderedCallback
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
+from mooring.core.eras import HANDSHAKE_VERSIONS
 from mooring.core.events import CatalogChanged, ResourceUpdated
 from mooring.core.extensions import declared
 from mooring.core.names import LOGIN, build_tool_name
@@ -40,7 +41,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import KINDS, UPDATED
 from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
+from mooring.servers.negotiate import Peer
 from mooring.session import Session
 from mooring.transport.message import CONNECTION_CLOSED, ClientBridge, ForwardedRequest, number
 

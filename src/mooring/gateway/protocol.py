@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mooring import __version__
+from mooring.core.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, UNSUPPORTED_VERSION
 from mooring.core.types import Era, Result
 from mooring.errors import ServerError, UnknownTool
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, UNSUPPORTED_VERSION
 from mooring.transport.message import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR, RequestId, encode
 
 __all__ = [

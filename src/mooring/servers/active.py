@@ -215,7 +215,7 @@ class ActiveConnection:
         """The raw result of one request.
 
         Raises:
-            WireError: no result came.
+            WireError: There is no result.
             ValueError, TypeError: `params` is not JSON.
         """
         if (forwarded := FORWARDED.get()) is not None:

@@ -41,12 +41,12 @@ VISIT_WAIT = 120.0
 
 
 def whole(raw: Mapping[str, Any]) -> bool:
-    """Whether a result is the last word: no question, and no promise of a later one."""
+    """Whether a result is final: neither `input_required` nor a task."""
     return raw.get("resultType", "complete") == "complete" and "task" not in raw
 
 
 class InputRounds:
-    """Made for one request, whose errors name `about` and which ends at `end`."""
+    """Completes one request, whose errors name `about` and which ends at `end`."""
 
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
@@ -67,7 +67,7 @@ class InputRounds:
         the server wants to know before it.
 
         Raises:
-            CallError, AuthNeeded: there is none.
+            CallError, AuthNeeded: There is none.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
@@ -146,13 +146,13 @@ class InputRounds:
 
 
 ASKING = ("prompts/get", "resources/read")
-"""Requests beside calls that a server may answer with a question."""
+"""Requests other than calls that may return `input_required`."""
 RETIREMENT = 5.0
-"""Seconds that calls under way have to end when another connection takes the place of theirs."""
+"""Seconds that running calls have to finish when their connection is replaced."""
 
 
 class Connection:
-    """Calls go out in their caller's own task; only `run()` opens and closes anything."""
+    """Calls run in their caller's task; only `run()` opens and closes the transport."""
 
     def __init__(
         self,
@@ -252,14 +252,14 @@ class Connection:
         self.supervisor.kick()
 
     async def stop(self) -> None:
-        """End it and all that belongs to it."""
+        """Stop the connection and everything that belongs to it."""
         await self._eras.stop()
         await self.supervisor.stop()
         if self.supervisor.access is not None:
             await self.supervisor.access.close()
 
     async def retire(self) -> None:
-        """End it when another one takes its place: what is under way gets some time to end."""
+        """Stop the connection when it is replaced; running requests get some time to finish."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETIREMENT):
                 await self._sender.idle()
@@ -269,7 +269,7 @@ class Connection:
     async def relist(self) -> None:
         """Connect or list again because of a call of an unknown name. Never raises for the server.
 
-        However many callers ask, one listing serves all of them. Unless the server announced a change,
+        Concurrent callers share one listing. Unless the server announced a change,
         there are three in a row and then one each 10 s.
         """
         if self._relisting is None or self._relisting.done():
@@ -291,39 +291,39 @@ class Connection:
 
     @property
     def login_tool(self) -> Tool | None:
-        """What a model calls to begin a login, or to learn why the server refuses access."""
+        """The tool that starts a login, or says why the server denies access."""
         access = self.supervisor.access
         if access is not None and access.wanted is not None:
             return login_tool(self.name)
-        # It stays while the server is asked again after a login.
+        # It stays while the server is connected again after a login.
         refused = isinstance(self.supervisor.problem, AuthNeeded)
         return login_tool(self.name, possible=not self.hopeless) if refused else None
 
     @property
     def hopeless(self) -> bool:
-        """Whether the server refuses access and no login in a browser would help."""
+        """Whether the server denies access and no login in a browser can change that."""
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
     async def login(self, redirect_uri: str | None = None) -> Login:
-        """A login that waits for a person.
+        """Return a login that waits for the user.
 
         Raises:
-            ConfigError: the server is not one that can be logged in to.
-            AuthNeeded: no login can be had, and why.
+            ConfigError: The server does not support logins.
+            AuthNeeded: There can be no login.
         """
         if self.supervisor.access is None:
             with suppress(MooringError):
-                await self.supervisor.refresh()  # the server tells where to log in when it is asked
+                await self.supervisor.refresh()  # the response of the server names the authorization server
         login = await (await self._access()).begin(redirect_uri)
         login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 
     async def logout(self) -> bool | None:
-        """Forget the login; see `Access.logout`.
+        """Remove the login; see `Credentials.logout`.
 
         Raises:
-            ConfigError: the server is not one that can be logged in to.
+            ConfigError: The server does not support logins.
         """
         done = await (await self._access()).logout()
         if self.supervisor.live is not None:
@@ -379,10 +379,10 @@ class Connection:
         on_progress: Progress | None = None,
         meta: Mapping[str, Any] = EMPTY,
     ) -> Result:
-        """The server's answer to a call of its tool `tool`.
+        """Return the result of a call of the tool `tool`.
 
         Raises:
-            CallError, AuthNeeded: there is no answer of the tool; `outcome` tells whether it may have run.
+            CallError, AuthNeeded: There is no result; `outcome` says whether the tool may have run.
         """
         if tool == LOGIN:
             return await self._authenticate(timeout)
@@ -392,7 +392,7 @@ class Connection:
         end = started + limit
         if (wanted := self._eras.wanted(tool)) is not None:
             sender = await self._eras.sender(wanted, end)
-        # A token always goes along: a server that reports progress must not be cut off as silent.
+        # A progress token is always sent, so that a server can reset the idle timeout.
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
         options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
@@ -427,10 +427,10 @@ class Connection:
         return None if live is None else live.peer.era
 
     async def ping(self, timeout: float) -> float:
-        """Seconds that one round trip takes; connecting and answering have `timeout` seconds together.
+        """Return the seconds of one round trip; connecting and the response share `timeout`.
 
         Raises:
-            CallError, AuthNeeded: there was none.
+            CallError, AuthNeeded: There was no response.
         """
         end = concurrency.monotonic() + timeout
         try:
@@ -438,7 +438,7 @@ class Connection:
         except WireError as fault:
             raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.supervisor.redact))
         started = concurrency.monotonic()
-        # The 2026 era has no ping; discovery is its cheapest question.
+        # The 2026 era has no ping; discovery is its cheapest request.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._sender.ask(method, {}, method, end)
         return concurrency.monotonic() - started
@@ -446,10 +446,10 @@ class Connection:
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
     ) -> dict[str, Any]:
-        """The raw result of any other request; `about` is what an error names.
+        """Return the raw result of any other request; errors name `about`.
 
         Raises:
-            CallError, AuthNeeded: no result came.
+            CallError, AuthNeeded: There is no result.
         """
         limit, idle = self.config.call_limits(timeout)
         end = concurrency.monotonic() + limit
@@ -475,7 +475,7 @@ class Connection:
         end: float,
         options: dict[str, Any],
     ) -> dict[str, Any]:
-        """The raw result of one request on this connection, after all questions of the server."""
+        """Return the raw result of one request on this connection, after all required input."""
         raw = await sender.ask(method, params, about, end, **options)
         self._used()
         if whole(raw):
@@ -491,7 +491,7 @@ class Connection:
         """Subscribe to changes of a resource (`ResourceUpdated`), on this connection and the next ones.
 
         Raises:
-            CallError, AuthNeeded: the server does not do that.
+            CallError, AuthNeeded: The server does not support it.
         """
         async with self._told("resources/subscribe", timeout):
             known = uri in self.supervisor.notices.watched
@@ -520,7 +520,7 @@ class Connection:
 
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
-        """A live connection, and its faults in our words."""
+        """Return a live connection; transport errors become mooring errors."""
         started = concurrency.monotonic()
         try:
             await self._sender.live(started + self.config.call_limits(timeout)[0])

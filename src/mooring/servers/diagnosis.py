@@ -64,7 +64,7 @@ _INSTALL = {
 
 
 def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
-    """Return what keeps a server away and what to do; None when it is there, or is not wanted."""
+    """Return why a server is unavailable and what to do; None when it is connected, or disabled."""
     if status.state in ("connected", "disabled"):
         return None
     if status.state == "needs-auth":
@@ -79,7 +79,7 @@ def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
 
 
 def unpinned_package(server: ServerConfig) -> str | None:
-    """Return the package that the server's command fetches in whatever version there is today, or None."""
+    """Return the package that the server's command installs without a pinned version, or None."""
     runner = _program(server)
     if runner not in ("npx", "bunx", "uvx", "pipx"):
         return None

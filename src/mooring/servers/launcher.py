@@ -1,4 +1,4 @@
-"""How a connection is made: what all connections share, and the headers of one session."""
+"""Creates connections: shared resources, and the headers of one session."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 OwnHeaders = Mapping[str, str] | Callable[[], Mapping[str, str]]
-"""Headers, or a function that is asked for them whenever a connection is made: tokens run out."""
+"""Headers, or a function that returns them for each new connection, because tokens expire."""
 
 
 def identity_of(headers: OwnHeaders | None) -> Hashable:
-    """What tells one identity from another: never shown, only compared."""
+    """A key for an identity: compared, never shown."""
     return headers if headers is None or callable(headers) else frozenset(headers.items())
 
 
 def checked(headers: OwnHeaders) -> Mapping[str, str]:
-    """The headers as they are now.
+    """Return the current headers.
 
     Raises:
-        ConfigError: they cannot be sent; no value is in the message.
+        ConfigError: They cannot be sent. The message contains no value.
     """
     try:
         return check_headers(map_of_text(headers() if callable(headers) else headers))
@@ -60,13 +60,13 @@ def speaking_as(headers: OwnHeaders, target: Target) -> Target:
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
-    """What no message may repeat: each value whole, and without the scheme before it, the longest first."""
+    """Values to redact: each whole, and without its scheme, longest first."""
     parts = {part for value in values for part in (value, value.rpartition(" ")[2]) if len(part) > 3}
     return tuple(sorted(parts, key=len, reverse=True))
 
 
 class Launcher:
-    """Makes connections, none of them started. The network code is imported with the first one."""
+    """Creates connections without starting them. The network code is imported with the first one."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Launcher:
             extensions: Extensions that the application supports, beside those in the configuration.
         """
         self.config = HostConfig()
-        """What holds for all servers, such as the way through a proxy."""
+        """Settings for all servers, such as the proxy."""
         self.redact = Redactor()
         guard(self.redact)
         self._get_secret = get_secret
@@ -166,7 +166,7 @@ class Launcher:
         return self._max_starting or self.config.max_starting or default_limit()
 
     async def close(self) -> None:
-        """Let go of what the connections shared; they have ended before."""
+        """Close the resources that connections share, after the connections."""
         if self._pool is not None:
             await self._pool.close()
         if "mooring.transport.subreaper_client" in sys.modules:
