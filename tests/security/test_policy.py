@@ -149,7 +149,7 @@ async def test_cancelling_the_caller_withdraws_the_question(hosting: Any, tmp_pa
 async def test_no_answer_in_time_denies_the_call(
     timeout: float | None, hosting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.policy.ANSWER_TIMEOUT", 0.1)
+    monkeypatch.setattr("mooring.policy.enforce.ANSWER_TIMEOUT", 0.1)
 
     async def never(request: ApprovalRequest) -> bool:
         await anyio.sleep_forever()

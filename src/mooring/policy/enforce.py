@@ -307,17 +307,14 @@ class PolicyEnforcer:
         that an `allow` list of the host or the server names. A transform does not make a read of a write."""
         if tool.server == OWNER or tool.verb == "prompt":
             return None
-        if tool.server in self._own:
-            reads = tool.annotations.get("readOnlyHint") is True
-        else:
+        joint, variants, trusted = self._policy(tool.server), [tool], tool.server in self._own
+        if not trusted:
             plan = self._plan(tool)
             if (reason := plan.may_ask()) is not None:
                 return reason
-            if all(plan.joint.names(one) for one, _ in plan.variants):
-                return None
-            trusted = plan.joint.own.trust_hints
-            reads = trusted and all(one.annotations.get("readOnlyHint") is True for one, _ in plan.variants)
-        if reads:
+            variants, trusted = [one for one, _ in plan.variants], joint.own.trust_hints
+        reads = trusted and all(one.annotations.get("readOnlyHint") is True for one in variants)
+        if reads or all(map(joint.names, variants)):
             return None
         return f"{tool.server!r} does not say that {tool.remote_name!r} only reads, or is not trusted to"
 
