@@ -11,9 +11,11 @@ JOBS ?= 2
 SECONDS ?= 600
 PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
+COUNT ?= 500
 
 .PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
-	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway
+	test-reference test-providers test-adapters lock clean conformance test-clients bench-gateway soak-gateway \
+	test-scripts bench-scripts test-remote-login test-apps soak-gateway-team
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -65,6 +67,7 @@ nightly: $(READY)  ## The long tests: fuzzing, soak, mutation, the benchmark and
 		$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile explore || exit 1; done
 	$(MAKE) soak
 	$(MAKE) soak-gateway
+	$(MAKE) soak-gateway-team
 	$(MAKE) mutation SECONDS=3600
 	$(BIN)/python bench/run.py --results .bench
 	$(BIN)/python bench/gate.py --results .bench/latest.json
@@ -91,6 +94,12 @@ conformance: $(READY)  ## The official suite: servers through the gateway, and o
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
 
+test-apps: $(READY)  ## An official MCP App through the gateway in a browser (needs Debian's chromium and chromium-driver, npm)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/apps
+
+test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
+
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways
 
@@ -98,11 +107,20 @@ soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills a
 	$(BIN)/python -m tests.soak.crowd
 	$(BIN)/python -m tests.soak.gateway --seconds $(SECONDS)
 
+soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
+	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
+
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
 
 test-adapters: $(READY)  ## Run the adapters with the newest agent frameworks, installed into .peers (SET=together)
 	$(BIN)/python scripts/test_adapters.py $(SET)
+
+test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a process, cost (COUNT=500)
+	$(BIN)/python -m tests.scripts.proofs --count $(COUNT)
+
+bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
+	$(BIN)/python -m bench.scripts
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

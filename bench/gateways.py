@@ -29,6 +29,12 @@ from bench.listening import free_port, listening
 RESULTS = Path(__file__).with_name("results") / "gateways.json"
 SOURCE = str(Path(__file__).resolve().parents[1] / "src")
 ECHO = {"text": "x" * 100}
+OBSERVED = {
+    "access_log": {"path": "FOLDER/access.log", "format": "json"},
+    "log": {"format": "json", "level": "info"},
+    "metrics": {"principals": True},
+}
+"""Settings of `mooring-observed`: access log, application log and metrics switched on together."""
 FASTMCP = """
 import asyncio, sys
 from fastmcp import FastMCP
@@ -164,9 +170,11 @@ def contestants(names: list[str]) -> Generator[dict[str, Front]]:
         for name in names:
             port = free_port()
             url = f"http://127.0.0.1:{port}/mcp"
-            if name == "mooring":
-                config = folder / "mcp.json"
-                config.write_text(json.dumps({"mcpServers": {"s0": server}}))
+            if name.startswith("mooring"):
+                config = folder / f"{name}.json"
+                settings = OBSERVED if name == "mooring-observed" else {}
+                text = json.dumps({"mcpServers": {"s0": server}, "gateway": settings})
+                config.write_text(text.replace("FOLDER", str(folder)))
                 words = ["--config", str(config), "--no-lock", "serve", "--http", f"127.0.0.1:{port}"]
                 command = [sys.executable, "-m", "mooring", *words, "--style", "raw"]
                 stack.enter_context(running(command, port, PYTHONPATH=SOURCE))
@@ -216,12 +224,15 @@ async def measure(fronts: dict[str, Front], rounds: int, calls: int, in_flight: 
     }
 
 
+_NAMES = "of mooring, mooring-observed (logs and metrics switched on), mcp-proxy and fastmcp"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--only", nargs="+", default=["mooring", "mcp-proxy", "fastmcp"])
+    parser.add_argument("--only", nargs="+", default=["mooring", "mcp-proxy", "fastmcp"], help=_NAMES)
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
     with contestants(args.only) as fronts:

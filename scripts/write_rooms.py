@@ -1,7 +1,8 @@
-"""Write the table of rooms in ARCHITECTURE.md: part of `make format`.
+"""Write the table of rooms in ARCHITECTURE.md and that of the negotiation in docs/architecture/eras.md.
 
-The layers come from the import contract in pyproject.toml, the descriptions from the docstrings of the
-packages. A test compares the table with what this script would write.
+Part of `make format`. The layers come from the import contract in pyproject.toml, the descriptions from the
+docstrings of the packages, the negotiation from `mooring.core.eras`. A test compares the pages with what this
+script would write.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/mooring"
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms: written by `make format` -->\n", "<!-- end of rooms -->"
+ERAS = ROOT / "docs/architecture/eras.md"
+ERAS_BEGIN, ERAS_END = "<!-- negotiation: written by `make format` -->\n", "<!-- end of negotiation -->"
 
 
 def layers() -> list[list[str]]:
@@ -46,10 +49,27 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def negotiation() -> str:
+    """The table of the negotiation: state, reply, action and next state."""
+    from mooring.core.eras import ERRORS, ROWS
+
+    lines = ["| state | request | reply | action | next state |", "|---|---|---|---|---|"]
+    for state, request, outcomes, action, after in ROWS:
+        reply = "any error" if outcomes == ERRORS else ", ".join(outcomes)
+        lines.append(f"| {state} | {request} | {reply} | {action} | {after} |")
+    return "\n".join(lines) + "\n"
+
+
 def page() -> str:
     """ARCHITECTURE.md with the table of today."""
     before, rest = PAGE.read_text().split(BEGIN)
     return f"{before}{BEGIN}{table()}{END}{rest.split(END, 1)[1]}"
+
+
+def eras_page() -> str:
+    """docs/architecture/eras.md with the table of today."""
+    before, rest = ERAS.read_text().split(ERAS_BEGIN)
+    return f"{before}{ERAS_BEGIN}{negotiation()}{ERAS_END}{rest.split(ERAS_END, 1)[1]}"
 
 
 def _path(room: str) -> Path:
@@ -65,5 +85,6 @@ def _description(room: str) -> str:
 
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
-        sys.exit(page() != PAGE.read_text())
+        sys.exit(page() != PAGE.read_text() or eras_page() != ERAS.read_text())
     PAGE.write_text(page())
+    ERAS.write_text(eras_page())

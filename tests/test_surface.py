@@ -40,13 +40,18 @@ HOST = [
     "resources",
     "search",
     "session",
+    "skills",
     "status",
     "style",
     "subscribe",
     "tools",
     "unsubscribe",
+    "view",
 ]
-SESSION = ["agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "tools"]
+SESSION = [
+    *("agent_id", "call", "catalog", "discovery", "headers", "id", "principal", "read_skill", "run_script"),
+    "tools",
+]
 MAIN = (Host, Session, SyncHost, SyncSession)
 
 
@@ -118,6 +123,7 @@ EXPORTS = [
     "Event",
     "EventStream",
     "EventsDropped",
+    "Extension",
     "Group",
     "Hit",
     "Host",
@@ -142,6 +148,9 @@ EXPORTS = [
     "ResourceTemplate",
     "ResourceUpdated",
     "Result",
+    "ScriptCalled",
+    "ScriptFinished",
+    "ScriptStarted",
     "Secret",
     "SemanticRanker",
     "ServerConfig",
@@ -152,11 +161,15 @@ EXPORTS = [
     "ServerStatus",
     "Session",
     "SessionEnded",
+    "Skill",
+    "SkillFile",
     "Snapshot",
     "StateChanged",
     "SyncHost",
     "SyncLogin",
     "SyncSession",
+    "SyncView",
+    "SyncViewBridge",
     "Tool",
     "ToolChanged",
     "ToolSetAside",
@@ -166,6 +179,8 @@ EXPORTS = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
+    "View",
+    "ViewBridge",
     "__version__",
     "build_tool_name",
     "normalize_name",

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mooring import CallStarted, Host, Session, SyncHost, SyncSession
-from mooring.auth.login import Login
-from mooring.sync import SyncLogin
+from mooring.auth.login import Login, SyncLogin
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until_true
 

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Block": "core.types",
     "Contents": "core.types",
+    "Extension": "core.types",
     "Group": "core.types",
     "Message": "core.types",
     "Prompt": "core.types",
@@ -20,6 +21,8 @@ _HOMES = {
     "ResourceTemplate": "core.types",
     "Result": "core.types",
     "ServerStatus": "core.types",
+    "Skill": "core.types",
+    "SkillFile": "core.types",
     "Snapshot": "core.types",
     "Tool": "core.types",
     "Catalog": "core.catalog",
@@ -48,6 +51,9 @@ _HOMES = {
     "LoginNeeded": "core.events",
     "LoopLagged": "core.events",
     "ResourceUpdated": "core.events",
+    "ScriptCalled": "core.events",
+    "ScriptFinished": "core.events",
+    "ScriptStarted": "core.events",
     "ServerConnected": "core.events",
     "ServerLost": "core.events",
     "ServerRemoved": "core.events",
@@ -86,8 +92,12 @@ _HOMES = {
     "SemanticRanker": "servers.semantic_ranking",
     "Session": "session",
     "SyncHost": "sync",
-    "SyncLogin": "sync",
+    "SyncLogin": "auth.login",
     "SyncSession": "sync",
+    "SyncView": "extensions.blocking",
+    "SyncViewBridge": "extensions.blocking",
+    "View": "extensions.views",
+    "ViewBridge": "extensions.bridge",
 }
 
 __all__ = sorted(["__version__", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
@@ -96,6 +106,7 @@ if TYPE_CHECKING:
     from mooring.agents.engine import ContextProvider as ContextProvider
     from mooring.agents.engine import TurnContext as TurnContext
     from mooring.auth.login import Login as Login
+    from mooring.auth.login import SyncLogin as SyncLogin
     from mooring.concurrency import EventStream as EventStream
     from mooring.config.models import HostConfig as HostConfig
     from mooring.config.models import ServerConfig as ServerConfig
@@ -117,6 +128,9 @@ if TYPE_CHECKING:
     from mooring.core.events import LoginNeeded as LoginNeeded
     from mooring.core.events import LoopLagged as LoopLagged
     from mooring.core.events import ResourceUpdated as ResourceUpdated
+    from mooring.core.events import ScriptCalled as ScriptCalled
+    from mooring.core.events import ScriptFinished as ScriptFinished
+    from mooring.core.events import ScriptStarted as ScriptStarted
     from mooring.core.events import ServerConnected as ServerConnected
     from mooring.core.events import ServerLost as ServerLost
     from mooring.core.events import ServerRemoved as ServerRemoved
@@ -131,6 +145,7 @@ if TYPE_CHECKING:
     from mooring.core.search import Hit as Hit
     from mooring.core.types import Block as Block
     from mooring.core.types import Contents as Contents
+    from mooring.core.types import Extension as Extension
     from mooring.core.types import Group as Group
     from mooring.core.types import Message as Message
     from mooring.core.types import Prompt as Prompt
@@ -138,6 +153,8 @@ if TYPE_CHECKING:
     from mooring.core.types import ResourceTemplate as ResourceTemplate
     from mooring.core.types import Result as Result
     from mooring.core.types import ServerStatus as ServerStatus
+    from mooring.core.types import Skill as Skill
+    from mooring.core.types import SkillFile as SkillFile
     from mooring.core.types import Snapshot as Snapshot
     from mooring.core.types import Tool as Tool
     from mooring.errors import AmbiguousResource as AmbiguousResource
@@ -158,6 +175,10 @@ if TYPE_CHECKING:
     from mooring.errors import UnknownResource as UnknownResource
     from mooring.errors import UnknownServer as UnknownServer
     from mooring.errors import UnknownTool as UnknownTool
+    from mooring.extensions.blocking import SyncView as SyncView
+    from mooring.extensions.blocking import SyncViewBridge as SyncViewBridge
+    from mooring.extensions.bridge import ViewBridge as ViewBridge
+    from mooring.extensions.views import View as View
     from mooring.host import Host as Host
     from mooring.local import LocalTools as LocalTools
     from mooring.local import Provider as Provider
@@ -168,7 +189,6 @@ if TYPE_CHECKING:
     from mooring.servers.waiting import RefreshReport as RefreshReport
     from mooring.session import Session as Session
     from mooring.sync import SyncHost as SyncHost
-    from mooring.sync import SyncLogin as SyncLogin
     from mooring.sync import SyncSession as SyncSession
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from anyio import to_thread
 
+from mooring.auth.subject import SUBJECT, Subject
 from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
@@ -209,13 +210,16 @@ class Caller:
 class Note:
     """Facts of a call that are recorded with it."""
 
-    __slots__ = ("approval",)
+    __slots__ = ("approval", "script")
 
     def __init__(self) -> None:
         self.approval: Literal["given", "denied"] | None = None
+        self.script: str | None = SCRIPT.get()
+        """Id of the script that makes the call, or that the call runs."""
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("mooring_audit_caller", default=None)
+SCRIPT: ContextVar[str | None] = ContextVar("mooring_audit_script", default=None)
 NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 
@@ -231,6 +235,8 @@ class Audit:
         self._file: AuditLog | None = None
         self._key = b""
         self._lost = 0
+        self.lost = 0
+        """Lines lost in total."""
         self._failing = False
         self._writing: asyncio.Task[None] | None = None
         self._under_way = 0
@@ -269,6 +275,7 @@ class Audit:
                 seconds=time.monotonic() - started,
                 approval=note.approval,
                 arguments=arguments,
+                **({} if note.script is None else {"script": note.script}),
             )
 
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:
@@ -314,6 +321,8 @@ class Audit:
         if caller is not None:
             caller.noted = True
             who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
+        if (subject := SUBJECT.get()) is not None and subject.chains:
+            about["identity"] = _identity(subject, about.get("server"))
         now = time.time()
         said: dict[str, Any] = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z",
@@ -332,6 +341,7 @@ class Audit:
                 said["arguments"] = sketch(arguments, self._redact)
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
+            self.lost += 1
             return
         self._waiting.append((said, found))
         if self._writing is None:
@@ -397,6 +407,7 @@ class Audit:
         log.error(
             "audit log lines were lost path=%s lost_lines=%d", self._shown(), self._lost + len(self._waiting)
         )
+        self.lost += len(self._waiting)
         self._waiting.clear()
 
     def _log(self) -> AuditLog:
@@ -430,6 +441,14 @@ class Audit:
         self._hurry.set()
         if self._writing is not None:
             await asyncio.wait({self._writing})
+
+
+def _identity(subject: Subject, server: str | None) -> list[str] | None:
+    """Return the identities under which a request was made, beginning with the gateway client."""
+    known = subject.chains.get(server or "")
+    if known is None and server is None and len(subject.chains) == 1:
+        [known] = subject.chains.values()
+    return None if known is None else list(known)
 
 
 def _place(session: Conversation, name: str, result: Result | None) -> tuple[str | None, str | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -291,3 +293,67 @@ class EventHub:
         """End all streams."""
         for stream in list(self.streams):
             stream.end()
+
+
+EXIT_WAIT = 6.0
+NOT_RUNNING = "the host is not running; use it inside `with`, or call `open()` first"
+
+
+class BackgroundLoop:
+    """An event loop in a daemon thread. The portal of anyio is not used because its thread blocks the exit
+    of an interpreter when the program did not close it."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._open = True
+        self._submitting = threading.Lock()
+        """Held while work is submitted and while the loop is stopped: no work is submitted after that."""
+        self.thread = threading.Thread(target=self._run, name="mooring", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            remaining = asyncio.all_tasks(self._loop)
+            for task in remaining:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*remaining, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether this process is a fork of the one that the loop runs in."""
+        return os.getpid() != self._pid
+
+    def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Run `work` on the loop and wait for its result. An interrupt cancels it."""
+        if self.foreign or threading.current_thread() is self.thread:
+            work.close()
+            if self.foreign:
+                raise RuntimeError(
+                    "this SyncHost belongs to the process that made it; make another after a fork"
+                )
+            raise RuntimeError("a SyncHost cannot be used from its own event loop; use Host there")
+        with self._submitting:
+            if not self._open:
+                work.close()
+                raise RuntimeError(NOT_RUNNING)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout)
+        except CancelledError:
+            raise RuntimeError("the host was closed while this call was running") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Stop the loop and wait for its thread."""
+        with self._submitting:
+            self._open = False
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self.thread.join(EXIT_WAIT)

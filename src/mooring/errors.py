@@ -49,7 +49,6 @@ __all__ = [
     "UnknownResource",
     "UnknownServer",
     "UnknownTool",
-    "raise_alone",
 ]
 
 Outcome = Literal["not sent", "failed", "unknown"]
@@ -176,12 +175,14 @@ class AuthNeeded(MooringError):
     Attributes:
         server: Its name in the configuration.
         url: The address to open for the login, when it is known.
+        login: Whether a login in a browser may help.
     """
 
-    def __init__(self, message: str, *, server: str, url: str | None = None) -> None:
+    def __init__(self, message: str, *, server: str, url: str | None = None, login: bool = True) -> None:
         super().__init__(message)
         self.server = server
         self.url = url
+        self.login = login
 
 
 class NotTrusted(MooringError):

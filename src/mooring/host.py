@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from mooring.concurrency import EventHub, EventStream, OrderedCallback, Tasks, shielded, within
 from mooring.config import GetSecret, found_files, load
@@ -20,11 +20,14 @@ from mooring.core.redact import Redactor
 from mooring.core.search import Hit, Ranker
 from mooring.core.types import Hidden, Result, ServerStatus, Tool
 from mooring.errors import ConfigError, NotTrusted
+from mooring.extensions.skills import BuiltinTools, Skills
+from mooring.extensions.verbs import ExtensionVerbs, checked_extensions
+from mooring.extensions.views import Views
 from mooring.local import LocalTools, OnProgress, Provider, local_bundles
 from mooring.lock.enforce import memory_of
 from mooring.policy import Approver, Ask, PolicyEnforcer, Trust
 from mooring.prompts import ContentVerbs, Prompts
-from mooring.resources import ContentsCache, Resources, ResourceTools
+from mooring.resources import ContentsCache, Resources
 from mooring.results.pipeline import ResultPipeline, home_at
 from mooring.servers import waiting
 from mooring.servers.catalog import CatalogBuilder
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Host", "runtime_of"]
 
 
-class Host(ContentVerbs):
+class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
     """Connects to MCP servers and merges their tools into one catalog.
 
         async with Host([ServerConfig(name="files", command="files-mcp")]) as host:
@@ -77,6 +80,8 @@ class Host(ContentVerbs):
             asked. Default: only those approved with `mooring trust`.
         on_approval: Asked for calls whose policy is `ask`. Default: such calls are denied.
         max_starting: Servers that start at the same time. Default: from the configuration, or the CPU count.
+        extensions: Extensions of the protocol that the application supports, by identifier, with their
+            settings; beside those of the configuration. Default: none beside those that mooring implements.
 
     Raises:
         TypeError: `servers` is not a list of `ServerConfig`.
@@ -103,8 +108,10 @@ class Host(ContentVerbs):
         trust: bool | Ask | None = None,
         on_approval: Approver | None = None,
         max_starting: int | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         check_servers(servers)
+        supported = checked_extensions(extensions)
         config = servers if isinstance(servers, HostConfig) else HostConfig.of(servers)
         current = CurrentConfig(config, style=style, discovery=discovery, ranker=ranker, artifacts=artifacts)
         table = ServerTable()
@@ -125,7 +132,8 @@ class Host(ContentVerbs):
             events,
             own=own | {OWNER},
             pins=memory_of(lock, (), None),
-            declared="+all" if relay is not None else "+elicitation" if on_elicit is not None else "",
+            declared=("+all" if relay is not None else "+elicitation" if on_elicit is not None else "")
+            + "".join(f"+{name}" for name in sorted({*config.extensions, *supported})),
             on_change=self._on_change,
         )
         cache = ContentsCache(current)
@@ -138,13 +146,16 @@ class Host(ContentVerbs):
             on_elicit=on_elicit,
             relay=relay,
             max_starting=max_starting,
+            extensions=supported,
         )
         self._redact = launcher.redact
         self._servers = ServerManager(table, builder, launcher, self._trust, events, forget=cache.forget)
         audits = AuditManager(config.audit, launcher.redact)
         self._resources = Resources(self._servers, builder, current, audits, cache)
         self._prompts = Prompts(self._servers, builder, audits)
-        table.add_provider(ResourceTools(self._resources))
+        self._skills = Skills(builder, self._resources)
+        self._views = Views(builder, self._resources)
+        table.add_provider(BuiltinTools(self._resources, self._skills))
         self._sessions: HostSessions[Session] = HostSessions(self._servers, builder, current, events)
         self._runtime = HostRuntime(
             current=current,
@@ -157,6 +168,7 @@ class Host(ContentVerbs):
             sessions=self._sessions,
             resources=self._resources,
             prompts=self._prompts,
+            skills=self._skills,
             config=Reconfigurer(current, self._servers, self._sessions, builder, audits, self._trust, events),
             relay=relay,
         )
@@ -235,6 +247,7 @@ class Host(ContentVerbs):
     async def close(self) -> None:
         """Stop all servers and the processes that they started. Idempotent; never raises for a server."""
         self._closed = True
+        await self._runtime.end_scripts()
         await self._servers.stop()
         self._runtime.builder.pins.close()
         await self._runtime.results.close()
@@ -359,6 +372,7 @@ class Host(ContentVerbs):
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> Session:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
 
@@ -370,13 +384,15 @@ class Host(ContentVerbs):
             headers: By HTTP server: headers, or a function that returns them, for its own connections.
             principal: Its own connections use the logins of this principal, and no others.
             discovery: `auto`, `always` or `never`. Default: the setting of the host.
+            scripts: Whether the model gets `script_api` and `script_run`; `only`: instead of the other tools.
+                Default: `scripts.enabled` of the host.
 
         Raises:
             UnknownServer: `headers` names an unknown server.
             ConfigError: The session exists with another agent, principal, discovery mode or other headers.
         """
         session = self._sessions.open(
-            partial(Session, self._runtime, discovery=discovery),
+            partial(Session, self._runtime, discovery=discovery, scripts=scripts),
             session_id,
             agent_id=agent_id,
             headers=headers,
@@ -419,26 +435,6 @@ class Host(ContentVerbs):
 
     # --- servers --------------------------------------------------------------------------------
 
-    async def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds of a round trip to `server`; it is connected first if needed.
-
-        Args:
-            server: The name of the server.
-            timeout: Seconds for connection and round trip. Default: 5.
-
-        Raises:
-            UnknownServer: There is no such server.
-            MooringError: There was no answer in time.
-        """
-        return await self._servers.connection(server).ping(timeout)
-
-    async def health_check(self, timeout: float = 5.0) -> bool:
-        """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
-
-        Disabled servers, and lazy ones that have not been used, are left out.
-        """
-        return await waiting.healthy(self._servers, timeout)
-
     async def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
         """List the tools of `servers` (default: all) again; servers are connected if needed.
 
@@ -451,18 +447,22 @@ class Host(ContentVerbs):
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
-    async def login(self, server: str, *, principal: str | None = None) -> Login:
+    async def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> Login:
         """Start a login to `server`: show its `host` and `url` to a person, then await `done()`.
 
         Args:
             server: The name of an HTTP server.
             principal: The login is used by the sessions of this principal only. Default: by the host.
+            redirect_uri: An address that your application serves; give the whole address to which the browser
+                was sent back to `complete()`. Default: a page on 127.0.0.1.
 
         Raises:
             UnknownServer, ConfigError: There is no such server, or it has no login.
             AuthNeeded: The login cannot be started.
         """
-        return await self._login_connection(server, principal).login()
+        return await self._login_connection(server, principal).login(redirect_uri)
 
     async def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it.

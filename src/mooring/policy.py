@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
@@ -13,7 +15,8 @@ from mooring.config.logs import logger
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.sections import Decision, JointPolicy, OwnPolicy
 from mooring.core.events import ApprovalAsked, CallDenied, Event
-from mooring.core.names import Style, assign
+from mooring.core.names import OWNER, Style, assign
+from mooring.core.text import clean_for_model, line
 from mooring.core.types import EMPTY, Snapshot, Tool
 from mooring.core.value import Value, replace
 from mooring.errors import NotTrusted, PolicyDenied
@@ -49,9 +52,16 @@ ANSWER_TIMEOUT = 300.0
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
 
 
+PLANNED: ContextVar[tuple[str, str] | None] = ContextVar("mooring_planned", default=None)
+"""The write of an approved plan that this task makes: local name and arguments as canonical JSON."""
+
+
 class ApprovalRequest(Value):
-    """A call that needs approval. Title and arguments are unchecked text of the server and the model: clean
-    them before a person reads them (`mooring.core.text.clean`)."""
+    """A call that needs approval, or the plan of a script (`name` is `script_run`, `arguments` the plan).
+
+    Title and arguments are unchecked text of the server and the model: clean them before a person reads them
+    (`mooring.core.text.clean`).
+    """
 
     server: str
     tool: str
@@ -69,6 +79,27 @@ class ApprovalRequest(Value):
         """Show the names of the arguments only: their values may hold secrets."""
         names = sorted(self.arguments)
         return f"ApprovalRequest({self.server!r}, {self.tool!r}, arguments={names}, reason={self.reason!r})"
+
+
+LONGEST_PLAN = 4_000
+
+
+def plan_text(request: ApprovalRequest) -> str:
+    """Return the plan of a script in words, with the untrusted parts cleaned."""
+    plan: Any = request.arguments
+    lines = [f"A script wants to make {plan['writes']} calls that may change something:"]
+    for entry in plan["calls"]:
+        lines.append(
+            f"- {entry['count']} x {line(entry['tool'], 80)} of server {line(entry['server'], 80)!r}"
+        )
+        lines += [f"    {line(json.dumps(one, ensure_ascii=False), 300)}" for one in entry["first"]]
+        if entry["count"] > len(entry["first"]):
+            lines.append(f"    … and {entry['count'] - len(entry['first'])} more")
+    done = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in plan["done"].items()) or "nothing"
+    lines.append(f"So far: {done}.")
+    if not plan["complete"]:
+        lines.append(f"Then: {line(plan['then'], 200)}.")
+    return clean_for_model("\n".join(lines), LONGEST_PLAN)
 
 
 Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
@@ -144,7 +175,9 @@ class PolicyEnforcer:
             return
         decision = self._decision(tool)
         problem = _denial(decision.reason)
-        if decision.verdict == "ask":
+        if decision.verdict == "ask" and _is_planned(tool, arguments):
+            problem = None
+        elif decision.verdict == "ask":
             problem = await self._refusal(tool, arguments, session, decision.reason, timeout)
         if problem is None:
             return
@@ -172,12 +205,39 @@ class PolicyEnforcer:
             reason=reason,
             session=session,
         )
-        from mooring.audit import NOTE
-
         approved = await approved_by(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
-        if (note := NOTE.get()) is not None:
-            note.approval = "given" if approved else "denied"
+        _record("given" if approved else "denied")
         return None if approved else f"it needs approval ({reason}), and was not approved. {_NO_MORE}"
+
+    def plans(self, tool: Tool) -> str | None:
+        """Return why a script must have its call of a tool approved in a plan; None for reads and for tools
+        that an `allow` rule of the host or the server names."""
+        if tool.server == OWNER or tool.verb == "prompt":
+            return None
+        if not self.allows(tool):
+            return self._decision(tool).reason
+        policy = self._policy(tool.server)
+        trusted = tool.server in self._own or policy.own.trust_hints
+        if (trusted and tool.annotations.get("readOnlyHint") is True) or policy.names(tool):
+            return None
+        return f"{tool.server!r} does not say that {tool.remote_name!r} only reads, or is not trusted to"
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
+        """Ask for approval of the plan of a script; return whether it was given."""
+        self._emit(
+            ApprovalAsked(
+                server=request.server, tool=request.tool, session=request.session, reason=request.reason
+            )
+        )
+        approved = self._ask is not None and await approved_by(self._ask, request, timeout)
+        _record("given" if approved else "denied")
+        if not approved:
+            self._emit(
+                CallDenied(
+                    server=request.server, tool=request.tool, session=request.session, reason=request.reason
+                )
+            )
+        return approved
 
     def _decision(self, tool: Tool) -> Decision:
         """Return the decision, cached while the tool and the policies are the same objects."""
@@ -195,6 +255,23 @@ class PolicyEnforcer:
         if one is not None:  # else a provider of the application
             own = OwnPolicy(policy=one.policy, approve=one.approve, trust_hints=one.trust_hints)
         return JointPolicy(host=config.policy, project=config.project_policy, own=own)
+
+
+def _is_planned(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether this call is the write of an approved plan that this task makes."""
+    planned = PLANNED.get()
+    if planned is None or planned != (tool.name, json.dumps(arguments, sort_keys=True)):
+        return False
+    _record("given")
+    return True
+
+
+def _record(approval: Literal["given", "denied"]) -> None:
+    """Note the answer for the audit log."""
+    from mooring.audit import NOTE
+
+    if (note := NOTE.get()) is not None:
+        note.approval = approval
 
 
 def _denial(reason: str) -> str:

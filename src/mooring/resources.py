@@ -165,6 +165,16 @@ class Resources:
         audit, work = self._audits.log, self._read(uri, server, timeout)
         return await (work if audit is None else audit.other("read", uri, None, work, server=server))
 
+    async def read_fresh(self, uri: str, server: str, *, timeout: float | None = None) -> Contents:
+        """Return the contents of a resource of this server, never from the cache."""
+        audit, work = self._audits.log, self._read_fresh(uri, server, timeout)
+        return await (work if audit is None else audit.other("read", uri, None, work, server=server))
+
+    async def _read_fresh(self, uri: str, server: str, timeout: float | None) -> Contents:
+        self._check_form(uri, server)
+        await self.check((server, uri))
+        return (await self._ask((server, uri), timeout))[0]
+
     async def _read(self, uri: str, server: str | None, timeout: float | None) -> Contents:
         self._check_form(uri, server or "")
         end = None if timeout is None else concurrency.monotonic() + timeout

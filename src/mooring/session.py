@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
-from mooring.core.builtin_tools import READ
+from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
+from mooring.core.calls import checked_arguments, failed_result, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -23,12 +25,12 @@ from mooring.core.discovery import (
     checked_mode,
     unwrapped,
 )
-from mooring.core.events import CallFinished, CallStarted, Event
-from mooring.core.json_values import not_json
+from mooring.core.events import CallFinished, CallStarted, Event, ScriptCalled
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
+from mooring.extensions.skills import Skills, SkillVerbs
 from mooring.local import OnProgress, Progress, Provider
 from mooring.policy import PolicyEnforcer
 from mooring.prompts import Prompts
@@ -45,11 +47,13 @@ from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
+    from mooring.config.sections import ScriptSettings
+    from mooring.policy import ApprovalRequest
     from mooring.transport.message import ClientBridge
 
 log = logger("mooring.session")
 
-READING = ("list_mcp_resources", "read_mcp_resource")
+READING = ("list_mcp_resources", "read_mcp_resource", READ_SKILL)
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
@@ -77,6 +81,15 @@ class Runtime(Protocol):
         """The setting for sessions that have none of their own."""
         ...
 
+    @property
+    def scripts(self) -> ScriptSettings: ...
+    @property
+    def workers(self) -> Any: ...
+    def plans(self, tool: Tool) -> str | None:
+        """Return why a script must have a call of a tool approved; None if it may call it at once."""
+        ...
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool: ...
     @property
     def observed(self) -> bool:
         """Whether a stream delivers the events of calls."""
@@ -146,16 +159,20 @@ class HostRuntime:
         sessions: HostSessions[Session],
         resources: Resources,
         prompts: Prompts,
+        skills: Skills,
         config: Reconfigurer,
         relay: ClientBridge | None,
     ) -> None:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
+        self.skills = skills
         self._events, self._prompts, self._sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
         self.check_running = servers.check_started
         self.allows, self.permit = policy.allows, policy.permit
+        self.plans, self.approve = policy.plans, policy.approve
+        self._workers: Any = None
         self.exposure, self.withheld = builder.exposure, builder.withheld
 
     @property
@@ -180,7 +197,22 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return self._events.hears(CallStarted) or self._events.hears(CallFinished)
+        return any(map(self._events.hears, (CallStarted, CallFinished, ScriptCalled)))
+
+    @property
+    def scripts(self) -> ScriptSettings:
+        return self.current.config.scripts
+
+    @property
+    def workers(self) -> Any:
+        if self._workers is None:
+            self._workers = import_module("mooring.scripts.workers").Workers()
+        return self._workers
+
+    async def end_scripts(self) -> None:
+        """End the processes that run scripts."""
+        if self._workers is not None:
+            await self._workers.close()
 
     def rules(self, server: str) -> Rules:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
@@ -205,14 +237,14 @@ class HostRuntime:
         return waiting.absence(self.servers, tool, view or self.builder)
 
 
-class Session(SessionIdentity):
+class Session(SessionIdentity, SkillVerbs):
     """One conversation: made by `Host.session`. Sessions are cheap: use one for each conversation.
 
     Use it as `async with host.session("alice") as session` to close its own connections at the end; otherwise
     they are closed when it has been idle for `session_ttl` seconds.
     """
 
-    __slots__ = ("_discovery", "_entered", "_exposure", "_offers_call", "_runtime", "_shown")
+    __slots__ = ("_discovery", "_entered", "_exposure", "_offers_call", "_runtime", "_scripts", "_shown")
 
     def __init__(
         self,
@@ -223,6 +255,7 @@ class Session(SessionIdentity):
         headers: Mapping[str, OwnHeaders] = EMPTY,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> None:
         super().__init__(session_id, agent_id=agent_id, headers=headers, principal=principal)
         self._runtime = runtime
@@ -232,6 +265,8 @@ class Session(SessionIdentity):
         """Whether `tools_call` has been listed."""
         self._exposure: VisibleTools | None = None
         self._shown = ShownSchemas()
+        self._scripts: Any = scripts
+        """The setting of this session, or its script tools after their first use."""
 
     async def __aenter__(self) -> Self:
         self._entered += 1
@@ -285,7 +320,8 @@ class Session(SessionIdentity):
         if self._runtime.results.has(self.id):
             self._shown = self._shown.plus([READ.name])
         self._offers_call = self._offers_call or (complete and self._exposure.discovery)
-        return self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        tools = self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
+        return scripts.shown(self._runtime, tools) if (scripts := self._script_tools()) else tools
 
     async def call(
         self,
@@ -334,6 +370,30 @@ class Session(SessionIdentity):
             )
         return result
 
+    async def run_script(
+        self, code: str, timeout: float = 60.0, *, on_progress: OnProgress | None = None
+    ) -> Result:
+        """Run a program that calls tools. Needs the extra `mooring[scripts]`; see docs/scripts.md.
+
+        Args:
+            code: The program, in Python. Each tool is an async function with keyword arguments.
+            timeout: Seconds for the program and its calls, without the wait for an approval. Default: 60.
+            on_progress: Called after each call inside, with the number of finished calls.
+
+        Returns:
+            `structured`: the value of the last expression; `text`: what was printed, and that value.
+        """
+        self._runtime.check_running()
+        run: Any = import_module("mooring.scripts.tools").run_script
+        return await run(self, self._runtime, code, timeout, on_progress)
+
+    def _script_tools(self) -> Any:
+        """Return the script tools of this session; a false value if they are not enabled."""
+        given = self._runtime.scripts.enabled if self._scripts is None else self._scripts
+        if given is True or given == "only":
+            given = self._scripts = import_module("mooring.scripts.tools").ScriptTools(given)
+        return given
+
     async def _call(
         self,
         name: str,
@@ -341,24 +401,28 @@ class Session(SessionIdentity):
         timeout: float | None,
         on_progress: Progress | None,
         budget: int | None,
+        tool: Tool | None = None,
     ) -> Result:
+        """Call `tool`, or the one of this name that models see."""
         started, runtime = time.monotonic(), self._runtime
-        tool: Tool | None = None
         try:
-            if name == CALL.name and self._offers_call:
-                problem = "tools_call needs the 'name' of another tool."
-                raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
-            if name in DISCOVERY_NAMES:
-                return self._discover(name, arguments, started)
-            if name == READ.name:
-                return await self._read(arguments, budget)
-            tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
-            checked = _checked(tool, arguments)
+            if tool is None:
+                if name == CALL.name and self._offers_call:
+                    problem = "tools_call needs the 'name' of another tool."
+                    raise CallError(problem, server=OWNER, tool=name, outcome="not sent")
+                if name in DISCOVERY_NAMES:
+                    return self._discover(name, arguments, started)
+                if name in SCRIPT_NAMES and (scripts := self._script_tools()):
+                    return await scripts.call(self, runtime, name, arguments, timeout, on_progress, budget)
+                if name == READ.name:
+                    return await self._read(arguments, budget)
+                tool = runtime.catalog.tools.get(name) or await self._find(name, timeout)
+            checked = checked_arguments(tool, arguments)
             if not runtime.allows(tool):
                 await runtime.permit(tool, checked, self.id, _left(started, timeout))
             result = await self._send(tool, checked, _left(started, timeout), on_progress)
         except MooringError as problem:
-            result = _failed(problem, name, tool, time.monotonic() - started)
+            result = failed_result(problem, name, tool, time.monotonic() - started)
         results = runtime.results
         if results.recording:
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
@@ -439,7 +503,8 @@ class Session(SessionIdentity):
                         except MooringError:
                             raise
                         except Exception as bug:
-                            raise _provider_failed(tool, bug) from None
+                            log.error("provider failed: tool=%s", tool.name, exc_info=bug)
+                            raise provider_failed(tool, bug) from None
                 if record is not None:
                     record.ended(result)
                 return result
@@ -482,51 +547,3 @@ class Session(SessionIdentity):
 
 def _left(started: float, timeout: float | None) -> float | None:
     return None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
-
-
-def _checked(tool: Tool, arguments: object) -> Mapping[str, Any]:
-    """Return the arguments of a call.
-
-    Raises:
-        CallError: They are not a mapping of JSON values.
-    """
-    if arguments is None:
-        return EMPTY
-    if not isinstance(arguments, Mapping):  # models send anything
-        raise _not_called(tool, f"arguments must be an object, not {type(arguments).__name__}")
-    values = cast("Mapping[str, Any]", arguments)
-    if problem := not_json(values):
-        raise _not_called(tool, f"the arguments are not JSON: {problem}")
-    return values
-
-
-def _not_called(tool: Tool, problem: str) -> CallError:
-    return CallError(
-        f"{tool.name!r} was not called: {problem}",
-        server=tool.server,
-        tool=tool.remote_name,
-        outcome="not sent",
-    )
-
-
-def _provider_failed(tool: Tool, bug: Exception) -> CallError:
-    """Log an exception of a provider; return the error of the call, without its text, which may hold
-    secrets."""
-    log.error("provider failed: server=%s tool=%s", tool.server, tool.remote_name, exc_info=bug)
-    return CallError(
-        f"{tool.name!r} failed: provider {tool.server!r} raised {type(bug).__name__}; see the log",
-        server=tool.server,
-        tool=tool.remote_name,
-        outcome="unknown",
-    )
-
-
-def _failed(problem: MooringError, name: str, tool: Tool | None, duration: float) -> Result:
-    return Result(
-        server=tool.server if tool else "",
-        tool=tool.remote_name if tool else name,
-        blocks=(Block({"type": "text", "text": str(problem)}),),
-        is_error=True,
-        duration=duration,
-        error=problem,
-    )

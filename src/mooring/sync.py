@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast
 
-from mooring.concurrency import EventStream
+from mooring.concurrency import NOT_RUNNING, BackgroundLoop, EventStream
 from mooring.config.models import HostConfig, ServerConfig, Style
 from mooring.config.plan import Plan
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import Mode
 from mooring.core.events import Event
 from mooring.core.search import Hit, Ranker
-from mooring.core.types import EMPTY, Contents, Hidden, Message, Result, ServerStatus, Tool
+from mooring.core.types import EMPTY, Contents, Hidden, Message, Result, ServerStatus, Skill, Tool
 from mooring.errors import NotTrusted
+from mooring.extensions.blocking import SyncView
 from mooring.host import Host
 from mooring.local import OnProgress
 from mooring.prompts import PromptList
@@ -33,73 +32,11 @@ from mooring.servers.waiting import RefreshReport
 from mooring.session import Session
 
 if TYPE_CHECKING:
-    from mooring.auth.login import Login, OnAuth
+    from mooring.auth.login import Login, OnAuth, SyncLogin
 
-__all__ = ["SyncHost", "SyncLogin", "SyncSession"]
+__all__ = ["SyncHost", "SyncSession"]
 
 T = TypeVar("T")
-EXIT_WAIT = 6.0
-NOT_RUNNING = "the host is not running; use it inside `with`, or call `open()` first"
-
-
-class _Loop:
-    """An event loop in a daemon thread. The portal of anyio is not used because its thread blocks the exit
-    of an interpreter when the program did not close it."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._open = True
-        self._submitting = threading.Lock()
-        """Held while work is submitted and while the loop is stopped: no work is submitted after that."""
-        self.thread = threading.Thread(target=self._run, name="mooring", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            remaining = asyncio.all_tasks(self._loop)
-            for task in remaining:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*remaining, return_exceptions=True))
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
-
-    @property
-    def foreign(self) -> bool:
-        """Whether this process is a fork of the one that the loop runs in."""
-        return os.getpid() != self._pid
-
-    def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run `work` on the loop and wait for its result. An interrupt cancels it."""
-        if self.foreign or threading.current_thread() is self.thread:
-            work.close()
-            if self.foreign:
-                raise RuntimeError(
-                    "this SyncHost belongs to the process that made it; make another after a fork"
-                )
-            raise RuntimeError("a SyncHost cannot be used from its own event loop; use Host there")
-        with self._submitting:
-            if not self._open:
-                work.close()
-                raise RuntimeError(NOT_RUNNING)
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(timeout)
-        except CancelledError:
-            raise RuntimeError("the host was closed while this call was running") from None
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """Stop the loop and wait for its thread."""
-        with self._submitting:
-            self._open = False
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self.thread.join(EXIT_WAIT)
 
 
 class SyncHostOptions(CommonOptions, total=False):
@@ -122,7 +59,7 @@ class SyncHost:
         self, servers: HostConfig | Iterable[ServerConfig] = (), **options: Unpack[SyncHostOptions]
     ) -> None:
         self._host = Host(servers, **self._host_options(options))
-        self._loop: _Loop | None = None
+        self._loop: BackgroundLoop | None = None
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -149,7 +86,7 @@ class SyncHost:
             return cast("HostOptions", options)
 
         def show(login: Login) -> object:
-            return on_auth(SyncLogin(login, self._do))
+            return on_auth(_sync_login(login, self._do))
 
         return cast("HostOptions", {**options, "on_auth": show})
 
@@ -159,7 +96,7 @@ class SyncHost:
         """Start the background loop and the servers, as `with` does; end them with `close()`."""
         if self._loop is not None:
             raise RuntimeError("a SyncHost is used once; make another one")
-        self._loop = _Loop()
+        self._loop = BackgroundLoop()
         try:
             self._running = self._loop.do(self._enter())
         except BaseException:
@@ -324,6 +261,17 @@ class SyncHost:
         """Return the contents of a resource, from the cache if they are fresh. See `Host.read`."""
         return self._do(self._host.read(uri, server, timeout=timeout))
 
+    def skills(self) -> tuple[Skill, ...]:
+        """Return the skills of all servers, without the contents of their files. See `Host.skills`."""
+        return self._do(_now(self._host.skills))
+
+    def view(
+        self, tool_name: str, *, session: SyncSession | None = None, timeout: float | None = None
+    ) -> SyncView:
+        """Return the page of a tool (MCP Apps), to show in a sandboxed iframe. See `Host.view`."""
+        own = None if session is None else session._session  # pyright: ignore[reportPrivateUsage]
+        return SyncView(self._do(self._host.view(tool_name, session=own, timeout=timeout)), self._do)
+
     def subscribe(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> None:
         """Emit a `ResourceUpdated` event for each change of a resource, also after reconnects.
         See `Host.subscribe`."""
@@ -373,14 +321,15 @@ class SyncHost:
         return self._do(work)
 
     def ping(self, server: str, timeout: float = 5.0) -> float:
-        """Return the seconds of a round trip to `server`; it is connected first if needed.
-        See `Host.ping`."""
+        """Return the seconds of a round trip to `server`, connecting it if needed. See `Host.ping`."""
         return self._do(self._host.ping(server, timeout))
 
-    def login(self, server: str, *, principal: str | None = None) -> SyncLogin:
-        """Start a login to `server`: show its `host` and `url` to a person, then call `done()`.
-        See `Host.login`."""
-        return SyncLogin(self._do(self._host.login(server, principal=principal)), self._do)
+    def login(
+        self, server: str, *, principal: str | None = None, redirect_uri: str | None = None
+    ) -> SyncLogin:
+        """Start a login to `server`: show its `host` and `url`, then call `done()`. See `Host.login`."""
+        work = self._host.login(server, principal=principal, redirect_uri=redirect_uri)
+        return _sync_login(self._do(work), self._do)
 
     def logout(self, server: str, *, principal: str | None = None) -> bool | None:
         """Forget the login to `server` and revoke it. See `Host.logout`."""
@@ -392,8 +341,7 @@ class SyncHost:
         return self._do(self._host.health_check(timeout))
 
     def refresh(self, *servers: str) -> Mapping[str, RefreshReport]:
-        """List the tools of `servers` (default: all) again; servers are connected if needed.
-        See `Host.refresh`."""
+        """List the tools of `servers` (default: all) again, connecting them. See `Host.refresh`."""
         return self._do(self._host.refresh(*servers))
 
     def add(self, server: ServerConfig) -> ServerStatus:
@@ -422,6 +370,7 @@ class SyncHost:
         headers: Mapping[str, OwnHeaders] | None = None,
         principal: str | None = None,
         discovery: Mode | None = None,
+        scripts: bool | Literal["only"] | None = None,
     ) -> SyncSession:
         """Return the session of this id: the same one until it is left or has been idle for `session_ttl`.
         See `Host.session`."""
@@ -432,6 +381,7 @@ class SyncHost:
             headers=headers,
             principal=principal,
             discovery=discovery,
+            scripts=scripts,
         )
         return SyncSession(self._do(_now(made)), self._do)
 
@@ -513,36 +463,24 @@ class SyncSession:
         )
         return self._do(work)
 
+    def read_skill(self, name: str, file: str | None = None, *, timeout: float | None = None) -> Result:
+        """Read a skill for the model: its `SKILL.md`, or one of its supporting files.
 
-class SyncLogin:
-    """`Login` without `await`."""
+        See `Session.read_skill`.
+        """
+        return self._do(self._session.read_skill(name, file, timeout=timeout))
 
-    def __init__(self, login: Login, do: Any) -> None:
-        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
-        self.issuer = login.issuer
-        self._login = login
-        self._do = do
+    def run_script(
+        self, code: str, timeout: float = 60.0, *, on_progress: OnProgress | None = None
+    ) -> Result:
+        """Run a program that calls tools. See `Session.run_script`."""
+        return self._do(self._session.run_script(code, timeout, on_progress=on_progress))
 
-    @property
-    def over(self) -> bool:
-        """Whether the login has ended, successfully or not."""
-        return self._login.over
 
-    def complete(self, callback_url: str) -> None:
-        """See `Login.complete`."""
-        self._do(self._login.complete(callback_url))
+def _sync_login(login: Login, do: Any) -> SyncLogin:
+    from mooring.auth.login import SyncLogin
 
-    def done(self, timeout: float | None = None) -> None:
-        """Wait until the login has ended; see `Login.done`."""
-        self._do(self._login.done(timeout))
-
-    def cancel(self) -> None:
-        """See `Login.cancel`."""
-        self._do(self._login.cancel())
-
-    def close(self) -> None:
-        """See `Login.close`."""
-        self._do(self._login.close())
+    return SyncLogin(login, do)
 
 
 async def _now(look: Any) -> Any:

@@ -5,12 +5,14 @@ import json
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
+from tests.lab.idp import IdpLab, new_key
 from tests.lab.oauth import AuthLab, browse
 
 BROWSER = f"""#!{sys.executable}
@@ -212,3 +214,32 @@ async def test_doctor_and_list_say_how_to_log_in(started: Any, config: Config) -
         assert server["state"] == "needs-auth"
         _, out, _ = await (await started("tools", "--json", "--config", file)).end()
         assert [tool["name"] for tool in json.loads(out)] == ["mcp_web_authenticate"]
+
+
+EXCHANGES: dict[str, tuple[dict[str, Any], int, str]] = {
+    "stale": ({"denies": "invalid_grant"}, 1, "sign in there again"),
+    "forbidden": ({"denies": "access_denied"}, 1, "Ask the administrator of the identity provider"),
+    "stranger": ({"clients": {}}, 1, "the secret or key in `idp`"),
+    "elsewhere": ({"claims": {"aud": "https://other.example"}}, 1, "compare `issuer`"),
+    "forged": ({"key": new_key()}, 2, "trusts this identity provider"),
+}
+
+
+async def test_doctor_explains_a_refused_exchange_by_step(started: Any, config: Config) -> None:
+    async with AsyncExitStack() as stack:
+        servers: dict[str, Any] = {}
+        for name, (settings, _, _) in EXCHANGES.items():
+            idp = await stack.enter_async_context(IdpLab(**settings))
+            auth = await stack.enter_async_context(AuthLab())
+            idp.trusted_by(auth)
+            auth.clients["mooring"] = {"client_secret": "s3cret-as"}
+            provider = {"issuer": idp.issuer, "client_id": "host", "client_secret": "s3cret-idp"}
+            provider["subject_token"] = idp.id_token("ana")
+            own = {"client_id": "mooring", "client_secret": "s3cret-as", "idp": provider}
+            servers[name] = {"url": auth.lab.url, "auth": own}
+        _, out, _ = await (await started("doctor", "--json", "--config", config(servers))).end()
+        found = {one["server"]: one for one in json.loads(out) if one["level"] == "error"}
+        for name, (_, step, advice) in EXCHANGES.items():
+            assert f"step {step} of 2" in found[name]["finding"]
+            assert advice in found[name]["next"]
+        assert "s3cret" not in out

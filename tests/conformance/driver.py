@@ -31,7 +31,32 @@ EXAMPLES: Mapping[str, Any] = {"integer": 2, "number": 2.5, "boolean": True, "ar
 
 def settings(url: str, context: Mapping[str, Any], scenario: str) -> ServerConfig:
     auth: dict[str, Any] = {}
-    if "client_id" in context:
+    if "idp_issuer" in context:
+        auth = {
+            "type": "enterprise",
+            "client_id": context["client_id"],
+            "client_secret": context["client_secret"],
+            "idp": {
+                "issuer": context["idp_issuer"],
+                "client_id": context["idp_client_id"],
+                "subject_token": context["idp_id_token"],
+            },
+        }
+    elif "valid_jwt" in context:
+        auth = {"type": "workload", "assertion": context["valid_jwt"]}
+    elif "private_key_pem" in context:
+        auth = {
+            "type": "client_credentials",
+            "client_id": context["client_id"],
+            "private_key": context["private_key_pem"],
+        }
+    elif "client-credentials" in scenario:
+        auth = {
+            "type": "client_credentials",
+            "client_id": context["client_id"],
+            "client_secret": context["client_secret"],
+        }
+    elif "client_id" in context:
         auth = {"client_id": context["client_id"], "client_secret": context.get("client_secret")}
     if "cimd" in scenario:
         auth["client_metadata_url"] = METADATA
@@ -88,6 +113,13 @@ async def use(host: Host, context: Mapping[str, Any]) -> None:
         if tool.name == "json_schema_echo":  # wants to see a schema as it was listed
             arguments["schema"] = host.catalog.tools["json_schema_2020_12_tool"].input_schema
         await call(host, tool.name, arguments)
+    for skill in host.skills() if "verify" in os.environ.get("MCP_CONFORMANCE_SCENARIO", "") else ():
+        # As a model does: the instructions, and then a file that they mention.
+        if not (await host.session().read_skill(skill.name)).is_error:
+            for file in skill.files or ():
+                await host.session().read_skill(
+                    skill.name, file.uri.removeprefix(skill.uri[: -len("SKILL.md")])
+                )
     for resource in host.catalog.resources:
         await host.read(resource.uri, server=NAME)
     for prompt in host.catalog.prompts:
@@ -99,7 +131,9 @@ async def main(url: str) -> int:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     server = settings(url, context, scenario)
     # The suite's own resources, which look like files of this machine.
-    config = HostConfig(servers=(server,), style="raw", resource_uri_allowlist=("file", "https", "test"))
+    config = HostConfig(
+        servers=(server,), style="raw", resource_uri_allowlist=("file", "https", "skill", "test")
+    )
     async with Host(config, on_elicit=accept, lock=False) as host:
         await host.ready(20)
         for _ in range(LOGINS):

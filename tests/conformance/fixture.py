@@ -136,6 +136,37 @@ def given(params: Any, key: str) -> dict[str, Any]:
     return {} if answer is None else answer.model_dump(by_alias=True, exclude_none=True)
 
 
+SKILLS = ("code-review", "pdf-processing")
+CACHED = {"resultType": "complete", "ttlMs": 300_000, "cacheScope": "public"}
+FILES = {
+    f"skill://fixture/{name}/{path}": content
+    for name in SKILLS
+    for path, content in (
+        ("SKILL.md", f"---\nname: {name}\ndescription: How to do {name}\n---\n\nSee references/MORE.md.\n"),
+        ("references/MORE.md", f"More about {name}.\n"),
+    )
+}
+
+
+class AddressParams(T.PaginatedRequestParams):
+    uri: str
+
+
+def skill_entry(name: str) -> dict[str, Any]:
+    root = f"skill://fixture/{name}"
+    files = [
+        {
+            "uri": uri,
+            "digest": f"sha256:{hashlib.sha256(content.encode()).hexdigest()}",
+            "size": len(content.encode()),
+        }
+        for uri, content in FILES.items()
+        if uri.startswith(f"{root}/")
+    ]
+    frontmatter = {"name": name, "description": f"How to do {name}"}
+    return {"uri": f"{root}/SKILL.md", "frontmatter": frontmatter, "resources": files}
+
+
 class Fixture:
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
@@ -168,6 +199,13 @@ class Fixture:
             on_completion=self.complete,
             on_set_logging_level=self.nothing,
         )
+        self.server.extensions = {"io.modelcontextprotocol/skills": {"directoryRead": True}}
+        for method, params, answer in (
+            ("skills/list", T.PaginatedRequestParams, self.skills),
+            ("skills/get", AddressParams, self.skill),
+            ("resources/directory/read", AddressParams, self.directory),
+        ):
+            self.server.add_request_handler(method, params, answer)
 
     def options(self) -> Any:
         return self.server.create_initialization_options(NotificationOptions(True, True, True))
@@ -400,6 +438,29 @@ class Fixture:
             ]
         )
 
+    async def skills(self, ctx: Any, params: Any) -> dict[str, Any]:
+        """Two pages, of one skill each."""
+        place = int(params.cursor or 0) if params is not None else 0
+        page: dict[str, Any] = {"skills": [skill_entry(SKILLS[place])], **CACHED}
+        return page if place + 1 == len(SKILLS) else {**page, "nextCursor": str(place + 1)}
+
+    async def skill(self, ctx: Any, params: Any) -> dict[str, Any]:
+        for name in SKILLS:
+            if params.uri == f"skill://fixture/{name}/SKILL.md":
+                return {"skill": skill_entry(name), **CACHED}
+        raise MCPError(T.INVALID_PARAMS, "Unknown skill", {"uri": params.uri})
+
+    async def directory(self, ctx: Any, params: Any) -> dict[str, Any]:
+        below = {uri.removeprefix(f"{params.uri}/") for uri in FILES if uri.startswith(f"{params.uri}/")}
+        if not below:
+            raise MCPError(T.INVALID_PARAMS, "Not a directory", {"uri": params.uri})
+        entries: dict[str, dict[str, Any]] = {}
+        for path in sorted(below):
+            name, _, rest = path.partition("/")
+            kind = "inode/directory" if rest else "text/markdown"
+            entries[name] = {"uri": f"{params.uri}/{name}", "name": name, "mimeType": kind}
+        return {"resources": list(entries.values()), **CACHED}
+
     async def templates(self, ctx: Any, params: Any) -> T.ListResourceTemplatesResult:
         template = T.ResourceTemplate(
             uri_template="test://template/{id}/data", name="template", mime_type="application/json"
@@ -414,6 +475,8 @@ class Fixture:
             key = uri.split("/")[3]
             data = {"id": key, "templateTest": True, "data": f"Data for ID: {key}"}
             contents = T.TextResourceContents(uri=uri, mime_type="application/json", text=json.dumps(data))
+        elif uri in FILES:
+            contents = T.TextResourceContents(uri=uri, mime_type="text/markdown", text=FILES[uri])
         elif uri in ("test://static-text", "test://watched-resource"):
             said = "This is the content of the static text resource."
             contents = T.TextResourceContents(uri=uri, mime_type="text/plain", text=said)

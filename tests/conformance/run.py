@@ -1,6 +1,6 @@
 """Run the official conformance suite: servers through the gateway, and our own client.
 
-    python -m tests.conformance.run server [--upstream stdio|http|sse|direct] [--spec VERSION] [SCENARIO …]
+    python -m tests.conformance.run server [--upstream stdio|http|sse|asgi|direct] [--spec V] [SCENARIO …]
     python -m tests.conformance.run client [--spec VERSION] [SCENARIO …]
     python -m tests.conformance.run all
 
@@ -33,10 +33,11 @@ ROOT = HERE.parents[1]
 PEERS = ROOT / ".peers" / "conformance"
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 SPECS = ("2025-11-25", "2026-07-28")
+EXTENSION = "extension"
+"""Instead of a version: the suite skips scenarios of extensions when a version is given."""
 TIMEOUT = 90
 JOBS = 2
 _TASKS = "the tasks extension ends at the gateway: it follows tasks itself and answers with their results"
-_SKILLS = "the skills extension is not implemented yet"
 _POLLING = "the gateway does not end the stream of a call early for the client to poll, which is optional"
 _AUTH = "this extension of OAuth is not implemented"
 EXPECTED: dict[str, str] = {
@@ -57,25 +58,9 @@ EXPECTED: dict[str, str] = {
         _TASKS,
     ),
     **dict.fromkeys(
-        ("sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"), _SKILLS
-    ),
-    **dict.fromkeys(
         (
-            "sep-2640-client-no-prefetch",
-            "sep-2640-client-verify-digest",
-            "sep-2640-client-verify-size",
-            "sep-2640-client-verify-frontmatter",
-        ),
-        _SKILLS,
-    ),
-    **dict.fromkeys(
-        (
-            "auth/client-credentials-jwt",
-            "auth/client-credentials-basic",
-            "auth/enterprise-managed-authorization",
             "auth/dpop",
             "auth/dpop-nonce",
-            "auth/wif-jwt-bearer",
         ),
         _AUTH,
     ),
@@ -104,18 +89,26 @@ def required(leg: str, spec: str) -> list[str]:
 
 def scenarios(leg: str, spec: str) -> dict[str, str]:
     """All scenarios that apply to a revision, each with the version to run it at: extensions with the newest
-    revision, and those of older versions only with the last handshake revision."""
+    revision (our client without a version: the suite skips them otherwise), and those of older versions only
+    with the last handshake revision."""
     listed = subprocess.run([*COMMAND, "list", f"--{leg}"], capture_output=True, text=True, check=True).stdout
     found: dict[str, str] = {}
     for name, versions in re.findall(r"^  - (\S+) \[(.*)\]$", listed, re.MULTILINE):
         known = versions.split(",")
-        if spec in known or (known == ["extension"] and spec == SPECS[-1]):
+        if spec in known:
             found[name] = spec
-        elif spec == SPECS[0] and not {*SPECS, "extension"} & {*known}:
+        elif known == [EXTENSION] and spec == SPECS[-1]:
+            found[name] = EXTENSION
+        elif spec == SPECS[0] and not {*SPECS, EXTENSION} & {*known}:
             found[name] = max(known)
     missing = [name for name in required(leg, spec) if name not in found]
     assert not missing, f"required, and not listed: {missing}"
     return found
+
+
+def at(version: str) -> list[str]:
+    """The words that choose a version."""
+    return [] if version == EXTENSION else ["--spec-version", version]
 
 
 def conformance(*words: str, env: dict[str, str] | None = None) -> tuple[bool, str]:
@@ -166,7 +159,8 @@ def _answers(port: int, path: str) -> bool:
 
 @contextmanager
 def gateway(upstream: str) -> Iterator[str]:
-    """The URL of a gateway in front of the fixture; `direct` is the fixture itself."""
+    """The URL of a gateway in front of the fixture; `direct` is the fixture itself, `asgi` the gateway under
+    uvicorn with the fixture over HTTP."""
     fixture = [sys.executable, str(HERE / "fixture.py")]
     port, behind = free_port(), free_port()
     if upstream == "direct":
@@ -177,19 +171,21 @@ def gateway(upstream: str) -> Iterator[str]:
         if upstream == "stdio":
             entry: dict[str, Any] = {"command": fixture[0], "args": [fixture[1], "stdio"]}
         else:
-            path = "mcp" if upstream == "http" else "sse"
+            path = "sse" if upstream == "sse" else "mcp"
             entry = {"url": f"http://127.0.0.1:{behind}/{path}"}
             entry["type"] = "sse" if upstream == "sse" else "http"
         config = Path(folder, "mcp.json")
         config.write_text(json.dumps({"mcpServers": {"fixture": entry}}))
         serve = [sys.executable, "-m", "mooring", "--config", str(config), "--no-lock", "serve"]
         serve += ["--http", f"127.0.0.1:{port}", "--style", "raw"]
+        if upstream == "asgi":
+            serve = [sys.executable, str(HERE / "asgi.py"), str(config), str(port)]
         if upstream == "stdio":
             with running(serve, port, "/ready"):
                 yield f"http://127.0.0.1:{port}/mcp"
         else:
             with (
-                running([*fixture, upstream, str(behind)], behind, "/nothing"),
+                running([*fixture, "sse" if upstream == "sse" else "http", str(behind)], behind, "/nothing"),
                 running(serve, port, "/ready"),
             ):
                 yield f"http://127.0.0.1:{port}/mcp"
@@ -205,7 +201,7 @@ def servers(upstream: str, spec: str, only: list[str], verbose: bool) -> dict[st
     with gateway(upstream) as url, ThreadPoolExecutor(jobs) as pool:
 
         def one(name: str) -> bool:
-            words = ["server", "--url", url, "--scenario", name, "--spec-version", versions[name]]
+            words = ["server", "--url", url, "--scenario", name, *at(versions[name])]
             return shown(name, conformance(*words), verbose)
 
         return dict(zip(chosen, pool.map(one, chosen), strict=True))
@@ -227,7 +223,7 @@ def clients(spec: str, only: list[str], verbose: bool) -> dict[str, bool]:
     with ThreadPoolExecutor(JOBS) as pool:
 
         def one(name: str) -> bool:
-            words = ["client", "--command", command, "--scenario", name, "--spec-version", versions[name]]
+            words = ["client", "--command", command, "--scenario", name, *at(versions[name])]
             return shown(name, conformance(*words, env={"PYTHONPATH": str(ROOT / "src")}), verbose)
 
         return dict(zip(chosen, pool.map(one, chosen), strict=True))
@@ -236,9 +232,15 @@ def clients(spec: str, only: list[str], verbose: bool) -> dict[str, bool]:
 def report(title: str, leg: str, spec: str, outcome: dict[str, bool]) -> bool:
     """Print one line of figures and one for each surprise; whether there was none."""
     needed = [name for name in required(leg, spec) if name in outcome]
-    others = [name for name in outcome if name not in needed]
-    figures = [f"{sum(outcome[name] for name in names)} of {len(names)}" for names in (needed, others)]
-    print(f"{title}: {figures[0]} required, {figures[1]} others")
+    kinds = scenarios(leg, spec)
+    extensions = [name for name in outcome if kinds[name] == EXTENSION]
+    others = [name for name in outcome if name not in (*needed, *extensions)]
+    figures = [
+        f"{sum(outcome[name] for name in names)} of {len(names)}" for names in (needed, others, extensions)
+    ]
+    print(f"{title}: {figures[0]} required, {figures[1]} others, {figures[2]} of extensions")
+    for name in extensions:
+        print(f"  {'passes' if outcome[name] else 'fails '} {name}")
     failed = [name for name, good in outcome.items() if not good and name not in EXPECTED]
     passed = [name for name, good in outcome.items() if good and name in EXPECTED]
     for name in failed:
@@ -253,7 +255,7 @@ def main() -> int:
     parser.add_argument("leg", choices=("server", "client", "all"))
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--spec", choices=SPECS, action="append")
-    parser.add_argument("--upstream", choices=("direct", "stdio", "http", "sse"), action="append")
+    parser.add_argument("--upstream", choices=("direct", "stdio", "http", "sse", "asgi"), action="append")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--results", type=Path, default=PEERS / "results.json")
     args = parser.parse_args()
@@ -261,7 +263,7 @@ def main() -> int:
     results: dict[tuple[str, str, str], dict[str, bool]] = {}
     for spec in args.spec or SPECS:
         if args.leg != "client":
-            for upstream in args.upstream or ("stdio", "http", "sse"):
+            for upstream in args.upstream or ("stdio", "http", "sse", "asgi"):
                 title = f"server {spec} through the gateway, upstream {upstream}"
                 results[title, "server", spec] = servers(upstream, spec, args.scenarios, args.verbose)
         if args.leg != "server":

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.gateway.app import Metrics
 from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
-from mooring.gateway.http_server import Limits, RateLimited
 from mooring.gateway.protocol import Refusal
+from mooring.gateway.routes import Limits, RateLimited
 
 
 @pytest.mark.parametrize(
@@ -121,16 +120,3 @@ def test_a_finished_request_frees_its_place() -> None:
     limits.enter("other", 0)
     limits.leave("one")
     limits.enter("one", 0)
-
-
-def test_metrics_are_text_that_prometheus_reads() -> None:
-    metrics = Metrics()
-    metrics.answered("tools/call", "ok", 0.004)
-    metrics.answered("tools/call", "ok", 100.0)
-    metrics.refused(429)
-    text = metrics.text({"sessions": ("Sessions.", 3.0)}, [('we"ird', True, 7)])
-    assert 'mooring_gateway_requests_total{method="tools/call",outcome="ok"} 2' in text
-    assert 'mooring_gateway_request_seconds_bucket{method="tools/call",le="0.005"} 1' in text
-    assert 'mooring_gateway_request_seconds_bucket{method="tools/call",le="+Inf"} 2' in text
-    assert 'mooring_server_up{server="we\\"ird"} 1' in text
-    assert text.endswith("\n")

@@ -6,13 +6,14 @@ import sys
 import pytest
 
 import mooring.gateway
+from mooring.gateway.asgi import asgi_app
 from mooring.gateway.serve import Serving, serve_http, serve_stdio
 from mooring.transport.message import ClientBridge
 
 
 def test_the_entry_points_are_importable_from_the_package() -> None:
     exported = [getattr(mooring.gateway, name) for name in mooring.gateway.__all__]
-    assert exported == [ClientBridge, Serving, serve_http, serve_stdio]
+    assert exported == [ClientBridge, Serving, asgi_app, serve_http, serve_stdio]
     assert set(mooring.gateway.__all__) <= set(dir(mooring.gateway))
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         mooring.gateway.unknown  # noqa: B018

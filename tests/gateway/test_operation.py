@@ -334,10 +334,10 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         process.stdin.close()
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
 
 
-@pytest.mark.parametrize("moment", ["parser_of", "_module"])
+@pytest.mark.parametrize("moment", ["parser_of", "_command"])
 def test_sighup_does_not_end_serve_while_it_starts(moment: str, tmp_path: Path) -> None:
     """The signal arrives before the arguments are read, and again before the server runs."""
     script = f"""

@@ -29,9 +29,11 @@ def fixture(name: str = "fixture", *, era: str = "dual") -> ServerConfig:
     return ServerConfig(name=name, command=sys.executable, args=(str(FIXTURE), "stdio", era))
 
 
-async def answering(client: Caller, tool: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
+async def answering(
+    client: Caller, tool: str, answer: dict[str, Any], given: dict[str, Any] = QUESTION
+) -> list[dict[str, Any]]:
     """All that a handshake client hears of a call, while it answers every question with `answer`."""
-    body, headers = client.message("tools/call", {"name": tool, "arguments": QUESTION}, 5)
+    body, headers = client.message("tools/call", {"name": tool, "arguments": given}, 5)
     heard: list[dict[str, Any]] = []
     async with client.stream(body, headers) as messages:
         async for message in messages:
@@ -59,16 +61,18 @@ async def test_a_handshake_client_is_asked_whatever_era_the_server_speaks(servin
         assert answer["result"]["content"][0]["text"] == "LLM response: 42"
 
 
-async def asked_by_result(client: Caller, tool: str, answer: dict[str, Any]) -> str:
+async def asked_by_result(
+    client: Caller, tool: str, answer: dict[str, Any], given: dict[str, Any] = QUESTION
+) -> str:
     """The text of a call that a 2026 client is asked about by its result, and makes again with the answer."""
-    asked = (await client.call(tool, QUESTION)).result
+    asked = (await client.call(tool, given)).result
     assert asked["resultType"] == "input_required", asked
     [(key, request)] = asked["inputRequests"].items()
     assert request["method"] == "elicitation/create"
     more = {"inputResponses": {key: answer}}
     if "requestState" in asked:
         more["requestState"] = asked["requestState"]
-    done = (await client.call(tool, QUESTION, **more)).result
+    done = (await client.call(tool, given, **more)).result
     assert done["resultType"] == "complete"
     return done["content"][0]["text"]
 

@@ -12,9 +12,10 @@ import ssl
 import time
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import aiohttp
+import jwt
 from aiohttp import web
 
 from tests.lab.http import HttpLab
@@ -28,6 +29,8 @@ class Issued:
     scopes: set[str]
     expires_at: float
     resource: str | None
+    user: str | None = None
+    actor: str | None = None
 
 
 @dataclass
@@ -64,6 +67,12 @@ class AuthLab:
     """Path -> where it redirects to."""
     needs: dict[str, str] = field(default_factory=dict)
     """Tool -> the scope that a call of it needs."""
+    page: bool = False
+    """`/authorize` is a page with a link to agree, as a person sees it."""
+    trusted: dict[str, str] = field(default_factory=dict)
+    """Issuer -> the public key of the assertions that it takes as a grant (RFC 7523)."""
+    wants_typ: str | None = None
+    """The `typ` of these assertions."""
 
     def __post_init__(self) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
@@ -72,6 +81,9 @@ class AuthLab:
         self.refresh: dict[str, set[str]] = {}
         self.clients: dict[str, dict[str, Any]] = {}
         self.seen_tokens: list[str | None] = []
+        self.seen_assertions: set[str] = set()
+        self.refusals: list[str] = []
+        """Why assertions were refused."""
         self._runner: web.AppRunner | None = None
         self.issuer = ""
         self.ssl_context: ssl.SSLContext | None = None
@@ -210,6 +222,10 @@ class AuthLab:
             return web.Response(status=400, text="redirect_uri")
         if asked.get("code_challenge_method") != "S256" or asked["response_type"] != "code":
             return web.Response(status=400, text="pkce")
+        if self.page and "agreed" not in asked:
+            href = f"/authorize?{urlencode({**asked, 'agreed': 'yes'})}".replace("&", "&amp;")
+            text = f'<!doctype html><title>Lab login</title><a id="agree" href="{href}">Log in</a>'
+            return web.Response(text=text, content_type="text/html")
         back = {"state": asked["state"]}
         if self.iss != "":
             back["iss"] = self.iss or self.name
@@ -224,10 +240,13 @@ class AuthLab:
         form = dict(await request.post())
         await asyncio.sleep(self.token_delay)
         client_id = str(form.get("client_id", ""))
-        if basic := request.headers.get("Authorization"):
-            client_id, _, secret = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
-            if self.clients.get(client_id, {}).get("client_secret") != secret:
+        confidential = "Authorization" in request.headers or "client_assertion" in form
+        if confidential:
+            known = verified_client(request, form, self.clients, self.name, self.seen_assertions)
+            if known is None:
                 return _error("invalid_client", 401)
+            client_id = known
+        user = None
         match form.get("grant_type"):
             case "authorization_code":
                 asked = self.codes.pop(str(form["code"]), None)
@@ -244,16 +263,54 @@ class AuthLab:
                 if self.rotates:
                     del self.refresh[str(form["refresh_token"])]
             case "client_credentials":
-                if not basic:
+                if not confidential:
                     return _error("invalid_client", 401)
+                scopes = set(str(form.get("scope", "")).split())
+            case "urn:ietf:params:oauth:grant-type:jwt-bearer":
+                user, problem = self._asserted(form, client_id)
+                if problem is not None:
+                    self.refusals.append(problem)
+                    return _error("invalid_grant")
                 scopes = set(str(form.get("scope", "")).split())
             case _:
                 return _error("unsupported_grant_type")
-        return self._issue(scopes, str(form.get("resource")), form["grant_type"] == "refresh_token")
+        return self._issue(scopes, str(form.get("resource")), form["grant_type"] == "refresh_token", user)
 
-    def _issue(self, scopes: set[str], resource: str, again: bool) -> web.Response:
+    def _asserted(self, form: dict[str, Any], client_id: str) -> tuple[str | None, str | None]:
+        """The user of an assertion, or why it is refused."""
+        token = str(form.get("assertion"))
+        try:
+            issuer = jwt.decode(token, options={"verify_signature": False}).get("iss", "")
+            said = jwt.decode(
+                token,
+                self.trusted.get(issuer) or next(iter(self.trusted.values())),
+                algorithms=["ES256"],
+                audience=self.name,
+                issuer=list(self.trusted),
+                options={"require": ["exp", "sub", "jti"]},
+            )
+        except jwt.PyJWTError as problem:
+            return None, type(problem).__name__
+        if self.wants_typ and jwt.get_unverified_header(token).get("typ") != self.wants_typ:
+            return None, "typ"
+        if said.get("resource", self.lab.url) != self.lab.url or form.get("resource") != self.lab.url:
+            return None, "resource"
+        if "client_id" in said and said["client_id"] != client_id:
+            return None, "client_id"
+        if said["jti"] in self.seen_assertions:
+            return None, "replay"
+        self.seen_assertions.add(said["jti"])
+        return said["sub"], None
+
+    def grant(self, scopes: set[str], life: int, *, user: str, actor: str) -> str:
+        """A token that a token service issues for the guarded server."""
+        access = f"exchanged-{secrets.token_urlsafe(12)}"
+        self.tokens[access] = Issued(scopes, time.time() + life, self.lab.url, user, actor)
+        return access
+
+    def _issue(self, scopes: set[str], resource: str, again: bool, user: str | None = None) -> web.Response:
         access = f"access-{secrets.token_urlsafe(12)}"
-        self.tokens[access] = Issued(scopes, time.time() + self.life, resource)
+        self.tokens[access] = Issued(scopes, time.time() + self.life, resource, user)
         answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.life}
         if scopes:
             answer["scope"] = " ".join(sorted(scopes))
@@ -280,6 +337,40 @@ async def browse(url: str, *, follow: bool = True, trusted: ssl.SSLContext | boo
             return 302, back
         async with session.get(back, allow_redirects=False) as page:
             return page.status, await page.text()
+
+
+def verified_client(
+    request: web.Request,
+    form: dict[str, Any],
+    clients: dict[str, dict[str, Any]],
+    issuer: str,
+    seen: set[str],
+) -> str | None:
+    """The client that has proved its identity, by a secret or by a signed assertion for this issuer."""
+    if sent := request.headers.get("Authorization"):
+        client_id, _, secret = base64.b64decode(sent.removeprefix("Basic ")).decode().partition(":")
+        known = clients.get(unquote(client_id), {}).get("client_secret")
+        return unquote(client_id) if known is not None and known == unquote(secret) else None
+    client_id = str(form.get("client_id"))
+    client = clients.get(client_id, {})
+    if "client_assertion" not in form:
+        known = client.get("client_secret")
+        return client_id if known is not None and known == form.get("client_secret") else None
+    try:
+        said = jwt.decode(
+            str(form["client_assertion"]),
+            client.get("public_key", ""),
+            algorithms=["ES256", "RS256", "EdDSA"],
+            audience=issuer,
+            issuer=client_id,
+            options={"require": ["exp", "sub", "jti", "iat"]},
+        )
+    except (jwt.PyJWTError, ValueError):
+        return None
+    if said["sub"] != client_id or said["jti"] in seen or said["exp"] - said["iat"] > 300:
+        return None
+    seen.add(said["jti"])
+    return client_id
 
 
 def query_of(url: str) -> dict[str, str]:

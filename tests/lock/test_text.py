@@ -43,7 +43,7 @@ def test_a_lock_comes_back_from_its_text_as_it_was(offers: list[Snapshot]) -> No
 
 
 READS_WELL = """\
-  "version": 2,
+  "version": 3,
   "servers": [
     {
       "server": "files",
@@ -69,7 +69,8 @@ READS_WELL = """\
           },
           "annotations": {"readOnlyHint": true}
         }
-      ]
+      ],
+      "pages_unread": true
     }
   ]
 }

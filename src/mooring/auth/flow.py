@@ -41,7 +41,7 @@ from mooring.core.value import Value
 
 
 class OtherLoginError(RefusedAddressError):
-    """An answer that belongs to no login under way: the one under way goes on waiting."""
+    """A redirect that belongs to no pending login. The pending login keeps waiting."""
 
 
 def s256(verifier: str) -> str:
@@ -51,10 +51,10 @@ def s256(verifier: str) -> str:
 
 
 def check_fit(server: AuthServer) -> str:
-    """The page at which one logs in.
+    """Return the authorization endpoint.
 
     Raises:
-        RefusedError: the authorization server has none, or none that is safe.
+        RefusedError: The authorization server has none, or an unsafe one.
     """
     if server.authorization_endpoint is None:
         raise RefusedAddressError("the authorization server has no page to log in at")
@@ -76,10 +76,10 @@ def authorization_url(
     state: str,
     verifier: str,
 ) -> str:
-    """The address that a person opens to log in.
+    """Return the URL that the user opens to log in.
 
     Raises:
-        RefusedError: the authorization server cannot do it safely, or at all.
+        RefusedError: The authorization server does not support it, or not safely.
     """
     page = check_fit(server)
     query = {
@@ -97,11 +97,11 @@ def authorization_url(
 
 
 def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer) -> str:
-    """The code in the address to which the browser was sent back.
+    """Return the code in the URL to which the browser was redirected.
 
     Raises:
-        OtherLoginError: it is no answer to this login.
-        RefusedError: it is, and the answer is no.
+        OtherLoginError: It does not belong to this login.
+        RefusedError: The login was denied.
     """
     try:
         here, home = urlsplit(url), urlsplit(redirect_uri)
@@ -127,11 +127,11 @@ def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer
 
 
 class NoOAuthError(RefusedAddressError):
-    """The server says nothing of an authorization server."""
+    """The server names no authorization server."""
 
 
 class DeniedError(RefusedAddressError):
-    """The authorization server refused; `error` is its word for it, such as `invalid_grant`."""
+    """The authorization server refused; `error` is its error code, such as `invalid_grant`."""
 
     def __init__(self, message: str, error: str) -> None:
         super().__init__(message)
@@ -139,14 +139,14 @@ class DeniedError(RefusedAddressError):
 
 
 class Found(Value):
-    """Where one logs in to a server."""
+    """The authorization server of a server."""
 
     protected: Protected
     server: AuthServer
     resource_metadata: str | None = None
 
     def grant(self, client: OAuthClient, tokens: Tokens) -> Grant:
-        """What is kept of a login here."""
+        """A login that is under way."""
         return Grant(
             issuer=self.server.issuer,
             resource=self.protected.resource,
@@ -161,12 +161,12 @@ class Found(Value):
 async def discover(
     visit: GuardedHttp, auth: AuthConfig, challenge: Challenge | None, hint: str | None
 ) -> Found:
-    """The authorization server of the server that `visit` is for.
+    """Return the authorization server of the server that `visit` is for.
 
     Raises:
         NoOAuthError: there is none.
-        RefusedError: there is one that must not be used.
-        UnreachableError: one of them gave no answer.
+        RefusedError: There is one that must not be used.
+        UnreachableError: One of the servers did not respond.
     """
     parts = urlsplit(visit.server_url)
     if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
@@ -177,14 +177,14 @@ async def discover(
         # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
         # or without metadata.
         origin = origin_of(visit.server_url)
-        server = await _auth_server(visit, origin, {origin, f"{origin}/"})
+        server = await auth_server(visit, origin, {origin, f"{origin}/"})
         if server is None and await visit.answers(f"{origin}/authorize", "its login page"):
             server = default_server(origin)
         resource = visit.server_url.partition("#")[0].partition("?")[0]
         protected = Protected(resource=resource, issuers=(origin,))
     else:
         issuer = _issuer(protected, auth)
-        server = await _auth_server(visit, issuer, {issuer})
+        server = await auth_server(visit, issuer, {issuer})
     if server is None:
         raise NoOAuthError("no authorization server could be found for it")
     if auth.issuer is not None and server.issuer != auth.issuer:
@@ -210,7 +210,8 @@ def _issuer(protected: Protected, auth: AuthConfig) -> str:
     return auth.issuer
 
 
-async def _auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+async def auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+    """Return the metadata of an authorization server, checked; None if it has none."""
     check_url(issuer, "its authorization server", visit.allowed)
     for url in issuer_urls(issuer):
         document = await visit.get(url, "the authorization server's metadata")
@@ -222,11 +223,11 @@ async def _auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> Au
 async def client_for(
     visit: GuardedHttp, auth: AuthConfig, server: AuthServer, redirect_uri: str, scopes: Sequence[str]
 ) -> OAuthClient:
-    """Who we are to this authorization server: the configured client, our document, or a new registration.
+    """Return the client: the configured one, our metadata document, or a new registration.
 
     Raises:
-        RefusedError: it knows no way.
-        UnreachableError: it gave no answer.
+        RefusedError: It supports none of them.
+        UnreachableError: It did not respond.
     """
     if auth.client_id is not None:
         return known_client(auth.client_id, auth.client_secret, server)
@@ -254,19 +255,38 @@ async def tokens_for(
     asked: Sequence[str] = (),
     old: Tokens | None = None,
 ) -> Tokens:
-    """New tokens.
+    """Request new tokens.
 
     Raises:
-        DeniedError: the authorization server said no.
-        RefusedError, UnreachableError: there is no usable answer.
+        DeniedError: The authorization server refused.
+        RefusedError, UnreachableError: There is no usable response.
     """
     full, headers = client_form(client, form)
-    status, raw = await visit.post(endpoint, "its token endpoint", form=full, headers=headers)
-    if status >= 500 or status == 429:
-        raise UnreachableError(f"its token endpoint answered HTTP {status}")
-    if status != 200:
-        raise _denied("the authorization server gave no token", status, raw)
+    raw = await token_response(visit, endpoint, full, headers)
     return read_tokens(raw, time.time(), asked=asked, old=old)
+
+
+async def token_response(
+    visit: GuardedHttp,
+    endpoint: str,
+    form: Mapping[str, str],
+    headers: Mapping[str, str],
+    what: str | None = None,
+) -> Any:
+    """Return the document with which a token endpoint answers; `what` names the step in errors.
+
+    Raises:
+        DeniedError: It refused.
+        RefusedAddressError, UnreachableError: There is no usable answer.
+    """
+    status, raw = await visit.post(endpoint, "its token endpoint", form=form, headers=headers)
+    if status >= 500 or status == 429:
+        raise UnreachableError(f"{what or 'its token endpoint'} answered HTTP {status}")
+    if status != 200:
+        if what is None:
+            raise _denied("the authorization server gave no token", status, raw)
+        raise _denied(f"{what} was refused", status, raw)
+    return raw
 
 
 async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
@@ -277,18 +297,8 @@ async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
     return replace(grant, tokens=tokens)
 
 
-async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
-    """Request a client credentials grant, which needs no user; raises as `tokens_for` does."""
-    client = known_client(auth.client_id or "", auth.client_secret, found.server)
-    form = {"grant_type": "client_credentials", "resource": found.protected.resource}
-    if scopes:
-        form["scope"] = " ".join(scopes)
-    tokens = await tokens_for(visit, found.server.token_endpoint, client, form, asked=scopes)
-    return found.grant(client, tokens)
-
-
 async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:
-    """Tell the authorization server to forget a login (RFC 7009): whether it did; None where it cannot."""
+    """Revoke a login (RFC 7009). Return whether that succeeded; None if it is not supported."""
     if grant.revocation_endpoint is None:
         return None
     done = True

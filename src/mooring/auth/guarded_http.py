@@ -27,7 +27,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class UnreachableError(Exception):
-    """The other side gave no answer; another time it may."""
+    """The other side did not respond; a retry may succeed."""
 
 
 class GuardedHttp:
@@ -62,11 +62,11 @@ class GuardedHttp:
             await session.close()
 
     async def get(self, url: str, what: str) -> Any:
-        """The JSON document there; None when there is none.
+        """Return the JSON document at a URL; None when there is none.
 
         Raises:
-            RefusedError: it may not be asked, or leads elsewhere.
-            UnreachableError: no answer came.
+            RefusedError: The URL is not allowed, or redirects elsewhere.
+            UnreachableError: There was no response.
         """
         start = origin(url)
         for _ in range(MAX_HOPS):
@@ -98,7 +98,7 @@ class GuardedHttp:
         document: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """The status and the JSON document of the answer. Redirects are not followed: what is sent is secret.
+        """Return the status and the JSON document. Redirects are not followed: the request has secrets.
 
         Raises:
             RefusedError, UnreachableError: as for `get`.
@@ -163,7 +163,7 @@ class GuardedHttp:
         return self._sessions[proxied]
 
     def _socket(self, info: Any) -> socket.socket:
-        """A socket for this address, the last moment before it is connected to."""
+        """Return a socket for this address, after a last check before it is connected."""
         family, kind, protocol, _, address = info
         where = realm(address[0])
         if where != "public" and where not in self.allowed:

@@ -1,11 +1,11 @@
-"""One login of a person: the address to open, and the page on this machine that the browser comes back to."""
+"""One login of a user: the URL to open, and the page on this machine that receives the redirect."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logger("mooring.login")
 
 LIFE = 300.0
-"""Seconds that a login waits for its person."""
+"""Seconds that a login waits for the user."""
 PATH = "/callback"
 _LAST_WORDS = 1.0
 _HEADERS = {
@@ -51,7 +51,7 @@ _FAILED = "Login failed. Return to your application for details."
 _OTHER = "This page does not belong to a login in progress."
 
 OnAuth = Callable[["Login"], Awaitable[None] | None]
-"""Shows a login to a person. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
+"""Shows a login to the user. It may wait for `done()`, and may `complete()` or `cancel()` it. A plain
 function runs in a thread, a coroutine function on the event loop."""
 
 
@@ -59,12 +59,23 @@ class Answered(Protocol):
     async def __call__(self, callback_url: str) -> None: ...
 
 
+class Redirect:
+    """A redirect address that the application serves itself: it gives what arrives there to `complete()`."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.answered: Answered | None = None
+
+    async def close(self) -> None: ...
+
+
 class Callback:
-    """A page on 127.0.0.1 that one browser may come back to."""
+    """A page on 127.0.0.1 that receives the redirect of the browser."""
 
     def __init__(self, server: asyncio.Server, pages: web.Server) -> None:
         self._server, self._pages = server, pages
         self.origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.uri = self.origin + PATH
         self.answered: Answered | None = None
 
     @classmethod
@@ -87,7 +98,7 @@ class Callback:
 
     async def _page(self, request: web.BaseRequest) -> web.StreamResponse:
         hosts = request.headers.getall("Host", [])
-        # A name that an attacker has pointed at this machine is not ours to answer for.
+        # An attacker may have pointed another name at this machine (DNS rebinding).
         if hosts != [urlsplit(self.origin).netloc] or self.answered is None:
             return _shown(400, _OTHER)
         if request.method != "GET" or request.raw_path.partition("?")[0] != PATH:
@@ -107,35 +118,40 @@ def _shown(status: int, text: str) -> web.Response:
 
 
 class Login:
-    """A login that waits for a person. Show `host` and `url`; then `done()` returns when it has worked.
+    """A login that waits for the user. Show `host` and `url`; `done()` returns when it has succeeded.
 
     The browser comes back to this machine by itself. Where it cannot, because it runs on another one, give
     the address it was sent to (it begins with http://127.0.0.1) to `complete()`.
     """
 
-    def __init__(self, access: Credentials, found: Found, client: OAuthClient, callback: Callback) -> None:
+    def __init__(
+        self, access: Credentials, found: Found, client: OAuthClient, callback: Callback | Redirect
+    ) -> None:
         self.server = access.server
         self.scopes = access.scopes(found)
-        """What is asked for; empty: what the authorization server thinks fit."""
+        """The requested scopes; empty: the default of the authorization server."""
         self._access, self._found, self._client, self._callback = access, found, client, callback
-        self._state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-        self._redirect_uri = callback.origin + PATH
+        self.remote = isinstance(callback, Redirect)
+        """Whether the application serves the redirect address."""
+        self.state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+        """Identifies the login in the address that the browser is sent back to."""
+        self._redirect_uri = callback.uri
         self.url = authorization_url(
             found.server,
             client_id=client.client_id,
             redirect_uri=self._redirect_uri,
             resource=found.protected.resource,
             scopes=self.scopes,
-            state=self._state,
+            state=self.state,
             verifier=self._verifier,
         )
-        """What to open in a browser."""
+        """The URL to open in a browser."""
         self.host = urlsplit(self.url).netloc
-        """Whose page that is: show it, so that a person can tell a strange one."""
+        """The host of that page: show it, so that the user can recognise an unexpected one."""
         self.issuer = found.server.issuer
         self.on_success: Callable[[], None] = _nothing
         self.settle: Callable[[], Awaitable[None]] = _settled
-        """Waits until the server was asked again with the new login."""
+        """Waits until the server has been connected with the new login."""
         self._spent = False
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._outcome.add_done_callback(_seen)
@@ -149,14 +165,14 @@ class Login:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._outcome.done()
 
     async def complete(self, callback_url: str) -> None:
-        """Finish with the address to which the browser was sent.
+        """Finish with the URL to which the browser was redirected.
 
         Raises:
-            AuthNeeded: it does not fit, in which case the login goes on waiting; or the login has failed.
+            AuthNeeded: The URL belongs to another login (this one keeps waiting), or the login failed.
         """
         try:
             await self._answer(callback_url.strip())
@@ -164,24 +180,24 @@ class Login:
             raise_alone(self._needed(f"{problem}; paste the whole address that the browser shows"))
 
     async def done(self, timeout: float | None = None) -> None:
-        """Until the login has worked and the server was asked again with it.
+        """Wait until the login has succeeded and the server is connected with it.
 
         Raises:
-            AuthNeeded: it failed, was cancelled, or ran out of time.
-            TimeoutError: it still waits.
-            MooringError: it worked, and the server cannot be used for another reason.
+            AuthNeeded: It failed, was cancelled, or timed out.
+            TimeoutError: It is still pending.
+            MooringError: It succeeded, but the server cannot be used for another reason.
         """
         async with asyncio.timeout(timeout):
             await asyncio.shield(self._outcome)
             await self.settle()
 
     async def cancel(self) -> None:
-        """Give it up."""
+        """Cancel the login."""
         self._end("the login was cancelled")
         await self.close()
 
     async def close(self) -> None:
-        """Give it up if it still waits, and free the port."""
+        """Cancel the login if it is pending, and free the port."""
         self._end("the login was given up")
         if self._closing is not None:
             await self._closing
@@ -192,7 +208,7 @@ class Login:
         try:
             server = self._found.server
             code = read_callback(
-                callback_url, redirect_uri=self._redirect_uri, state=self._state, server=server
+                callback_url, redirect_uri=self._redirect_uri, state=self.state, server=server
             )
             self._spent = True
             await self._exchange(code)
@@ -238,17 +254,18 @@ class Login:
         return AuthNeeded(f"{self.server!r} is not logged in: {problem}", server=self.server)
 
 
-async def begin(access: Credentials) -> Login:
-    """A login that waits for a person: the port is ours before the address exists.
+async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
+    """Return a login that waits for the user. The port is bound before the URL exists.
 
     Raises:
-        AuthNeeded: there can be none, and why.
+        AuthNeeded: There can be none.
     """
-    if access.auth.type == "client_credentials":
-        problem = "its client credentials speak for themselves; correct them in `auth` if they are refused"
-        raise AuthNeeded(f"{access.server!r} wants no person to log in: {problem}", server=access.server)
+    if access.auth.unattended:
+        problem = "its tokens are requested without one; correct its `auth` if they are refused"
+        text = f"{access.server!r} wants no person to log in: {problem}"
+        raise AuthNeeded(text, server=access.server, login=False)
     try:
-        callback = await Callback.open(access.auth.callback_port)
+        callback = Redirect(redirect_uri) if redirect_uri else await Callback.open(access.auth.callback_port)
     except OSError as problem:
         text = f"{access.server!r}: no port on 127.0.0.1 can be had for the login: {problem.strerror}"
         raise_alone(AuthNeeded(text, server=access.server))
@@ -257,7 +274,7 @@ async def begin(access: Credentials) -> Login:
             found = await access.found(visit)
             check_fit(found.server)  # before we are registered there
             scopes = access.scopes(found)
-            client = await client_for(visit, access.auth, found.server, callback.origin + PATH, scopes)
+            client = await client_for(visit, access.auth, found.server, callback.uri, scopes)
             login = Login(access, found, client, callback)
             check_url(login.url, "its login page", visit.allowed)
             return login
@@ -270,10 +287,10 @@ async def begin(access: Credentials) -> Login:
 
 
 async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | None) -> str:
-    """What the tool `authenticate` answers once the login has worked.
+    """Return the result of the tool `authenticate` after the login.
 
     Raises:
-        AuthNeeded: A person must open a URL first and no `on_auth` is set, or the login failed.
+        AuthNeeded: The user must open a URL first and no `on_auth` is set, or the login failed.
     """
     if on_auth is None:
         raise AuthNeeded(
@@ -310,3 +327,34 @@ def _seen(outcome: asyncio.Future[None]) -> None:
     """Retrieve the exception of a login that no caller awaits any more."""
     if not outcome.cancelled():
         outcome.exception()
+
+
+class SyncLogin:
+    """`Login` without `await`."""
+
+    def __init__(self, login: Login, do: Any) -> None:
+        self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
+        self.issuer = login.issuer
+        self._login = login
+        self._do = do
+
+    @property
+    def over(self) -> bool:
+        """Whether the login has ended, successfully or not."""
+        return self._login.over
+
+    def complete(self, callback_url: str) -> None:
+        """See `Login.complete`."""
+        self._do(self._login.complete(callback_url))
+
+    def done(self, timeout: float | None = None) -> None:
+        """Wait until the login has ended; see `Login.done`."""
+        self._do(self._login.done(timeout))
+
+    def cancel(self) -> None:
+        """See `Login.cancel`."""
+        self._do(self._login.cancel())
+
+    def close(self) -> None:
+        """See `Login.close`."""
+        self._do(self._login.close())

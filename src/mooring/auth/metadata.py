@@ -1,7 +1,7 @@
-"""The documents of OAuth as values: what a server, its metadata and its authorization server say.
+"""The documents of OAuth as values: challenges, resource metadata, authorization server metadata.
 
 Pure: headers and JSON in, checked values out. The input is untrusted, so whatever does
-not fit is refused with its reason and is never mended.
+not conform is rejected with its reason, never corrected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPENID = "/.well-known/openid-configuration"
 
 
 class Challenge(Value):
-    """What a 401 or 403 says of the way to get in."""
+    """The challenge of a 401 or 403 response."""
 
     error: str | None = None
     scopes: tuple[str, ...] = ()
@@ -47,21 +47,21 @@ class Challenge(Value):
 
     @property
     def wants_more(self) -> bool:
-        """Whether the login is good and its rights are too few."""
+        """Whether the login is valid but has too few scopes."""
         return self.error == "insufficient_scope"
 
 
 class Protected(Value):
-    """What a server says of itself (RFC 9728)."""
+    """Protected resource metadata of a server (RFC 9728)."""
 
     resource: str
-    """What tokens are asked for (RFC 8707)."""
+    """The resource that tokens are requested for (RFC 8707)."""
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
 
 
 class AuthServer(Value):
-    """What an authorization server says of itself (RFC 8414), as far as it was checked."""
+    """Authorization server metadata (RFC 8414): the fields that were checked."""
 
     issuer: str
     authorization_endpoint: str | None
@@ -75,10 +75,14 @@ class AuthServer(Value):
     """It reads client metadata documents."""
     secrets_by: tuple[str, ...] = ("client_secret_basic",)
     scopes: tuple[str, ...] = ()
+    grant_types: tuple[str, ...] = ()
+    """The grants it lists; empty if it does not list any."""
+    grant_profiles: tuple[str, ...] | None = None
+    """The grant profiles it lists; None if it does not list any."""
 
 
 def read_challenge(header: str | None) -> Challenge | None:
-    """What a `WWW-Authenticate` says under `Bearer`; None when it does not speak of it."""
+    """Return the `Bearer` challenge of a `WWW-Authenticate` header; None when it has none."""
     found = _BEARER.search((header or "")[:_LONGEST_HEADER])
     if found is None:
         return None
@@ -93,20 +97,20 @@ def read_challenge(header: str | None) -> Challenge | None:
 
 
 def scopes_in(value: object) -> tuple[str, ...]:
-    """The scopes in a text or list, each once; what cannot be one is left out."""
+    """Return the scopes in a text or list, each once, without invalid ones."""
     words: Sequence[object] = value.split() if isinstance(value, str) else _list(value)
     good = (word for word in words if isinstance(word, str) and _SCOPE.fullmatch(word))
     return tuple(dict.fromkeys(good))[:_MOST_SCOPES]
 
 
 def metadata_urls(server_url: str) -> tuple[str, ...]:
-    """Where a server's own metadata may lie: for its path, then for its origin."""
+    """Return the URLs of a server's metadata: for its path, then for its origin."""
     origin, path = _split(server_url)
     return tuple(dict.fromkeys((f"{origin}{PROTECTED}{path}", f"{origin}{PROTECTED}")))
 
 
 def issuer_urls(issuer: str) -> tuple[str, ...]:
-    """Where the metadata of an authorization server may lie, in order."""
+    """Return the URLs of the metadata of an authorization server, in order."""
     origin, path = _split(issuer)
     inserted = (f"{origin}{AUTHORIZATION}{path}", f"{origin}{OPENID}{path}")
     return tuple(dict.fromkeys((*inserted, f"{origin}{path}{OPENID}")))
@@ -122,10 +126,10 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def read_resource(raw: object, server_url: str) -> Protected:
-    """A server's metadata, if it speaks of this server.
+    """Return the metadata of a server, if it is for this server.
 
     Raises:
-        RefusedError: it is for another one, or names no authorization server.
+        RefusedError: It is for another server, or names no authorization server.
     """
     fields = _object(raw, "its resource metadata")
     resource = _text(fields, "resource")
@@ -157,15 +161,15 @@ def _port(parts: Any) -> int:
 
 
 def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[Realm]) -> AuthServer:
-    """The metadata of an authorization server, every address in it checked.
+    """Return the metadata of an authorization server, with every URL checked.
 
     Args:
         raw: The document.
-        issuers: What it may call itself: the very text that led to it.
-        allowed: Realms that its addresses may be in besides the public one.
+        issuers: The allowed issuers, compared as text.
+        allowed: Networks that its addresses may be in besides the public one.
 
     Raises:
-        RefusedError: it is of another issuer, lacks what is needed, or names what may not be asked.
+        RefusedError: It has another issuer, lacks a field, or has a URL that is not allowed.
     """
     fields = _object(raw, "the authorization server's metadata")
     issuer = _text(fields, "issuer")
@@ -184,6 +188,7 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
     if token is None:
         raise RefusedAddressError("the authorization server names no token endpoint")
     methods = _list(fields.get("token_endpoint_auth_methods_supported"))
+    profiles = fields.get("authorization_grant_profiles_supported")
     return AuthServer(
         issuer=issuer or "",
         authorization_endpoint=endpoint("authorization_endpoint"),
@@ -193,8 +198,10 @@ def read_auth_server(raw: object, issuers: Collection[str], allowed: Collection[
         s256="S256" in _list(fields.get("code_challenge_methods_supported")),
         names_itself=fields.get("authorization_response_iss_parameter_supported") is True,
         takes_documents=fields.get("client_id_metadata_document_supported") is True,
-        secrets_by=tuple(m for m in methods if isinstance(m, str)) or ("client_secret_basic",),
+        secrets_by=_texts(methods) or ("client_secret_basic",),
         scopes=scopes_in(fields.get("scopes_supported")),
+        grant_types=_texts(fields.get("grant_types_supported")),
+        grant_profiles=None if profiles is None else _texts(profiles),
     )
 
 
@@ -219,6 +226,10 @@ def _object(raw: object, what: str) -> Mapping[str, Any]:
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in _list(value) if isinstance(item, str))
 
 
 def _list(value: object) -> list[object]:

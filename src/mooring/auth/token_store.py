@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
@@ -10,7 +11,7 @@ import re
 import stat
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,22 +19,24 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
+from mooring.auth.cipher import LoginCipher
 from mooring.auth.metadata import AuthServer, scopes_in
 from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
+from mooring.errors import ConfigError
 
 EARLY = 60.0
-"""Seconds before the end of its life from which on a token is renewed."""
+"""Seconds before its expiry at which a token is refreshed."""
 _LONGEST_LIFE = 10 * 365 * 86_400.0
 _HEADER_SAFE = re.compile(r"[!-~]{1,65536}")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class OAuthClient(Value):
-    """Who we are to an authorization server."""
+    """An OAuth client."""
 
     client_id: str
     client_secret: str | None = None
@@ -45,7 +48,7 @@ class OAuthClient(Value):
 
 
 class Tokens(Value):
-    """What a login gave. Times are seconds since the epoch; infinite when the server did not say."""
+    """Tokens of a login. Times are seconds since the epoch; infinite when the server sent none."""
 
     access: str
     refresh: str | None = None
@@ -58,7 +61,7 @@ class Tokens(Value):
 
 
 class Grant(Value):
-    """A login with all that is needed to renew and to end it: what is kept between runs."""
+    """A login with everything needed to refresh and revoke it, as stored between runs."""
 
     issuer: str
     resource: str
@@ -71,20 +74,20 @@ class Grant(Value):
 
 
 def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
-    """What we tell an authorization server of ourselves (RFC 7591)."""
+    """Return the client metadata of mooring (RFC 7591)."""
     document: dict[str, Any] = {
         "client_name": "mooring",
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        "application_type": "native",
+        "application_type": "web" if redirect_uri.startswith("https:") else "native",
     }
     return document | ({"scope": " ".join(scopes)} if scopes else {})
 
 
 def read_client(raw: object) -> OAuthClient:
-    """The client in the answer to a registration.
+    """Return the client in the response to a registration.
 
     Raises:
         RefusedError: there is none.
@@ -103,7 +106,7 @@ def read_client(raw: object) -> OAuthClient:
 
 
 def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAuthClient:
-    """A client that was registered beforehand, as this server wants it to show its secret."""
+    """Return a pre-registered client, with the authentication method of this server."""
     if secret is None:
         return OAuthClient(client_id=client_id)
     only_post = "client_secret_basic" not in server.secrets_by and "client_secret_post" in server.secrets_by
@@ -123,10 +126,10 @@ def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str,
 
 
 def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Tokens | None = None) -> Tokens:
-    """The tokens in an answer; where it sends no new refresh token, the old one stays good.
+    """Return the tokens in a response. Without a new refresh token, the old one stays valid.
 
     Raises:
-        RefusedError: there is no usable token in it.
+        RefusedError: It has no usable token.
     """
     fields = _fields(raw)
     access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
@@ -147,13 +150,13 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 
 
 def refusal_in(raw: object) -> str:
-    """The error code in a refusal: a word of the standard, never free text."""
+    """Return the error code in an error response: one of the standard, never free text."""
     fields = _fields(raw)
     return word(fields.get("error"))
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
-    """The grant as it is kept; secrets stand in `secrets` alone."""
+    """Return the grant as JSON; all secrets are under `secrets`."""
     tokens, client = grant.tokens, grant.client
     return {
         "version": 1,
@@ -176,7 +179,7 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
 
 
 def grant_from_json(raw: object) -> Grant | None:
-    """The grant that was kept; None when it is damaged or of another version."""
+    """Return the stored grant; None when it is damaged or of another version."""
     fields = _fields(raw)
     secrets = _fields(fields.get("secrets"))
     needed = [fields.get(name) for name in ("issuer", "resource", "token_endpoint", "client_id", "secret_by")]
@@ -209,7 +212,7 @@ def _fields(raw: object) -> Mapping[str, Any]:
 
 
 def _life(value: object) -> float:
-    """Seconds that a token lives; some servers send them as text."""
+    """Return the lifetime of a token in seconds; some servers send it as text."""
     try:
         life = float(value) if isinstance(value, int | float | str) else math.inf
     except (ValueError, OverflowError):
@@ -227,7 +230,7 @@ def _optional(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def word(value: object) -> str:
-    """An error code of the standard; anything else is not shown."""
+    """Return an error code of the standard; other text is not shown."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else "an error without a known name"
 
 
@@ -235,37 +238,80 @@ log = logger("mooring.tokens")
 
 
 SERVICE = "mooring-oauth"
-"""Not the service that `${keyring:…}` reads: no configuration can have a token put into a header."""
+"""Not the service that `${keyring:…}` reads, so that no configuration can put a token into a header."""
 LIMIT = 256 * 1024
 LOCK_PATIENCE = 30.0
 # Do not follow links or block on pipes. Windows has neither flag.
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _warned: set[str] = set()
 
-Place = Literal["keyring", "file", "memory"]
+Place = Literal["keyring", "file", "memory", "host"]
+"""`host`: in the memory of a host, for all its connections."""
 
 
 class UnsafeStoreError(Exception):
-    """The place for tokens is not ours alone; the text names it."""
+    """Other users can access the token store; the text names the path."""
+
+
+class MemoryStore:
+    """A grant that is never written to disk, shared by the connections of one host."""
+
+    MOST = 4096
+    """Grants that a host keeps; beyond that, those unused for longest are dropped."""
+
+    def __init__(self) -> None:
+        self.place: Place = "host"
+        self._grant: Grant | None = None
+        self._lock = asyncio.Lock()
+        self.used_assertions: set[str] = set()
+        """Ids of assertions that were presented for it."""
+
+    @classmethod
+    def shared(cls, stores: dict[str, MemoryStore], *identity: object) -> MemoryStore:
+        """Return the store for an identity from those of a host."""
+        key = sha256(json.dumps(identity, default=repr).encode()).hexdigest()
+        store = stores.pop(key, None) or cls()
+        stores[key] = store  # the newest is last
+        while len(stores) > cls.MOST:
+            del stores[next(iter(stores))]
+        return store
+
+    def load(self) -> Grant | None:
+        return self._grant
+
+    def save(self, grant: Grant) -> None:
+        self._grant = grant
+
+    def changed(self) -> bool:
+        return False
+
+    def delete(self) -> None:
+        self._grant = None
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        return self._lock
 
 
 class TokenStore:
     """The kept login for one server address and one client: this user's, or that of one principal whom the
     host serves."""
 
-    def __init__(self, url: str, client: str | None, principal: str | None = None) -> None:
+    def __init__(
+        self, url: str, client: str | None, principal: str | None = None, cipher: LoginCipher | None = None
+    ) -> None:
+        self._cipher = cipher
         whose = [url, client] if principal is None else [url, client, principal]
         unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
         self._key = f"{readable}-{unique}"
         self.place: Place = "memory"
-        """Where the login was last found or put."""
+        """Where the login was last read or written."""
         self._stamp = 0
 
     # --- what is kept ---------------------------------------------------------------------------
 
     def load(self) -> Grant | None:
-        """The login that was kept, if any.
+        """Return the stored login, if any.
 
         Raises:
             UnsafeStoreError: Another user may have written the file.
@@ -277,27 +323,46 @@ class TokenStore:
         place: Place = "file"
         if raw.get("secrets") == SERVICE:
             place, raw["secrets"] = "keyring", self._from_keyring()
+        sealed = _optional(_fields(raw.get("secrets")), "sealed")
+        if sealed is not None:
+            raw["secrets"] = self._unsealed(sealed)
         grant = grant_from_json(raw)
+        if grant is not None and sealed is None and self._cipher is not None:
+            self.save(grant)  # it was stored before there was a key
+            return grant
         if grant is None:
-            log.warning("the kept login %s is damaged, or gone from the keyring; log in again", self._path())
+            reason = "encrypted with another `gateway.key`" if sealed else "damaged, or gone from the keyring"
+            log.warning("the kept login %s is %s; log in again", self._path(), reason)
         else:
             self.place = place
         return grant
 
     def save(self, grant: Grant) -> None:
-        """Keep a login for the next run. Where that cannot be, it lives as long as this process."""
+        """Store a login for the next run. If that fails, it is kept in memory."""
         document = grant_to_json(grant)
         self.place = "file"
-        if self._to_keyring(json.dumps(document["secrets"])):
-            self.place, document["secrets"] = "keyring", SERVICE
+        secrets = json.dumps(document["secrets"])
         try:
+            if self._cipher is not None:
+                document["secrets"] = {"sealed": self._cipher.seal(secrets, self._key)}
+            elif self._to_keyring(secrets):
+                self.place, document["secrets"] = "keyring", SERVICE
             self._write(json.dumps(document).encode())
-            if self.place == "file":
+            if self.place == "file" and self._cipher is None:
                 _explain_file()
-        except (OSError, UnsafeStoreError) as problem:
+        except (OSError, UnsafeStoreError, ConfigError) as problem:
             self.place = "memory"
             _warn_once(f"tokens are not kept for the next run: {problem}")
         self._stamp = self._now()
+
+    def _unsealed(self, sealed: str) -> Any:
+        """The secrets of an encrypted login; None if the key is missing or another one."""
+        try:
+            text = None if self._cipher is None else self._cipher.open(sealed, self._key)
+        except ConfigError as problem:
+            _warn_once(f"logins of gateway clients cannot be decrypted: {problem}")
+            return None
+        return None if text is None else json.loads(text)
 
     def changed(self) -> bool:
         """Whether another process has written the store since the last read."""
@@ -310,18 +375,18 @@ class TokenStore:
             return 0
 
     def delete(self) -> None:
-        """Forget the login."""
+        """Delete the stored login."""
         with suppress(UnsafeStoreError):
             raw = self._read()
             if raw is not None and raw.get("secrets") == SERVICE and (keyring := _keyring()) is not None:
-                with suppress(Exception):  # backends raise what they like
+                with suppress(Exception):  # backends raise any exception
                     keyring.delete_password(SERVICE, self._key)
         with suppress(OSError):
             self._path().unlink(missing_ok=True)
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """Alone with this login, among all processes of this user. Where no lock can be had, go on: a
+        """Lock this login for all processes of this user. Without a lock, continue: a
         second refresh is better than none."""
         from filelock import AsyncFileLock, Timeout
 
@@ -379,7 +444,7 @@ class TokenStore:
         try:
             text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
             return json.loads(text) if text else None
-        except Exception as problem:  # backends raise what they like
+        except Exception as problem:  # backends raise any exception
             log.warning("the keyring cannot be read: %s", type(problem).__name__)
             return None
 
@@ -390,17 +455,17 @@ class TokenStore:
         try:
             keyring.set_password(SERVICE, self._key, text)
             return keyring.get_password(SERVICE, self._key) == text
-        except Exception as problem:  # backends raise what they like
+        except Exception as problem:  # backends raise any exception
             log.warning("the keyring takes no token: %s", type(problem).__name__)
             return False
 
 
 def _keyring() -> Any:
-    """The keyring, where the extra is installed and a real one is behind it."""
+    """Return the keyring, if the extra is installed and has a real backend."""
     try:
         keyring: Any = import_module("keyring")
         return keyring if keyring.get_keyring().priority > 0 else None
-    except Exception:  # not installed, or no backend: both mean there is none
+    except Exception:  # not installed, or without a backend
         return None
 
 
@@ -429,8 +494,8 @@ def _check_owner(found: os.stat_result, path: Path, *, directory: bool = False) 
 
 
 def _explain_file() -> None:
-    """Log once where tokens are. The extra is advised only where the system has a keyring for it: elsewhere
-    it would change nothing."""
+    """Log once where tokens are stored. The extra is recommended only where the system has a keyring:
+    elsewhere it has no effect."""
     text = "tokens are kept in a file that only you can read"
     if sys.platform in ("darwin", "win32") and find_spec("keyring") is None:
         _warn_once(f"{text}; `pip install 'mooring[keyring]'` keeps them in the keyring of the system")

@@ -89,10 +89,13 @@ COMMANDS = {
     "search": "Search the tools",
     "groups": "Groups of tools, one line each",
     "call": "Call one tool",
+    "run": "Run a script that calls tools",
     "resources": "Resources of all servers",
     "read": "Read one resource",
     "prompts": "Prompts of all servers",
     "prompt": "Show one prompt with its arguments filled in",
+    "skills": "Skills of all servers",
+    "skill": "Read one skill",
     "ping": "Round-trip time of each server",
     "login": "Log in to a server",
     "logout": "Remove a stored login",
@@ -113,6 +116,8 @@ COMMANDS = {
     "explain": "What a finding of doctor means and how to solve it",
     "logs": "What the servers wrote to stderr",
     "serve": "Serve the catalog as one MCP server",
+    "sessions": "Sessions of a running gateway",
+    "token": "Create and revoke tokens of the gateway",
     "schema": "JSON Schema of configuration files, for editors",
     "completion": "Print a completion script for your shell",
     "demo": "Try mooring on bundled servers, without a network",
@@ -120,6 +125,9 @@ COMMANDS = {
     "version": "Versions of mooring, Python and the protocol",
 }
 """Summaries by name. A command is a module with USAGE, DETAILS, EXAMPLES, `run` and maybe `configure`."""
+
+REMOTE = ("list", "watch", "approve", "sessions", "logs")
+"""Commands that work with `--gateway`."""
 
 _HOMES = {
     "check": "lock",
@@ -193,7 +201,7 @@ def help_text(command: str | None = None) -> str:
         description=f"Use many MCP servers through one catalog of tools.\n\ncommands:\n{lines}",
         examples=f"{_EXAMPLES}\n\nHelp on a command: mooring COMMAND --help",
     )
-    parser.describe_options()
+    parser.describe_options(gateway=True)
     parser.add_argument("--version", action="store_true", help="print the version")
     return parser.format_help()
 
@@ -212,6 +220,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         kind = "option" if argv[0].startswith("-") else "command"
         near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
+    if options.gateway is not None and argv[0] not in REMOTE:
+        raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")
     serves = argv[0] == "serve"
     if serves and sys.platform != "win32":
         import signal
@@ -246,7 +256,7 @@ def parser_of(command: str) -> Parser:
     )
     if hasattr(found, "configure"):
         found.configure(parser)
-    parser.describe_options()
+    parser.describe_options(gateway=command in REMOTE)
     return parser
 
 

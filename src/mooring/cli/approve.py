@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output, plural
@@ -33,6 +33,8 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    if options.gateway is not None:
+        return await _remote(args, options, out)
     from mooring.cli.app import NEEDS_LOGIN
     from mooring.cli.ask import confirm
     from mooring.cli.hosting import report_suspicious
@@ -68,6 +70,39 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         out.document({"lock": str(file), "server": server, "tool": tool, "approved": yes, "changes": changes})
     elif yes or not selected:
         out.note(_verdict(args.target, selected, found))
+    return 0 if yes or not selected else NEEDS_LOGIN
+
+
+async def _remote(args: Namespace, options: Options, out: Output) -> int:
+    """Approve changes at a running gateway: it writes its own lock."""
+    from mooring.cli.app import NEEDS_LOGIN
+    from mooring.cli.ask import confirm
+    from mooring.cli.output import wrap
+    from mooring.cli.remote import RemoteGateway
+    from mooring.core.text import clean
+
+    gateway = RemoteGateway(options)
+    found: dict[str, Any] = {row["server"]: row for row in (await gateway.get("/lock/changes"))["servers"]}
+    matching = [name for name in found if args.target == name or args.target.startswith(f"{name}/")]
+    server = max(matching, key=len) if matching else args.target.partition("/")[0]
+    tool = args.target[len(server) + 1 :] or None
+    changes: list[dict[str, Any]] = found[server]["changes"] if server in found else []
+    selected = [one for one in changes if tool is None or (one["subject"], one["name"]) == ("tool", tool)]
+    if not options.json:
+        for one in selected:
+            out.lines(wrap(clean(one["text"]), out.width))
+    question = f"Approve {plural(len(selected), 'change')} at {options.gateway}?"
+    yes = bool(selected) and (args.yes or await confirm(question, "Nothing was approved.", out))
+    if yes:
+        given = {"server": server, "revision": found[server]["revision"]}
+        await gateway.send("POST", "/lock/approve", given if tool is None else {**given, "tool": tool})
+    if options.json:
+        document: dict[str, Any] = {"server": server, "tool": tool, "approved": yes, "changes": selected}
+        out.document({"lock": options.gateway, **document})
+    elif yes:
+        out.note(f"Approved {plural(len(selected), 'change')} of {args.target}.")
+    elif not selected:
+        out.note(f"{args.target} has not changed since it was approved.")
     return 0 if yes or not selected else NEEDS_LOGIN
 
 

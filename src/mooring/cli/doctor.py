@@ -179,10 +179,31 @@ async def _servers(
             found.append(
                 Finding(level="error", finding=finding, next="Correct `audit`, or the file.", code="audit")
             )
+        found += _scripts(host)
         for server in sorted(host.config.servers, key=lambda server: server.name):
             found += _server(host, server.name, None if server.name in excluded else lock)
         states = [(status.state, status.name in host.held) for status in host.status()]
     return found, [_summary(states)] if states else []
+
+
+def _scripts(host: Host) -> Iterator[Finding]:
+    """Findings about scripts, if they are enabled for the host or a profile of its gateway."""
+    profiles = host.config.gateway.profiles.values()
+    if not any(one.scripts.enabled for one in (host.config, *profiles)):
+        return
+    from mooring.scripts.workers import missing_walls, scripts_installed
+
+    if not scripts_installed():
+        install = f"{sys.executable} -m pip install 'mooring[scripts]'"
+        yield Finding(
+            level="error", finding="scripts are enabled and not installed", next=install, code="scripts"
+        )
+    elif missing := missing_walls():
+        lacks = f"this system has no {' and no '.join(missing)}"
+        finding = f"scripts are confined by their interpreter only: {lacks}"
+        yield Finding(level="warning", finding=finding, next="Use Linux 5.13 or newer.", code="scripts")
+    else:
+        yield Finding(level="info", finding="scripts: interpreter in a process without files and network")
 
 
 def _summary(states: Sequence[tuple[str, bool]]) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options
 from mooring.cli.output import GAP, Output, fields, table, wrap
@@ -27,11 +27,13 @@ EXAMPLES = """\
 _HEADER = ["NAME", "STATE", "TRANSPORT", "PROTOCOL", "TOOLS", "FRESH"]
 _KEYS = (
     "name", "state", "transport", "protocol", "tools", "resources", "prompts",
-    "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
+    "extensions", "skills", "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
 )  # fmt: skip
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    if options.gateway is not None:
+        return await _remote(options, out)
     from mooring.cli.hosting import open_host, report_warnings, warnings_of, watch
 
     async with open_host(options, out) as host:
@@ -44,6 +46,20 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         out.document({"servers": servers, "warnings": warnings})
     elif statuses:
         out.lines(_table(statuses, out))
+    return 0
+
+
+async def _remote(options: Options, out: Output) -> int:
+    from mooring.cli.remote import RemoteGateway
+    from mooring.core.types import ServerStatus
+
+    found = await RemoteGateway(options).get("/servers")
+    if options.json:
+        rows = [{key: row.get(key) for key in _KEYS} for row in found["servers"]]
+        out.document({"servers": rows, "warnings": found["warnings"]})
+    elif found["servers"]:
+        given: list[dict[str, Any]] = [{key: row.get(key) for key in _KEYS} for row in found["servers"]]
+        out.lines(_table(tuple(ServerStatus(**row) for row in given), out))
     return 0
 
 

@@ -144,8 +144,22 @@ async def _listed(
         snapshots = {
             one.name: host.provider(one.name).snapshot for one in statuses if one.state == "connected"
         }
+        if declare:  # once is enough: a page does not depend on capabilities
+            for name, snapshot in snapshots.items():
+                snapshots[name] = await _with_pages(host, out, snapshot)
         configured = {server.name: server for server in host.config.servers if server.name not in excluded}
     return Listing(configured=configured, statuses=statuses, snapshots=snapshots, volatile={})
+
+
+async def _with_pages(host: Host, out: Output, snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the state of the pages of its tools (MCP Apps), which are read for that."""
+    from mooring.extensions.views import pages_of
+    from mooring.host import runtime_of
+
+    pages, problems = await pages_of(runtime_of(host).resources, snapshot)
+    for problem in problems:
+        out.warning(problem)
+    return replace(snapshot, pages=pages)
 
 
 def uncovered(host: Host, options: Options) -> set[str]:

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from mooring.cli.options import Options, Parser, positive
+from mooring.cli.options import Options, Parser, UsageError, positive
 from mooring.cli.output import Output
 from mooring.core.text import clean_line, nearest
 from mooring.errors import UnknownServer
@@ -25,11 +25,15 @@ DETAILS = """
 Every command that starts a server, `mooring serve` included, appends its stderr
 to a file in the state directory: 1 MiB per server and one older file, for
 its owner only, without secrets. Programs that use mooring as a library have
-their own log."""
+their own log.
+
+With --gateway it shows the last lines of the log of a running gateway, or of
+what one of its servers wrote; with --audit, of its audit log."""
 EXAMPLES = """\
   mooring logs
   mooring logs github -n 100
-  mooring logs -f"""
+  mooring logs -f
+  mooring --gateway https://mcp.example.com logs --audit"""
 
 _SIZE = 2**20
 _POLL = 0.5
@@ -42,9 +46,14 @@ def configure(parser: Parser) -> None:
         "-n", "--lines", metavar="N", type=positive, default=50, help="last lines of each (50)"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="wait for new lines; Ctrl-C ends it")
+    parser.add_argument("--audit", action="store_true", help="with --gateway: the audit log")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
+    if options.gateway is not None:
+        return await _remote(args, options, out)
+    if args.audit:
+        raise UsageError("--audit needs --gateway URL.")
     files = _files()
     for name in args.servers:
         if name not in files:
@@ -59,6 +68,30 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     _print(((name, line) for name, lines in tails.items() for line in lines), options, out)
     if args.follow:
         await _follow(args.servers, options, out)
+    return 0
+
+
+async def _remote(args: Namespace, options: Options, out: Output) -> int:
+    from urllib.parse import urlencode
+
+    from mooring.cli.remote import RemoteGateway
+
+    if args.follow or len(args.servers) > 1:
+        raise UsageError("With --gateway, `mooring logs` takes one SERVER and no --follow.")
+    query: dict[str, Any] = {"limit": min(args.lines, 1000)}
+    if args.servers:
+        query["server"] = args.servers[0]
+    path = "/audit" if args.audit else "/log"
+    found = (await RemoteGateway(options).get(f"{path}?{urlencode(query)}"))["lines"]
+    if options.json:
+        out.document(found)
+        return 0
+    for line in found:
+        if args.audit:
+            out.line(" ".join(f"{name}={clean_line(str(value))}" for name, value in line.items()))
+        else:
+            parts = (line["time"], line["level"], line["logger"], line["message"])
+            out.line(" ".join(clean_line(str(part)) for part in parts))
     return 0
 
 

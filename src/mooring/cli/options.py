@@ -29,6 +29,8 @@ class Options:
     verbose: bool = False
     timeout: float | None = None
     no_lock: bool = False
+    gateway: str | None = None
+    """URL of a running gateway that the command asks instead of the servers."""
 
     @property
     def files(self) -> list[Path] | None:
@@ -79,10 +81,15 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"Unknown {kind} {rest[0]!r}.{near} See `{self.prog} --help`.")
         return args
 
-    def describe_options(self) -> None:
-        """List the common options in the help. `split_options` reads them before this parser runs."""
+    def describe_options(self, *, gateway: bool = False) -> None:
+        """List the common options in the help. `split_options` reads them before this parser runs.
+
+        `gateway`: whether the command also works with `--gateway`.
+        """
         group = self.add_argument_group("common options")
         _add_options(group)
+        if gateway:
+            _add_gateway(group)
         group.add_argument("-h", "--help", action="store_true", help="show this help")
 
 
@@ -124,6 +131,7 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
     end = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(prog="mooring", usage="", description="", examples="")
     _add_options(parser)
+    _add_gateway(parser)
     args, rest = parser.parse_known_args(argv[:end])
     options = Options(
         config=tuple(args.config),
@@ -132,6 +140,7 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
         verbose=args.verbose,
         timeout=args.timeout,
         no_lock=args.no_lock,
+        gateway=args.gateway,
     )
     return options, [*rest, *argv[end:]]
 
@@ -162,6 +171,11 @@ def _add_options(parser: argparse._ActionsContainer) -> None:  # pyright: ignore
     add("-v", "--verbose", action="store_true", help="show the log and the stderr of the servers")
     add("--timeout", metavar="S", type=seconds, help="wait at most this many seconds")
     add("--no-lock", action="store_true", help="ask the servers instead of the lock or the cache")
+
+
+def _add_gateway(parser: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
+    text = "ask a running gateway; its token is in MOORING_GATEWAY_TOKEN"
+    parser.add_argument("--gateway", metavar="URL", help=text)
 
 
 def seconds(text: str) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mooring.cli.options import Options, Parser, UsageError, add_style, positive
@@ -75,11 +76,15 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
     relay = ClientBridge(asks=not is_worker())
     async with AsyncExitStack() as stack:
-        stack.enter_context(show_warnings("mooring.connection", out, at_end=False))
+        warnings = stack.enter_context(ExitStack())
+        warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
         host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        if host.config.gateway.log is not None:
+            warnings.close()  # the log has them, and standard error holds nothing else
+            out = Output(replace(options, quiet=True))
         await stack.enter_async_context(_reporting_hidden(host, out))
         if args.http is None:
-            hangups = asyncio.create_task(reload_on_hangup(host, out.warning))
+            hangups = asyncio.create_task(reload_on_hangup(host, out.warning, out.note))
             try:
                 await serve_stdio(host, default_profile=whole, audit=args.audit)
             finally:
@@ -93,7 +98,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 print(serving.url, flush=True)
             else:
                 listening(serving.url)
-            await wait_for_shutdown(host, out.warning)
+            await wait_for_shutdown(serving, out.warning, out.note)
     return 0
 
 

@@ -18,7 +18,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import platform
 
     from mooring import __version__
-    from mooring.config.validate import PROTOCOLS
+    from mooring.core.types import PROTOCOLS
 
     about = {
         "version": __version__,

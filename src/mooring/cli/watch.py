@@ -46,6 +46,12 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import anyio
 
+    if options.gateway is not None:
+        from mooring.cli.remote import RemoteGateway
+
+        with anyio.move_on_after(options.timeout):
+            await RemoteGateway(options).print_events(out)
+        return 0
     from mooring.cli.hosting import open_host
     from mooring.cli.watch_view import is_terminal
 

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from mooring.core.redact import Redactor
 
-__all__ = ["guard", "logger"]
+__all__ = ["guard", "logger", "redacted"]
 
 _redactors: WeakSet[Redactor] = WeakSet()
 _plain = logging.Formatter()
@@ -18,14 +18,14 @@ class _Redacted(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        if (redacted := _redacted(message)) != message:
-            record.msg, record.args = redacted, ()
+        if (shown := redacted(message)) != message:
+            record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[0] is not None:
             trace = _plain.formatException(record.exc_info)
             chain = _chain(record.exc_info[1])
-            if (redacted := _redacted(trace)) != trace or _redacted(chain) != chain:
+            if (shown := redacted(trace)) != trace or redacted(chain) != chain:
                 # Handlers may format or send the exception themselves: the object must not reach them.
-                record.exc_text, record.exc_info = redacted, None
+                record.exc_text, record.exc_info = shown, None
         return True
 
 
@@ -57,7 +57,8 @@ def guard(redactor: Redactor) -> None:
     _redactors.add(redactor)
 
 
-def _redacted(text: str) -> str:
+def redacted(text: str) -> str:
+    """Return a text without the secrets of any host."""
     for redactor in list(_redactors):
         text = redactor(text)
     return text

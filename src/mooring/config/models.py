@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from mooring.config import validate
-from mooring.config.sections import GatewaySettings, Policy
+from mooring.config.sections import GatewaySettings, Policy, ScriptSettings
 from mooring.config.validate import (
     Settings,
     flag,
@@ -88,6 +88,15 @@ def _auth(value: object) -> Mapping[str, Any] | None:
     return read_auth(value)
 
 
+def _needs_caller(auth: object) -> bool:
+    """Whether `auth` holds the settings of a token service, and callers have their own tokens there."""
+    if not isinstance(auth, Mapping) or not {"idp", "exchange"} & set(cast("Mapping[str, Any]", auth)):
+        return False
+    from mooring.config.network import needs_caller
+
+    return needs_caller(cast("Mapping[str, Any]", auth))
+
+
 def _tls(value: object) -> Mapping[str, str] | None:
     if value is None:
         return None
@@ -110,6 +119,19 @@ def _audit(value: object) -> AuditSettings | None:
     from mooring.config.audit import read_audit
 
     return read_audit(value)
+
+
+def _extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
+    from mooring.core.extensions import check_identifier
+
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of extensions to their settings, not {kind(value)}")
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, settings in cast("Mapping[object, object]", value).items():
+        if settings is not None and not isinstance(settings, Mapping):
+            raise ValueError(f"{shown(str(name))} must have a mapping of settings, not {kind(settings)}")
+        found[check_identifier(str(name))] = cast("Mapping[str, Any]", settings or EMPTY)
+    return MappingProxyType(found)
 
 
 def _all_of(of: type[T]) -> Callable[[object], tuple[T, ...]]:
@@ -271,7 +293,9 @@ class ServerConfig(Settings):
     @classmethod
     def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         if given.get("transport") is None and given.get("url") is not None:
-            return {**given, "transport": "http"}
+            given = {**given, "transport": "http"}
+        if given.get("isolation") is None and _needs_caller(given.get("auth")):
+            given = {**given, "isolation": "session"}
         return given
 
     def _check(self) -> None:
@@ -282,6 +306,10 @@ class ServerConfig(Settings):
         if (self.transport == "stdio") != (self.command is not None):
             needed = "command" if self.transport == "stdio" else "url"
             raise ValueError(f"has transport {self.transport!r}, which needs {needed!r}")
+        if self.isolation == "shared" and _needs_caller(self.auth):
+            raise ValueError(
+                "has 'auth' for each caller, which needs 'isolation: session'; remove 'isolation'"
+            )
         if self.min_protocol is not None and self.protocol != "auto" and self.protocol < self.min_protocol:
             raise ValueError(
                 f"has 'protocol' {self.protocol}, which is older than its 'min_protocol' {self.min_protocol}"
@@ -336,12 +364,18 @@ class ServerConfig(Settings):
         yield from ((f"args[{i}]", text) for i, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
-        for name, text in (self.auth or {}).items():
-            if isinstance(text, str):
-                yield f"auth.{name}", text
+        yield from _texts_in("auth", self.auth or EMPTY)
         yield from ((f"tls.{name}", text) for name, text in (self.tls or {}).items())
         if self.proxy is not None:
             yield "proxy", self.proxy
+
+
+def _texts_in(place: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield f"{place}.{name}", value
+        elif isinstance(value, Mapping):
+            yield from _texts_in(f"{place}.{name}", cast("Mapping[str, Any]", value))
 
 
 class ResourceCache(Settings):
@@ -413,6 +447,8 @@ class HostConfig(Settings):
     """Whether models search for tools instead of seeing all of them. `auto` decides by `discovery_budget`."""
     discovery_budget: int = setting(within(whole, least=0), default=8000)
     """Tokens of tool definitions above which `auto` turns discovery on."""
+    extensions: Mapping[str, Mapping[str, Any]] = setting(_extensions, default=EMPTY)
+    """Extensions of the protocol that the application supports, by identifier, with their settings."""
     policy: Policy = setting(section(Policy), default=Policy())
     """Rules that allow, deny or ask for approval of calls."""
     result_budget: int = setting(_budget, default=25000)
@@ -441,6 +477,8 @@ class HostConfig(Settings):
     """As a server's, for servers without their own that are not on this machine."""
     context: HostContext = setting(section(HostContext), default=HostContext())
     """Caller information for servers, and resources for the model."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Programs that a model writes to call several tools at once."""
     watch: WatchSettings = setting(section(WatchSettings), default=WatchSettings())
     """Whether changed configuration files are applied."""
     gateway: GatewaySettings = setting(section(GatewaySettings), default=GatewaySettings())

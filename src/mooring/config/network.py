@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from mooring.config.references import references
+from mooring.config.sections import SAFE_ALGORITHMS
 from mooring.config.validate import (
     Settings,
     kind,
@@ -23,6 +24,8 @@ from mooring.config.validate import (
 )
 from mooring.core.addresses import RefusedAddressError, check_url
 
+_IMPLIED: Mapping[str, AuthType] = {"assertion": "workload", "idp": "enterprise", "exchange": "exchange"}
+"""Fields that belong to one type, which may then be left out."""
 _ALIASES = {
     "clientid": "client_id",
     "clientsecret": "client_secret",
@@ -33,9 +36,27 @@ _ALIASES = {
     "callbackport": "callback_port",
     "redirectport": "callback_port",
     "authorizationserver": "issuer",
+    "privatekey": "private_key",
+    "keyid": "key_id",
+    "kid": "key_id",
+    "signingalgorithm": "algorithm",
+    "tokenendpoint": "token_endpoint",
+    "subjecttoken": "subject_token",
+    "subjecttokentype": "subject_token_type",
 }
 """Names of fields in other programs, lower case without underscores."""
-_TYPES = {"authorization_code": "oauth", "oauth2": "oauth", "bearer": "none", "off": "none", "false": "none"}
+_TYPES = {
+    "authorization_code": "oauth",
+    "oauth2": "oauth",
+    "bearer": "none",
+    "off": "none",
+    "false": "none",
+    "enterprise_managed": "enterprise",
+    "id-jag": "enterprise",
+    "wif": "workload",
+}
+
+AuthType = Literal["oauth", "client_credentials", "enterprise", "workload", "exchange", "none"]
 
 
 def _scopes(value: object) -> tuple[str, ...]:
@@ -45,9 +66,14 @@ def _scopes(value: object) -> tuple[str, ...]:
     return words
 
 
-def _type(value: object) -> Literal["oauth", "client_credentials", "none"]:
+_one_type = one_of("oauth", "client_credentials", "enterprise", "workload", "exchange", "none")
+_algorithm = one_of(*SAFE_ALGORITHMS)
+_token_type = one_of("id_token", "access_token", "jwt", "refresh_token", "saml2")
+
+
+def _type(value: object) -> AuthType:
     word = some_text(value).lower()
-    return one_of("oauth", "client_credentials", "none")(_TYPES.get(word, word))
+    return _one_type(_TYPES.get(word, word))
 
 
 def _address(what: str, *, path: bool = False) -> Callable[[object], str]:
@@ -65,15 +91,87 @@ def _address(what: str, *, path: bool = False) -> Callable[[object], str]:
     return read
 
 
-class AuthConfig(Settings):
-    """`auth` of one server. Texts may contain references, resolved when connecting."""
+class ClientSettings(Settings):
+    """A client of an authorization server, and how it authenticates."""
 
-    type: Literal["oauth", "client_credentials", "none"] = setting(_type, default="oauth")
-    """`oauth`: a person logs in once. `client_credentials`: no person is needed. `none`: no login."""
     client_id: str | None = setting(optional(some_text), default=None)
     """Id of a registered client; without it mooring registers itself."""
     client_secret: str | None = setting(optional(some_text), default=None)
     """Secret of that client, as a reference."""
+    private_key: str | None = setting(optional(some_text), default=None)
+    """Private key (PEM or JWK) that signs client assertions (`private_key_jwt`), instead of a secret."""
+    key_id: str | None = setting(optional(some_text), default=None)
+    """`kid` of the key, if the authorization server needs it."""
+    algorithm: str | None = setting(optional(_algorithm), default=None)
+    """Signature algorithm; by default the one that fits the key."""
+
+    def _check(self) -> None:
+        for name in ("client_secret", "private_key"):
+            if getattr(self, name) is not None and self.client_id is None:
+                raise ValueError(f"has a {name!r} and no 'client_id'; add it")
+        if self.client_secret is not None and self.private_key is not None:
+            raise ValueError("has 'client_secret' and 'private_key'; keep the one that is registered")
+
+    def __repr__(self) -> str:
+        """Without secrets."""
+        return f"{type(self).__name__}(client_id={self.client_id!r})"
+
+
+class TokenService(ClientSettings):
+    """A token endpoint that exchanges a token of the user for another one (RFC 8693)."""
+
+    issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
+    """Its metadata names the token endpoint, unless `token_endpoint` does."""
+    token_endpoint: str | None = setting(optional(_address("an https address")), default=None)
+    """Where tokens are exchanged."""
+    subject_token: str | None = setting(optional(some_text), default=None)
+    """The operator's own token: one reference, read again for each exchange. Gateway clients have theirs."""
+    subject_token_type: str | None = setting(optional(_token_type), default=None)
+    """Type of that token: `id_token`, `access_token`, `jwt`, `refresh_token` or `saml2`."""
+
+
+class IdentityProvider(TokenService):
+    """`idp` of `auth`: issues identity assertions (ID-JAG) for the authorization servers of others."""
+
+    def _check(self) -> None:
+        super()._check()
+        if self.issuer is None:
+            raise ValueError("needs 'issuer', the identity provider's address: its assertions are checked")
+
+
+class ExchangeSettings(TokenService):
+    """`exchange` of `auth`: the token of a gateway client is exchanged for one that the server accepts."""
+
+    audience: str | None = setting(optional(some_text), default=None)
+    """Audience of the new token; without it the server's address is sent as `resource`."""
+    scopes: tuple[str, ...] = setting(_scopes, default=())
+    """Scopes of the new token."""
+
+    def _check(self) -> None:
+        super()._check()
+        if self.issuer is None and self.token_endpoint is None:
+            raise ValueError("needs 'issuer' or 'token_endpoint', where tokens are exchanged")
+
+
+def _nested(of: Callable[[Mapping[str, Any]], TokenService]) -> Callable[[object], Mapping[str, Any]]:
+    def read(value: object) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be a mapping of settings, not {kind(value)}")
+        items = cast("Mapping[object, Any]", value).items()
+        given = {_own_name(str(name)): item for name, item in items}
+        known = of(given)
+        return MappingProxyType({name: getattr(known, name) for name in given})
+
+    return read
+
+
+class AuthConfig(ClientSettings):
+    """`auth` of one server. Texts may contain references, resolved when connecting."""
+
+    type: AuthType = setting(_type, default="oauth")
+    """`oauth`: a person logs in once. `client_credentials`: the client has a secret or a key. `enterprise`:
+    an identity provider vouches for the user. `workload`: the platform vouches for the program. `exchange`:
+    tokens of gateway clients are exchanged. `none`: no login."""
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
     """The authorization server of the client. No other server receives its secret."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
@@ -82,12 +180,51 @@ class AuthConfig(Settings):
     """Where the application publishes its client metadata document."""
     callback_port: int | None = setting(optional(within(whole, least=1, most=65535)), default=None)
     """Port of the redirect address, for clients with a fixed one."""
+    assertion: str | None = setting(optional(some_text), default=None)
+    """The JWT of the workload: one reference, such as `${file:…}`, read again for each token."""
+    idp: Mapping[str, Any] | None = setting(optional(_nested(IdentityProvider.from_fields)), default=None)
+    """Identity provider of `enterprise`: fields of `IdentityProvider`."""
+    exchange: Mapping[str, Any] | None = setting(
+        optional(_nested(ExchangeSettings.from_fields)), default=None
+    )
+    """Token service of `exchange`: fields of `ExchangeSettings`."""
+
+    @classmethod
+    def _completed(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        if given.get("type") is None:
+            for field, kind_of_login in _IMPLIED.items():
+                if given.get(field) is not None:
+                    return {**given, "type": kind_of_login}
+        return given
 
     def _check(self) -> None:
-        if self.client_secret is not None and self.client_id is None:
-            raise ValueError("has a 'client_secret' and no 'client_id'; add it")
-        if self.type == "client_credentials" and self.client_secret is None:
-            raise ValueError("has type 'client_credentials', which needs 'client_id' and 'client_secret'")
+        super()._check()
+        if self.type == "client_credentials" and self.client_secret is None and self.private_key is None:
+            raise ValueError(
+                "has type 'client_credentials', which needs 'client_id' and 'client_secret' or 'private_key'"
+            )
+        if self.type == "enterprise" and self.client_id is None and self.client_metadata_url is None:
+            raise ValueError("has type 'enterprise', which needs the 'client_id' at the authorization server")
+        for field, kind_of_login in _IMPLIED.items():
+            if (self.type == kind_of_login) != (getattr(self, field) is not None):
+                raise ValueError(f"has {field!r} only together with type {kind_of_login!r}; use both or none")
+
+    @property
+    def service(self) -> TokenService | None:
+        """Where tokens of users are exchanged: the identity provider or the token service."""
+        if self.idp is not None:
+            return IdentityProvider(**self.idp)
+        return None if self.exchange is None else ExchangeSettings(**self.exchange)
+
+    @property
+    def unattended(self) -> bool:
+        """Whether tokens are obtained without a login in a browser."""
+        return self.type in ("client_credentials", "enterprise", "workload", "exchange")
+
+    @property
+    def personal(self) -> bool:
+        """Whether each gateway client has an identity of its own at the server."""
+        return self.type in ("oauth", "enterprise", "exchange")
 
     def __repr__(self) -> str:
         """Without secrets."""
@@ -111,6 +248,28 @@ def read_auth(value: object) -> Mapping[str, Any] | None:
         raise ValueError(f"must be a mapping of settings or a text such as 'oauth', not {kind(value)}")
     read = AuthConfig.from_fields(given)
     return MappingProxyType({name: getattr(read, name) for name in given})
+
+
+_EXTENSIONS: Mapping[str, str] = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "enterprise": "io.modelcontextprotocol/enterprise-managed-authorization",
+    # The draft names no identifier; those of the others are the names of their specifications.
+    "workload": "io.modelcontextprotocol/workload-identity-federation",
+}
+
+
+def auth_extensions(auth: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return the extensions that the `auth` of a server uses, as client capabilities declare them."""
+    name = _EXTENSIONS.get(AuthConfig(**auth).type) if auth else None
+    return {} if name is None else {name: {}}
+
+
+def needs_caller(auth: Mapping[str, Any] | None) -> bool:
+    """Whether the `auth` of a server works on behalf of gateway clients only."""
+    if not auth:
+        return False
+    service = AuthConfig(**auth).service
+    return service is not None and (auth.get("exchange") is not None or service.subject_token is None)
 
 
 def _own_name(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from mooring.config import audit, models, network, sections
 from mooring.config.formats import DEFAULTS, FOREIGN_FIELDS, SHAPES, UNITS_IN_SECTIONS
 from mooring.config.models import HostConfig, ServerConfig
-from mooring.config.network import AuthConfig, TlsSettings
+from mooring.config.network import AuthConfig, ClientSettings, ExchangeSettings, IdentityProvider, TlsSettings
 from mooring.config.validate import Settings, seconds, size
 from mooring.core.value import UNSET, Value, meanings
 
@@ -31,6 +31,8 @@ _SECTIONS: Mapping[tuple[str, str], type[Settings]] = {
     ("ServerConfig", "auth"): AuthConfig,
     ("ServerConfig", "tls"): TlsSettings,
     ("HostConfig", "tls"): TlsSettings,
+    ("AuthConfig", "idp"): IdentityProvider,
+    ("AuthConfig", "exchange"): ExchangeSettings,
 }
 """Settings that are kept as mappings, with the class of their fields."""
 _SHORT = {"audit": "text: the path", "auth": "text: the type"}
@@ -82,6 +84,21 @@ _EXAMPLES: Mapping[str, object] = {
     "max_starting": 4,
     "rate": 5,
     "result_budget": 10_000,
+    "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}},
+    "client_ca": "clients.pem",
+    "client_scopes": ["mcp:read"],
+    "proxies": ["10.0.0.0/8"],
+    "base_path": "/tools",
+    "levels": {"mooring.connection": "debug"},
+    "token_file": "tokens.json",
+    "private_key": "${file:client.pem}",
+    "key_id": "2026-11",
+    "algorithm": "ES256",
+    "assertion": "${file:/var/run/token}",
+    "subject_token": "${file:id_token}",
+    "subject_token_type": "id_token",
+    "token_endpoint": "https://login.example.com/token",
+    "public_url": "https://gateway.example.com",
 }
 """Examples for settings whose type says too little."""
 
@@ -343,7 +360,7 @@ def _property(one: SettingReference) -> dict[str, Any]:
 
 def _object(cls: type[Settings]) -> dict[str, Any]:
     required = [one.path for one in _own(cls) if one.required]
-    open_ended = cls is AuthConfig  # other programs spell its fields in many ways
+    open_ended = issubclass(cls, ClientSettings)  # other programs spell its fields in many ways
     fields = _properties(cls)
     schema = {"type": "object", "properties": fields, "additionalProperties": open_ended}
     if with_unit := {name: fields[name] for name in UNITS_IN_SECTIONS & fields.keys()}:

@@ -6,12 +6,12 @@ import asyncio
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from mooring.config.models import ConfigSource, ServerConfig, Target
 from mooring.config.references import Lookup, Reference, expand, references
@@ -72,7 +72,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
         cwd=_from_file(server.source, values.get("cwd")),
         url=values.get("url"),
         headers=MappingProxyType({name: values[f"headers.{name}"] for name in server.headers}),
-        auth=MappingProxyType({name: values.get(f"auth.{name}", item) for name, item in _auth(server)}),
+        auth=_filled("auth", server.auth or {}, values),
         tls=_tls(server, values),
         proxy=values.get("proxy"),
         secrets=tuple(sorted(secrets, key=lambda value: (-len(value), value))),
@@ -104,8 +104,16 @@ def default_lookup(
     return lookup
 
 
-def _auth(server: ServerConfig) -> Iterable[tuple[str, Any]]:
-    return (server.auth or {}).items()
+def _filled(place: str, given: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return nested settings with the resolved texts."""
+    return MappingProxyType(
+        {
+            name: _filled(f"{place}.{name}", cast("Mapping[str, Any]", item), values)
+            if isinstance(item, Mapping)
+            else values.get(f"{place}.{name}", item)
+            for name, item in given.items()
+        }
+    )
 
 
 def _tls(server: ServerConfig, values: Mapping[str, str]) -> Mapping[str, str]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
+from mooring.config.operation import (
+    AccessLogSettings,
+    ForwardedSettings,
+    GatewayTls,
+    LogSettings,
+    MetricsSettings,
+    read_access_log,
+)
 from mooring.config.references import is_reference
 from mooring.config.validate import (
     InvalidEntryError,
@@ -98,6 +107,15 @@ class JointPolicy(Value):
             decisions.append(Decision(verdict="ask", reason=f"`approve` of {server!r}"))
         return max(decisions, key=lambda one: _STRICTNESS[one.verdict])
 
+    def names(self, tool: Tool) -> bool:
+        """Return whether an `allow` rule of the host or of the server names this tool."""
+        rules = ((self.host, tool.server), (self.own.policy, None))
+        return any(
+            _fits(tool, pattern, self.own.trust_hints, server)
+            for policy, server in rules
+            for pattern in policy.allow
+        )
+
     @property
     def may_deny(self) -> bool:
         """Whether any tool could be denied."""
@@ -135,6 +153,30 @@ _duration = within(seconds, above=0)
 _name_letters = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
+def _offered(value: object) -> Literal[False, True, "only"]:
+    if value == "only":
+        return "only"
+    try:
+        return flag(value)
+    except ValueError:
+        raise ValueError("must be true, false or 'only'") from None
+
+
+class ScriptSettings(Settings):
+    """Programs that a model writes to call several tools at once."""
+
+    enabled: Literal[False, True, "only"] = setting(_offered, default=False)
+    """Whether models get `script_api` and `script_run`; `only`: instead of the other tools."""
+    time: float = setting(_duration, default=60.0)
+    """Seconds for a script; the wait for an approval does not count."""
+    memory: int = setting(within(size, least=2**20), default=100 * 2**20)
+    """Bytes that a script may use."""
+    calls: int = setting(within(whole, least=1), default=200)
+    """Calls that a script may make."""
+    writes: Literal["ask", "deny"] = setting(one_of("ask", "deny"), default="ask")
+    """What happens at the first call that may change something: ask for approval of a plan, or end."""
+
+
 class ProfileSettings(Settings):
     """A named part of the catalog, served at `/mcp/<name>`."""
 
@@ -158,6 +200,8 @@ class ProfileSettings(Settings):
     """Scopes that a token must have."""
     call_timeout: float | None = setting(optional(_duration), default=None)
     """Seconds for a call; as the server's when left out."""
+    scripts: ScriptSettings = setting(section(ScriptSettings), default=ScriptSettings())
+    """Scripts of the clients' models; not the host's setting."""
 
 
 class TokenSettings(Settings):
@@ -230,6 +274,13 @@ def _rate(value: object) -> float:
     return rate
 
 
+def _base_path(value: object) -> str:
+    path = some_text(value).rstrip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*", path) or "/.." in path or "/." in path:
+        raise ValueError("must be a path such as /tools")
+    return path
+
+
 def _tokens(value: object) -> tuple[TokenSettings, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of 'name' and 'token', not {kind(value)}")
@@ -245,6 +296,12 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
+def _key(value: object) -> str:
+    if not is_reference(text := some_text(value)):
+        raise ValueError("must be one reference without a default, such as ${VAR}")
+    return text
+
+
 class GatewaySettings(Settings):
     """Settings of `mooring serve`."""
 
@@ -258,6 +315,11 @@ class GatewaySettings(Settings):
     """Signed tokens (JWT) of an authorization server."""
     url: str | None = setting(optional(some_text), default=None)
     """Public address of the gateway, if it differs from the one it listens on."""
+    public_url: str | None = setting(optional(some_text), default=None)
+    """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
+    key: str | None = setting(optional(_key), default=None)
+    """One reference to a secret of at least 32 characters that encrypts stored logins of clients. With it and
+    `public_url`, users log in to servers through the gateway."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
     """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())
@@ -283,3 +345,17 @@ class GatewaySettings(Settings):
     """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that running calls may take when the gateway shuts down."""
+    tls: GatewayTls | None = setting(optional(section(GatewayTls)), default=None)
+    """Certificate of the gateway; without it the gateway serves plain HTTP."""
+    forwarded: ForwardedSettings | None = setting(optional(section(ForwardedSettings)), default=None)
+    """Proxies in front of the gateway."""
+    base_path: str = setting(_base_path, default="")
+    """Prefix of all paths, such as `/tools`, if a proxy does not remove it."""
+    access_log: AccessLogSettings | None = setting(read_access_log, default=None)
+    """Log with one line for each request; a text is its path, `true` means standard error."""
+    log: LogSettings | None = setting(optional(section(LogSettings)), default=None)
+    """The application log."""
+    metrics: MetricsSettings = setting(section(MetricsSettings), default=MetricsSettings())
+    """What `/metrics` reports beyond the usual."""
+    token_file: str | None = setting(optional(some_text), default=None)
+    """File of the tokens that `mooring token` creates. Default: in the state directory of the user."""

@@ -83,6 +83,8 @@ def combined(
         keep("roots", mine.roots)
     if "resource_uri_allowlist" in given:
         keep("resource_uri_allowlist", _schemes(mine, theirs))
+    if "scripts" in given and mine.scripts.writes == "deny":
+        keep("scripts", replace(theirs.scripts, writes="deny"))
     if "context" in given:
         said = "passthrough" in cast("Mapping[str, Any]", given["context"])
         passthrough = mine.context.passthrough and (theirs.context.passthrough or not said)

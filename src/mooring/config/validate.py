@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from mooring.config.references import expand, references
 from mooring.core.redact import reveal
 from mooring.core.text import did_you_mean
+from mooring.core.types import PROTOCOLS
 from mooring.core.value import UNSET, Field, Value, check_arguments
 from mooring.errors import ConfigError
 
@@ -109,8 +110,6 @@ def size(value: object) -> int:
     return int(float(found[1]) * _SIZES[found[2]])
 
 
-PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""Protocol versions that mooring supports."""
 _RESERVED = frozenset(
     {
         "mcp-session-id",

@@ -43,6 +43,9 @@ def is_login(tool: Tool) -> bool:
     return tool.remote_name == LOGIN
 
 
+READ_SKILL = "read_skill"
+"""Name of the tool that reads skills. The catalog shows it if a server has skills."""
+
 MOST_ARGUMENTS = 64
 """Most arguments of one prompt."""
 
@@ -149,6 +152,38 @@ READ = Tool(
     },
 )
 """Listed in sessions that have a stored result."""
+
+
+SCRIPT_API = Tool(
+    name="script_api",
+    server=OWNER,
+    remote_name="script_api",
+    description="Return the tools as typed Python functions for script_run. Give 'query' (what the script "
+    "has to do) or 'tools' (names). Read it before you write a script.",
+    input_schema={
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "tools": {"type": "array", "items": {"type": "string"}}},
+        "additionalProperties": False,
+    },
+    annotations={"readOnlyHint": True},
+)
+SCRIPT_RUN = Tool(
+    name="script_run",
+    server=OWNER,
+    remote_name="script_run",
+    description="Run a Python program that calls several tools, instead of many single calls: "
+    "`rows = await tool(a=1)`, in parallel with `await asyncio.gather(...)`. Only what it prints and the "
+    "value of its last expression are returned. It is checked first. Calls that change something are "
+    "approved once, before the first of them.",
+    input_schema={
+        "type": "object",
+        "properties": {"code": {"type": "string"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+)
+SCRIPT_NAMES = frozenset((SCRIPT_API.name, SCRIPT_RUN.name))
+"""Listed where `scripts` is enabled."""
 
 
 class Unreadable(ValueError):

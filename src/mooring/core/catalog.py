@@ -10,11 +10,22 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from mooring.core.apps import for_model
 from mooring.core.builtin_tools import prompt_tools
 from mooring.core.names import Claim, Style, claim, imitators, prefix, settle
 from mooring.core.text import nearest, without_hidden
-from mooring.core.types import EMPTY, Group, Prompt, Resource, ResourceTemplate, Snapshot, Tool
-from mooring.core.value import Value, field
+from mooring.core.types import (
+    EMPTY,
+    Extension,
+    Group,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Skill,
+    Snapshot,
+    Tool,
+)
+from mooring.core.value import Value, field, replace
 from mooring.errors import UnknownTool
 
 
@@ -23,6 +34,8 @@ class Catalog(Value):
 
     tools: Mapping[str, Tool] = EMPTY
     """By local name, in order of local name."""
+    app_tools: Mapping[str, Tool] = EMPTY
+    """Tools that servers keep for their own pages (MCP Apps), by local name. No model sees them."""
     groups: tuple[Group, ...] = ()
     """In order of id. A group without a visible tool is left out."""
     resources: tuple[Resource, ...] = ()
@@ -31,6 +44,10 @@ class Catalog(Value):
     """Resource templates of all servers."""
     prompts: tuple[Prompt, ...] = ()
     """Prompts of all servers, with local names."""
+    skills: tuple[Skill, ...] = ()
+    """Skills of all servers, named `<server>/<name>`, in this order."""
+    extensions: tuple[Extension, ...] = ()
+    """Extensions that the servers declare."""
     servers: tuple[str, ...] = ()
     """Ids of the merged servers, in order, without providers of static tools."""
     configured: frozenset[str] = field(default=frozenset(), shown=False, compare=False)
@@ -77,7 +94,7 @@ class Diff(Value):
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     resources: bool = False
-    """Whether the resources or their templates changed."""
+    """Whether resources, templates, skills or tools of pages changed."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.resources)
@@ -94,8 +111,12 @@ def diff(old: Catalog, new: Catalog) -> Diff:
             for name, tool in after.items()
             if (known := before.get(name)) is not None and known is not tool and not same(known, tool)
         ),
-        resources=(old.resources, old.templates) != (new.resources, new.templates),
+        resources=_beside_tools(old) != _beside_tools(new),
     )
+
+
+def _beside_tools(catalog: Catalog) -> tuple[object, ...]:
+    return catalog.resources, catalog.templates, catalog.skills, dict(catalog.app_tools)
 
 
 def _definitions(catalog: Catalog) -> Iterator[list[Any]]:
@@ -109,6 +130,8 @@ def _definitions(catalog: Catalog) -> Iterator[list[Any]]:
         yield ["template", item.server, item.uri_template, item.name, item.title, item.description]
     for item in catalog.prompts:
         yield ["prompt", item.server, item.name, item.title, item.description, item.arguments]
+    for item in catalog.skills:
+        yield ["skill", item.name, item.description]
 
 
 def _canonical(definition: list[Any]) -> bytes:
@@ -208,6 +231,7 @@ def merge(
     warnings: list[str] = []
     tools, visible = _static_tools(own, filters, warnings)
     taken = frozenset(tools)
+    app_tools: dict[str, Tool] = {}
     offers: dict[str, Part] = {}
     for server, snapshot in latest.items():
         lead = f"[MCP: {server}] " if description_prefix else ""
@@ -219,25 +243,42 @@ def merge(
     for server, part in parts.items():
         routes = _routes(server, part, names[server], taken, warnings)
         parts[server] = part = _localised(part, routes, old)
+        if reserved := {name: tool for name, tool in part.tools.items() if not for_model(tool)}:
+            app_tools |= reserved
+            routes = {remote: name for remote, name in routes.items() if name not in reserved}
         visible.append(routes)
-        tools.update(part.tools)
+        tools.update((name, tool) for name, tool in part.tools.items() if name not in reserved)
     warnings += _lookalikes({server: part.routes for server, part in parts.items()}, style)
     servers = tuple(part.snapshot for part in parts.values())
     everyone = own + servers
     return Catalog(
         tools=MappingProxyType({name: tools[name] for name in sorted(tools)}),
+        app_tools=MappingProxyType({name: app_tools[name] for name in sorted(app_tools)}),
         groups=_groups(own, servers, visible),
         resources=tuple(sorted((r for s in everyone for r in s.resources), key=lambda r: (r.server, r.uri))),
         templates=tuple(
             sorted((t for s in everyone for t in s.templates), key=lambda t: (t.server, t.uri_template))
         ),
         prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
+        skills=_skills(servers),
+        extensions=tuple(one for snapshot in servers for one in snapshot.extensions),
         servers=tuple(parts),
         configured=configured,
         style=style,
         warnings=tuple(warnings),
         parts=parts,
     )
+
+
+def _skills(servers: tuple[Snapshot, ...]) -> tuple[Skill, ...]:
+    """Return the skills under local names, so that no server can take the place of another's; the first of a
+    name counts."""
+    found: dict[str, Skill] = {}
+    for snapshot in servers:
+        for skill in snapshot.skills:
+            name = f"{snapshot.server}/{skill.name}"
+            found.setdefault(name, replace(skill, name=name, server=snapshot.server))
+    return tuple(found[name] for name in sorted(found))
 
 
 # --- one server

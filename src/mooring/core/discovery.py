@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from mooring.core.catalog import Catalog
 from mooring.core.names import OWNER
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.text import clean_for_model, dumps, fence, line, nearest, tool_cost
-from mooring.core.types import Group, Json, Tool
-from mooring.core.value import Value
+from mooring.core.types import Group, Json, Skill, Tool
+from mooring.core.value import Value, replace
 from mooring.errors import ConfigError
 
 __all__ = [
@@ -49,6 +50,7 @@ _MOST_SIBLINGS = 20
 _MOST_NEAREST = 10
 _SELECT_BUDGET = 25_000
 """Estimated tokens of definitions in one reply."""
+_MOST_SKILLS = 100
 _LINE = 160
 _INSTRUCTIONS = 1_500
 _DESCRIPTION = 4_000
@@ -130,15 +132,43 @@ def answer(
     if problem:
         return _failed(problem, accepts=_BY_NAME[name].input_schema["properties"])
     if name == "tools_groups":
-        return _groups(catalog)
+        return _with_skills(_groups(catalog), catalog.skills)
     if name == "tools_search":
         asked = arguments.get("limit", _USUAL_HITS)
         hits = index.search(arguments["query"], min(max(asked, 1), _MOST_HITS), ranker=ranker)
-        return _search(hits, cut=asked > _MOST_HITS and len(hits) == _MOST_HITS)
+        reply = _search(hits, cut=asked > _MOST_HITS and len(hits) == _MOST_HITS)
+        return _with_skills(reply, _fitting_skills(catalog.skills, arguments["query"]))
     if "group" in arguments:
         return _select_group(catalog, arguments["group"], arguments.get("offset", 0))
     names = arguments["tools"]
     return _select_tools(catalog, [names] if isinstance(names, str) else names)
+
+
+def _with_skills(reply: Reply, skills: Sequence[Skill]) -> Reply:
+    """Return the reply with names and descriptions of skills; `read_skill` returns their text."""
+    if not skills:
+        return reply
+    more: dict[str, Json] = {
+        "skills": [
+            {"name": skill.name, "description": line(skill.description, _LINE)}
+            for skill in skills[:_MOST_SKILLS]
+        ],
+        "skills_hint": "A skill is a server's instructions for a task. Read one with read_skill.",
+    }
+    if len(skills) > _MOST_SKILLS:
+        more["skills_left_out"] = len(skills) - _MOST_SKILLS
+    return replace(reply, structured={**reply.structured, **more})
+
+
+def _fitting_skills(skills: Sequence[Skill], query: str) -> list[Skill]:
+    """Return the skills that share a word with the query, those with most words first."""
+    wanted = set(query.casefold().split())
+    counted = [
+        (len(wanted & set(re.findall(r"\w+", f"{skill.name} {skill.description}".casefold()))), skill)
+        for skill in skills
+    ]
+    ranked = sorted((entry for entry in counted if entry[0]), key=lambda entry: (-entry[0], entry[1].name))
+    return [skill for _, skill in ranked[:_USUAL_HITS]]
 
 
 def unwrapped(arguments: Mapping[str, Any] | None) -> tuple[str, Any]:

@@ -197,6 +197,28 @@ class Elicitation(Value):
         return Answer(action="cancel")
 
 
+URL_REQUIRED = -32042
+"""Error code with which a server of 2025-11-25 says that the user must open addresses first."""
+MOST_ADDRESSES = 16
+
+
+def addresses_in(data: object) -> dict[str, dict[str, Any]] | None:
+    """The addresses in the data of a `URL_REQUIRED` error as requests, by a key each; None if there are none
+    that can be used."""
+    items = _mapping(data).get("elicitations")
+    found: dict[str, dict[str, Any]] = {}
+    for item in cast("list[Any]", items) if isinstance(items, list) else []:
+        params = _mapping(item)
+        try:
+            asked = question("", params)
+        except ValueError:
+            return None
+        if asked.mode != "url" or len(found) == MOST_ADDRESSES:
+            return None
+        found[f"address-{len(found) + 1}"] = {"method": "elicitation/create", "params": dict(params)}
+    return found or None
+
+
 def question(server: str, params: Mapping[str, Any]) -> Elicitation:
     """The question in the parameters of `elicitation/create`.
 

@@ -20,6 +20,9 @@ __all__ = [
     "LoginNeeded",
     "LoopLagged",
     "ResourceUpdated",
+    "ScriptCalled",
+    "ScriptFinished",
+    "ScriptStarted",
     "ServerConnected",
     "ServerLost",
     "ServerRemoved",
@@ -105,7 +108,7 @@ class CatalogChanged(Event):
     changed: tuple[str, ...] = ()
     """Local names of tools with another definition, sorted."""
     resources: bool = False
-    """Whether the resources or their templates changed."""
+    """Whether resources, templates, skills or tools of pages changed."""
 
 
 class ToolSetAside(Event):
@@ -198,6 +201,49 @@ class CallFinished(Event):
     """Whether the call or the tool failed."""
     error: str | None = None
     """Class of the error when the tool itself did not answer: `CallTimeout`, `ConnectionLost` …"""
+
+
+class ScriptStarted(Event):
+    """A script started."""
+
+    script: str
+    """Id of this run of the script."""
+    session: str
+    """Id of the session."""
+
+
+class ScriptCalled(Event):
+    """A call inside a script started or finished. It also has a `CallStarted` and a `CallFinished`."""
+
+    script: str
+    """Id of this run of the script."""
+    session: str
+    """Id of the session."""
+    server: str
+    """Name of the server."""
+    tool: str
+    """The server's own name of the tool."""
+    number: int
+    """Calls that the script has made."""
+    state: Literal["started", "finished"]
+    """Whether the call started or ended."""
+    is_error: bool = False
+    """Whether the call or the tool failed."""
+
+
+class ScriptFinished(Event):
+    """A script ended."""
+
+    script: str
+    """Id of this run of the script."""
+    session: str
+    """Id of the session."""
+    calls: int
+    """Calls that the script has made."""
+    duration: float
+    """Seconds."""
+    is_error: bool
+    """Whether the script failed or was stopped."""
 
 
 class LoopLagged(Event):

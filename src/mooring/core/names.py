@@ -71,6 +71,7 @@ OWNER = "mooring"
 RESERVED = frozenset(
     (
         *("tools_groups", "tools_search", "tools_select", "tools_call", "result_read"),
+        *("script_api", "script_run"),
         *("list_mcp_resources", "read_mcp_resource"),
     )
 )

@@ -31,6 +31,8 @@ Verb = Literal["call", "prompt"]
 """What calling a tool does: call it on its server, or get a prompt of the server."""
 
 Era = Literal["modern", "legacy"]
+PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Protocol versions that mooring supports."""
 """Protocol era of a connection: stateless (2026-07-28) or with a handshake (all versions before)."""
 
 
@@ -118,6 +120,63 @@ class Prompt(Value):
     """Fields of the definition that mooring does not know, passed through."""
 
 
+class Extension(Value):
+    """An extension of the protocol that a server declares."""
+
+    name: str
+    """Identifier, such as `io.modelcontextprotocol/ui`."""
+    server: str
+    """Name of the server in the configuration."""
+    settings: Mapping[str, Any] = EMPTY
+    """Settings of the server for this extension."""
+
+
+class SkillFile(Value):
+    """A file in the manifest of a skill."""
+
+    uri: str
+    """Address of the file."""
+    digest: str
+    """`sha256:` and 64 hexadecimal digits."""
+    size: int
+    """Bytes."""
+
+
+class Skill(Value):
+    """Instructions of a server for a task: a `SKILL.md` and its supporting files. Untrusted."""
+
+    name: str
+    """The server's own name in a `Snapshot`; `<server>/<name>` in a `Catalog`."""
+    server: str
+    """Name of the server in the configuration."""
+    uri: str
+    """Address of its `SKILL.md`."""
+    description: str = ""
+    """The server's description."""
+    frontmatter: Mapping[str, Any] = EMPTY
+    """The head of `SKILL.md`, as the server lists it."""
+    files: tuple[SkillFile, ...] | None = ()
+    """All its files with digest and size; None if the server generates them, so that they cannot be
+    verified."""
+    extra: Mapping[str, Any] = EMPTY
+    """Fields of the entry that mooring does not know, passed through."""
+
+
+class Page(Value):
+    """The approved state of a page of an MCP App."""
+
+    uri: str
+    """Its `ui://` address."""
+    server: str
+    """Name of the server in the configuration."""
+    digest: str
+    """SHA-256 of the page, as hexadecimal digits."""
+    csp: str = ""
+    """Content security policy that its metadata asks for."""
+    permissions: tuple[str, ...] = ()
+    """Browser permissions that its metadata asks for."""
+
+
 class Group(Value):
     """A group of related tools: one per server, plus those that the application declares."""
 
@@ -164,6 +223,12 @@ class Snapshot(Value):
     """Resource templates."""
     prompts: tuple[Prompt, ...] = ()
     """Prompts."""
+    extensions: tuple[Extension, ...] = ()
+    """Extensions of the protocol that the server declares."""
+    skills: tuple[Skill, ...] = ()
+    """Skills, without the contents of their files."""
+    pages: tuple[Page, ...] | None = None
+    """Pages of its tools; None if they were not read. Only `mooring lock`, `check` and `approve` read all."""
     groups: tuple[Group, ...] = ()
     """Groups that the provider declares, with its own tool names. Servers declare none: the catalog makes
     one group for each."""
@@ -310,6 +375,10 @@ class ServerStatus(Value):
     """Number of resources."""
     prompts: int = 0
     """Number of prompts."""
+    extensions: tuple[str, ...] = ()
+    """Identifiers of the extensions that it declares."""
+    skills: int = 0
+    """Number of skills."""
     error: str | None = None
     """Why it is not connected, and what to do next."""
     connected_at: float | None = None
@@ -354,9 +423,10 @@ class CachedSnapshot:
         return self._make()
 
 
-HiddenBy = Literal["lock", "policy", "filter", "trust"]
+HiddenBy = Literal["lock", "policy", "filter", "trust", "visibility"]
 """`lock`: differs from the approved definition. `policy`: a rule denies it. `filter`: `allow` or `deny` of
-its server. `trust`: the file that configures the server is not approved, so the server is not started."""
+its server. `trust`: the file that configures the server is not approved, so the server is not started.
+`visibility`: its server keeps it for its own pages."""
 
 MOST_LISTED = 100
 _MOST_NAMES = 8
@@ -367,7 +437,7 @@ _REMEDY: dict[HiddenBy, str] = {
 }
 
 
-HiddenKind = Literal["server", "tool", "resource", "template", "prompt"]
+HiddenKind = Literal["server", "tool", "resource", "template", "prompt", "skill"]
 
 
 class Hidden(Value):

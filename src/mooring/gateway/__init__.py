@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mooring.gateway.asgi import asgi_app
     from mooring.gateway.serve import Serving, serve_http, serve_stdio
     from mooring.transport.message import ClientBridge
 
-__all__ = ["ClientBridge", "Serving", "serve_http", "serve_stdio"]
+__all__ = ["ClientBridge", "Serving", "asgi_app", "serve_http", "serve_stdio"]
 
 
 def __getattr__(name: str) -> object:
@@ -24,8 +25,8 @@ def __getattr__(name: str) -> object:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "mooring.transport.message" if name == "ClientBridge" else "mooring.gateway.serve"
-    return getattr(import_module(module), name)
+    homes = {"ClientBridge": "mooring.transport.message", "asgi_app": "mooring.gateway.asgi"}
+    return getattr(import_module(homes.get(name, "mooring.gateway.serve")), name)
 
 
 def __dir__() -> list[str]:

@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from mooring.audit import CALLER, Caller
+from mooring.auth.subject import SUBJECT
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, ProfileSettings
+from mooring.gateway.access import AccessLog, RequestRecord, trace_of
 from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
 from mooring.gateway.era_bridge import EraBridge
-from mooring.gateway.handlers import Answer, RequestHandlers
+from mooring.gateway.handlers import METHODS, Answer, RequestHandlers
+from mooring.gateway.logins import RemoteLogins
+from mooring.gateway.metrics import Metrics
 from mooring.gateway.profiles import Profile
-from mooring.gateway.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND, Refusal, fields
+from mooring.gateway.protocol import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Refusal,
+    fields,
+)
 from mooring.gateway.subscriptions import LogLevels, Subscriptions
 from mooring.host import Host, runtime_of
 from mooring.transport.message import ClientBridge
 
-__all__ = ["Gateway", "Metrics"]
+__all__ = ["Gateway"]
 
 log = logger("mooring.gateway")
 
 FIRST_LIST_WAIT = 10.0
 """Longest time in seconds that the first list request waits for servers that are still starting."""
 
+_KINDS = {
+    METHOD_NOT_FOUND: "unknown_method",
+    INVALID_PARAMS: "invalid_params",
+    INVALID_REQUEST: "invalid_request",
+    HEADER_MISMATCH: "header_mismatch",
+    INTERNAL_ERROR: "internal",
+}
+"""Kinds of errors by JSON-RPC code. Others are codes of servers."""
 _NOTED = {"tools/call": "call", "resources/read": "read", "prompts/get": "prompt"}
 
 
@@ -60,9 +78,14 @@ class Gateway:
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
         )
-        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry))
+        self.logins = RemoteLogins(host)
+        self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.settings.metrics)
+        self.access_log = AccessLog(host.redact)
+        self.access_log.use(self.settings.access_log)
+        self.certificate_expires: float | None = None
+        """When the certificate of the gateway expires, in seconds since 1970; None without TLS."""
         self.under_way = 0
         self.draining = False
         self._settled = False
@@ -81,6 +104,8 @@ class Gateway:
         """Apply new settings. Clients stay connected unless their profile was removed or `still_valid`
         returns False for their principal."""
         self.settings = settings
+        self.metrics.settings = settings.metrics
+        self.access_log.use(settings.access_log)
         self.registry.limit, self.registry.per_account = settings.max_sessions, settings.client_sessions
         self._default.reconfigure(self._default.settings, logins=logins)
         profiles = settings.profiles
@@ -123,43 +148,56 @@ class Gateway:
             Refusal: The response is an error.
         """
         started = time.monotonic()
-        outcome = "cancelled"
+        params = fields(message.get("params"))
+        record = exchange.record = RequestRecord(
+            client, trace_of(exchange.headers, fields(params.get("_meta")))
+        )
         caller = _caller(client)
-        token = CALLER.set(caller)
+        token, subject = CALLER.set(caller), SUBJECT.set(client.principal.subject)
         self.under_way += 1
+        code = ""
         try:
             if not self._settled and message["method"].endswith("/list"):
                 await self._wait_for_servers()
             answer = await self.handlers.answer(client, message, exchange)
             failed = not isinstance(answer, bytes) and answer.get("isError") is True
-            outcome = "error" if failed else "ok"
+            record.outcome = "error" if failed else "ok"
             return answer
         except Refusal as refusal:
-            outcome = f"refused {refusal.code}"
+            record.outcome, code = "refused", str(refusal.code)
+            record.error = record.error or _KINDS.get(refusal.code, "server_error")
             raise
         except Exception:
-            outcome = "failed"
+            record.outcome, record.error = "failed", "internal"
             log.exception("request failed with an internal error method=%r", message.get("method"))
             raise Refusal(INTERNAL_ERROR, "internal error in the gateway; its log has the details") from None
         finally:
             self.under_way -= 1
             if not self.under_way:
                 self._idle.set()
-            self._count(message, outcome, time.monotonic() - started)
-            self._note(caller, message, outcome, time.monotonic() - started)
+            record.seconds = time.monotonic() - started
+            if message["method"] in METHODS:
+                record.method = message["method"]
+            self._locate(record, client, params)
+            self.metrics.answered(record)
+            self._note(caller, message, record, code)
             CALLER.reset(token)
+            SUBJECT.reset(subject)
 
-    def _count(self, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
-        known = "unknown" if outcome == f"refused {METHOD_NOT_FOUND}" else str(message["method"])
-        self.metrics.answered(known, outcome.split()[0], seconds)
+    def _locate(self, record: RequestRecord, client: Client, params: Mapping[str, Any]) -> None:
+        """Set the server and the tool of a call that has no result, if the client sees such a tool."""
+        if record.method == "tools/call" and record.server is None:
+            name: object = params.get("name")
+            tool = client.profile.catalog.tools.get(name) if isinstance(name, str) else None
+            if tool is not None:
+                record.server, record.tool = tool.server, tool.remote_name
 
-    def _note(self, caller: Caller, message: Mapping[str, Any], outcome: str, seconds: float) -> None:
+    def _note(self, caller: Caller, message: Mapping[str, Any], record: RequestRecord, code: str) -> None:
         """Write requests to the audit log that no session records: reads, prompts, and calls refused before
         they reached a session."""
         audit, verb = runtime_of(self.host).audit, _NOTED.get(str(message["method"]))
-        waits = (
-            verb == "call" and outcome == "ok"
-        )  # suspended until the client answers; recorded when it ends
+        # A call that is suspended until the client answers is recorded when it ends.
+        waits = verb == "call" and record.outcome == "ok"
         if audit is None or verb is None or caller.noted or waits:
             return
         params = fields(message.get("params"))
@@ -167,9 +205,9 @@ class Gateway:
             verb,
             name=str(params.get("name") or params.get("uri")),
             arguments=params.get("arguments"),
-            outcome=outcome.split()[0],
-            error=outcome.partition(" ")[2] or None,
-            seconds=seconds,
+            outcome=record.outcome,
+            error=code or None,
+            seconds=record.seconds,
         )
 
     async def drain(self) -> None:
@@ -188,72 +226,10 @@ class Gateway:
     async def close(self) -> None:
         self.era_bridge.suspended_calls.close()
         await self.registry.close()
+        await self.access_log.close()
 
 
 def _caller(client: Client) -> Caller:
     # Only a prefix: the full id would give access to the session.
     session = client.id[:8] if client.era == "legacy" else None
     return Caller(client.principal.name, profile=client.profile.name or None, session=session)
-
-
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Histogram buckets in seconds."""
-MAX_SERIES = 1_000
-
-
-class Metrics:
-    """Request counts by method and outcome, and durations."""
-
-    def __init__(self) -> None:
-        self._requests: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
-        self._sums: defaultdict[str, float] = defaultdict(float)
-        self._refused: defaultdict[str, int] = defaultdict(int)
-
-    def answered(self, method: str, outcome: str, seconds: float) -> None:
-        if len(self._requests) >= MAX_SERIES and (method, outcome) not in self._requests:
-            method = "other"
-        self._requests[method, outcome] += 1
-        self._buckets[method][bisect_left(BOUNDS, seconds)] += 1
-        self._sums[method] += seconds
-
-    def refused(self, status: int) -> None:
-        """Count a request that was rejected with an HTTP status."""
-        self._refused[str(status)] += 1
-
-    def text(self, gauges: Mapping[str, tuple[str, float]], servers: Iterable[tuple[str, bool, int]]) -> str:
-        """Return all metrics as text; `gauges` maps names to (help text, value)."""
-        lines: list[str] = []
-        _head(lines, "mooring_gateway_requests_total", "counter", "Requests answered.")
-        for (method, outcome), count in sorted(self._requests.items()):
-            labels = f'method="{_escaped(method)}",outcome="{outcome}"'
-            lines.append(f"mooring_gateway_requests_total{{{labels}}} {count}")
-        _head(lines, "mooring_gateway_request_seconds", "histogram", "Time from a request to its response.")
-        for method, counts in sorted(self._buckets.items()):
-            label, total = f'method="{_escaped(method)}"', 0
-            for bound, count in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
-                total += count
-                lines.append(f'mooring_gateway_request_seconds_bucket{{{label},le="{bound}"}} {total}')
-            lines.append(f"mooring_gateway_request_seconds_sum{{{label}}} {self._sums[method]:.6f}")
-            lines.append(f"mooring_gateway_request_seconds_count{{{label}}} {total}")
-        _head(lines, "mooring_gateway_refused_total", "counter", "Requests rejected, by HTTP status.")
-        lines += [
-            f'mooring_gateway_refused_total{{status="{s}"}} {n}' for s, n in sorted(self._refused.items())
-        ]
-        for name, (meaning, value) in gauges.items():
-            _head(lines, f"mooring_gateway_{name}", "gauge", meaning)
-            lines.append(f"mooring_gateway_{name} {value:g}")
-        _head(lines, "mooring_server_up", "gauge", "Whether a server is connected.")
-        known = list(servers)
-        lines += [f'mooring_server_up{{server="{_escaped(name)}"}} {int(up)}' for name, up, _ in known]
-        _head(lines, "mooring_server_tools", "gauge", "Number of tools of a server.")
-        lines += [f'mooring_server_tools{{server="{_escaped(name)}"}} {tools}' for name, _, tools in known]
-        return "\n".join(lines) + "\n"
-
-
-def _head(lines: list[str], name: str, kind: str, meaning: str) -> None:
-    lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from aiohttp import web
-
+from mooring.auth.subject import Subject
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, OAuthSettings
 from mooring.errors import ConfigError
 from mooring.gateway.clients import ANONYMOUS, Principal
 from mooring.gateway.protocol import HEADER_MISMATCH, VERSION, Refusal, fields
+from mooring.gateway.tokens import CreatedTokens
+from mooring.gateway.web import Denied, WebRequest
 
 NAMED: Mapping[str, str] = {
     "tools/call": "name",
@@ -40,15 +41,6 @@ _SINGLE = frozenset(
 _ENCODED = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 
 log = logger("mooring.gateway")
-
-
-class Denied(Exception):
-    """A request that is rejected with an HTTP status instead of a JSON-RPC response."""
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = dict(headers or {})
 
 
 @lru_cache(maxsize=1024)
@@ -252,7 +244,10 @@ class SignedTokens:
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
             log.info("token rejected reason=%s", type(problem).__name__)
             return None
-        return Principal(name=f"{claims['iss']}#{claims['sub']}", scopes=_scopes(claims))
+        name = f"{claims['iss']}#{claims['sub']}"
+        return Principal(
+            name=name, scopes=_scopes(claims), subject=Subject(name, token, float(claims["exp"]))
+        )
 
     def _fixed_key(self, token: str) -> Any:
         import jwt
@@ -343,11 +338,20 @@ class Authenticator:
         bind: str,
         url: str,
         tokens: Sequence[tuple[str, str, Sequence[str]]] = (),
+        created: CreatedTokens,
         fetch: Callable[[str], Awaitable[bytes]],
     ) -> None:
         self._settings = settings
+        self._created = created
+        tls = settings.tls
+        self._certificates = tls is not None and tls.client_ca is not None
         self._local = is_loopback(bind)
         self.url = (settings.url or url).rstrip("/")
+        hosts, origins = settings.allowed_hosts, settings.allowed_origins
+        # Pages that the gateway itself serves at its public address.
+        own = [urlsplit(one) for one in (settings.url, settings.public_url) if one]
+        self._hosts = (*hosts, *(one.hostname for one in own if one.hostname))
+        self._origins = (*origins, *(f"{one.scheme}://{one.netloc}".lower() for one in own))
         self._fixed = FixedTokens(tokens)
         self._named = bool(tokens)
         oauth = settings.oauth
@@ -357,7 +361,7 @@ class Authenticator:
     @property
     def open(self) -> bool:
         """Whether no token is required."""
-        return not self._named and self._signed is None
+        return not (self._named or self._signed is not None or self._created.required or self._certificates)
 
     def still_valid(self, principal: Principal, old: Authenticator) -> bool:
         """Whether the token of a principal that `old` accepted is still valid."""
@@ -365,22 +369,27 @@ class Authenticator:
             return self.open
         if shown := old._fixed.of(principal):
             return shown <= self._fixed.of(principal)
+        if principal.name.startswith("cert:"):
+            return self._settings.tls == old._settings.tls
+        if principal.name.startswith("token:"):
+            return self._created is old._created and principal.name in self._created.generations()
         return self._settings.oauth == old._settings.oauth and self.url == old.url
 
-    def check(self, request: web.BaseRequest) -> dict[str, str]:
+    def check(self, request: WebRequest) -> dict[str, str]:
         """Return the CORS headers of the response.
 
         Raises:
             Denied: The request is rejected.
         """
         headers = request.headers
+        local = self._local if request.local is None else request.local
         check_single(request.raw_headers)
-        hosts, origins = self._settings.allowed_hosts, self._settings.allowed_origins
-        check_host(headers.get("Host"), local=self._local, allowed=hosts)
+        hosts, origins = self._hosts, self._origins
+        check_host(request.host, local=local, allowed=hosts)
         origin = headers.get("Origin")
         if origin is None:
             return {}
-        check_origin(origin, local=self._local, allowed=origins)
+        check_origin(origin, local=local, allowed=origins)
         asked = headers.get("Access-Control-Request-Headers")
         return {
             **_CORS,
@@ -388,29 +397,55 @@ class Authenticator:
             **({"Access-Control-Allow-Headers": asked} if asked else {}),
         }
 
-    async def principal(self, request: web.BaseRequest, scopes: Sequence[str]) -> Principal:
-        """Return the principal of the token.
+    async def principal(
+        self, request: WebRequest, scopes: Sequence[str], profile: str | None = None
+    ) -> Principal:
+        """Return the principal of the token, or of the client certificate if there is no token.
+
+        Args:
+            request: The request.
+            scopes: Scopes that the principal must have.
+            profile: The profile that is asked for; None if the request is for none.
 
         Raises:
-            Denied: The token is missing or invalid, or lacks a scope.
+            Denied: There is neither, or the token is invalid, lacks a scope or is for another profile.
         """
         if self.open:
+            if request.local is False:
+                raise Denied(403, "no token is required, so only clients of this machine are served")
             return ANONYMOUS
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        token = token.strip()
-        if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
-            raise Denied(401, "a bearer token is required", self._challenge(request, scopes))
-        found = self._fixed.find(token)
-        if found is None and self._signed is not None:
-            found = await self._signed.find(token)
-        if found is None:
-            raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
+        found = await self._found(request, scopes)
         if missing := [scope for scope in scopes if scope not in found.scopes]:
             raise Denied(
                 403,
                 f"the token lacks the scope {missing[0]!r}",
                 self._challenge(request, scopes, "insufficient_scope"),
             )
+        if profile is not None and found.profiles is not None and profile not in found.profiles:
+            paths = ", ".join(f"/mcp/{name}" for name in sorted(found.profiles))
+            raise Denied(403, f"the token is for other profiles: {paths}")
+        return found
+
+    async def _found(self, request: WebRequest, scopes: Sequence[str]) -> Principal:
+        given = request.headers.get("Authorization")
+        if given is None and request.certificate is not None and self._settings.tls is not None:
+            return Principal(name=request.certificate, scopes=frozenset(self._settings.tls.client_scopes))
+        kind, _, token = (given or "").partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_LENGTH:
+            raise Denied(401, "a bearer token is required", self._challenge(request, scopes))
+        found = await self.identify(token)
+        if found is None:
+            raise Denied(401, "the token is invalid", self._challenge(request, scopes, "invalid_token"))
+        return found
+
+    async def identify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if it is invalid."""
+        if not token or len(token) > MAX_TOKEN_LENGTH:
+            return None
+        found = self._fixed.find(token) or await self._created.find(token)
+        if found is None and self._signed is not None:
+            found = await self._signed.find(token)
         return found
 
     def metadata(self, path: str, scopes: Sequence[str]) -> Mapping[str, object]:
@@ -425,7 +460,7 @@ class Authenticator:
         }
 
     def _challenge(
-        self, request: web.BaseRequest, scopes: Sequence[str], error: str | None = None
+        self, request: WebRequest, scopes: Sequence[str], error: str | None = None
     ) -> dict[str, str]:
         parts = ['realm="mooring"']
         if error is not None:

@@ -11,16 +11,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
+from mooring.auth.subject import Subject
 from mooring.core.types import EMPTY, Era
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
 from mooring.servers.active import LEVELS
 from mooring.session import Session
 from mooring.transport.message import RequestId, encode
+
+if TYPE_CHECKING:
+    from mooring.gateway.access import RequestRecord
 
 MAX_QUEUED = 1024
 """Messages queued for a slow reader; one more, and its stream is dropped."""
@@ -94,10 +98,15 @@ REPLAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The identity of a client, taken from its token only, never from another header or the body."""
+    """The identity of a client, taken from its token or certificate only, never from another header or the
+    body."""
 
     name: str
     scopes: frozenset[str] = frozenset()
+    profiles: frozenset[str] | None = None
+    """Profiles that its token is limited to; None: every one, and the default."""
+    subject: Subject | None = field(default=None, compare=False, repr=False)
+    """The signed token of the request, for servers with `auth: {exchange: …}` or `{idp: …}`."""
 
 
 ANONYMOUS = Principal(name="anonymous")
@@ -108,6 +117,8 @@ class ClientExchange(Protocol):
 
     headers: Mapping[str, str]
     """HTTP headers of the request; empty for other transports."""
+    record: RequestRecord | None
+    """What is known about the request; set when the gateway answers it."""
 
     def send(self, body: bytes) -> None:
         """Queue a message that belongs to this request. Never waits."""
@@ -182,7 +193,10 @@ class Client:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification that belongs to no request, and keep it for a client that reconnects."""
-        body = notice_body(method, params)
+        self.notify_raw(notice_body(method, params))
+
+    def notify_raw(self, body: bytes) -> None:
+        """Send an encoded notification; see `notify`."""
         self.notified += 1
         self._recent.append(body)
         if self.event_stream is not None:
@@ -365,6 +379,7 @@ class SessionRegistry:
         if client is None or client.principal != principal or client.profile is not profile:
             return None
         client.used = time.monotonic()
+        client.principal = principal  # the same, with the token of this request
         return client
 
     async def end(self, client: Client) -> None:

@@ -17,14 +17,16 @@ import anyio.abc
 from mooring.concurrency import OrderedCallback
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
+from mooring.core.eras import HANDSHAKE_VERSIONS
 from mooring.core.events import CatalogChanged, ResourceUpdated
+from mooring.core.extensions import declared
 from mooring.core.names import LOGIN, build_tool_name
 from mooring.core.text import nearest
 from mooring.core.types import Era, Tool
 from mooring.core.uris import malformed
 from mooring.errors import MooringError, PolicyDenied, UnknownPrompt, UnknownServer, UnknownTool
 from mooring.gateway.era_bridge import ask_server
-from mooring.gateway.handlers import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
+from mooring.gateway.lists import HINTS, prompt_entry, resource_entry, template_entry, tool_entry
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_PARAMS,
@@ -39,7 +41,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import KINDS, UPDATED
 from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, Peer
+from mooring.servers.negotiate import Peer
 from mooring.session import Session
 from mooring.transport.message import CONNECTION_CLOSED, ClientBridge, ForwardedRequest, number
 
@@ -220,6 +222,8 @@ class Dispatcher:
                 return await self._subscribe(method, str(params.get("uri", "")), timeout)
             case "subscriptions/listen" if self.era == "modern":
                 return await self._listen(opts.get("request_id", 0), fields(params.get("notifications")))
+            case _ if self._peer is not None and declared(self._server, self._peer.info.capabilities):
+                return await self._forward(method, params, str(params.get("uri", method)), timeout)
             case _:
                 raise Refusal(METHOD_NOT_FOUND, f"mooring does not forward {method!r} to servers")
 

@@ -17,13 +17,13 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
+from mooring.core.extensions import OURS, TASKS, declared_by_client, original
 from mooring.core.types import Era, Tool
 from mooring.errors import CallError, MooringError
 from mooring.gateway.clients import Client
 from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields, no_resource
 from mooring.host import runtime_of
-from mooring.servers.negotiate import TASKS
 from mooring.transport.message import ClientBridge
 
 STATE_TTL = 3600.0
@@ -87,11 +87,17 @@ class EraBridge:
         self._watched: Counter[tuple[str, str, str]] = Counter()
         """Subscribers by server, URI, and session (for servers with `isolation: session`)."""
 
-    def capabilities_for(self, client: Client) -> dict[str, Any]:
-        """Return the client capabilities to send to servers. Tasks are always included: the gateway polls
-        them itself."""
+    def capabilities_for(self, client: Client, server: str) -> dict[str, Any]:
+        """Return the client capabilities to send to a server.
+
+        Of the client's extensions, those that the server declares, and those that the gateway serves: many
+        servers with pages do not declare `ui`. Tasks are always included: the gateway polls them itself.
+        """
         able = {key: client.capabilities[key] for key in self._passed if key in client.capabilities}
-        return {**able, "extensions": {TASKS: {}}}
+        declared = {one.name for one in client.profile.catalog.extensions if one.server == server}
+        routed = declared.union(OURS)
+        given = declared_by_client(client.capabilities)
+        return {**able, "extensions": {**{name: given[name] for name in given if name in routed}, TASKS: {}}}
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -129,6 +135,14 @@ class EraBridge:
     def suspended_state(self, client: Client, server: str, about: str, key: str) -> str:
         return self._seal.close({"suspended": key}, self._binding(client, server, about), time.time())
 
+    def login_state(self, client: Client, server: str, about: str, key: str) -> str:
+        return self._seal.close({"login": key}, self._binding(client, server, about), time.time())
+
+    def login_key(self, client: Client, server: str, about: str, state: object) -> str | None:
+        """Return the key of the login that the state refers to, if any."""
+        found = self._seal.open(state, self._binding(client, server, about), time.time())
+        return None if found is None else found.get("login")
+
     def _opened(self, client: Client, server: str, about: str, state: object) -> dict[str, Any]:
         found = self._seal.open(state, self._binding(client, server, about), time.time())
         if found is None:
@@ -151,6 +165,14 @@ class EraBridge:
         timeout = client.profile.settings.call_timeout
         return await connection.era_for(tool.remote_name, client.era, timeout) == "legacy"
 
+    def must_suspend_scripts(self, client: Client) -> bool:
+        """Whether the plan of a script is approved by this client, which answers only between calls."""
+        return (
+            client.era == "modern"
+            and bool(client.profile.scripts.enabled)
+            and client.can("elicitation/create", {"mode": "form"})
+        )
+
     # --- requests other than calls --------------------------------------------------------------
 
     async def ask(
@@ -162,7 +184,7 @@ class EraBridge:
             MooringError: The request failed.
             Refusal: The provider supports calls only.
         """
-        if method == "resources/read":
+        if method in ("resources/read", "resources/directory/read"):
             await runtime_of(client.profile.host).resources.check((server, about))
         timeout = client.profile.settings.call_timeout
         find = partial(self._connection, client, server, method)
@@ -190,14 +212,15 @@ class EraBridge:
         """
         if uri in client.subscribed:
             return
-        server = resource_server(client.profile, uri)
-        if server is None:
+        found = resource_server(client.profile, uri)
+        if found is None:
             raise no_resource(uri, client.era)
-        key = self._subscription_key(client, server, uri)
+        server, own = found
+        key = self._subscription_key(client, server, own)
         if key not in self._watched:
             try:
-                await runtime_of(client.profile.host).resources.check((server, uri))
-                await self._connection(client, server, "resources/subscribe").watch(uri)
+                await runtime_of(client.profile.host).resources.check((server, own))
+                await self._connection(client, server, "resources/subscribe").watch(own)
             except MooringError as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
         self._watched[key] += 1
@@ -208,12 +231,14 @@ class EraBridge:
         server = client.subscribed.pop(uri, None)
         if server is None:
             return
-        key = self._subscription_key(client, server, uri)
+        found = original(uri)
+        own = uri if found is None else found[1]
+        key = self._subscription_key(client, server, own)
         self._watched[key] -= 1
         if self._watched[key] <= 0:
             del self._watched[key]
             with suppress(MooringError, Refusal):
-                await self._connection(client, server, "resources/unsubscribe").unwatch(uri)
+                await self._connection(client, server, "resources/unsubscribe").unwatch(own)
 
     def _subscription_key(self, client: Client, server: str, uri: str) -> tuple[str, str, str]:
         return server, uri, "" if client.profile.shares(server) else client.session.id

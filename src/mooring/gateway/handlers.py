@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mooring.core.types import Era, Prompt, Resource, ResourceTemplate, Tool
-from mooring.errors import MooringError, PolicyDenied, ServerError
+from mooring.core.builtin_tools import SCRIPT_RUN, is_login
+from mooring.core.elicitation import URL_REQUIRED, addresses_in
+from mooring.core.extensions import qualified
+from mooring.core.text import clean_for_model
+from mooring.core.types import Result, Tool
+from mooring.errors import AuthNeeded, MooringError, PolicyDenied, ServerError
+from mooring.extensions.verbs import call_for_page
 from mooring.gateway.auth import check_parameters
 from mooring.gateway.clients import Client, ClientExchange
 from mooring.gateway.era_bridge import EraBridge, SuspendedCall
-from mooring.gateway.profiles import ProfileCatalog, resource_server
+from mooring.gateway.extensions import (
+    advertised,
+    check_page,
+    owner_of_method,
+    page_tool,
+    server_cursor,
+    server_of_skill,
+    shown_contents,
+    shown_directory,
+    shown_result,
+    shows_pages,
+    skill_entry,
+    skills_page,
+)
+from mooring.gateway.lists import HINTS, Lists, tools_page
+from mooring.gateway.logins import RemoteLogins, login_state
+from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INTERNAL_ERROR,
@@ -36,7 +57,8 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
-from mooring.transport.message import ForwardedRequest, encode
+from mooring.transport import wire
+from mooring.transport.message import ForwardedRequest
 
 MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"
@@ -69,9 +91,13 @@ def progress(request: ClientRequest) -> Progress:
     return forward
 
 
-def forward_notification(request: ClientRequest, method: str, params: Mapping[str, Any]) -> None:
+def forward_notification(
+    request: ClientRequest, method: str, params: Mapping[str, Any], server: str = ""
+) -> None:
     """Forward a notification of the server that belongs to this request: progress under the client's own
     token, log messages only at the level that the client asked for."""
+    if method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
+        params = {**params, "uri": qualified(params["uri"], server)}
     if method == PROGRESS:
         token = request.meta.get("progressToken")
         if isinstance(token, int | str):
@@ -97,96 +123,6 @@ def instructions(client: Client) -> dict[str, str]:
     return {"instructions": joined[:MAX_INSTRUCTIONS]} if joined else {}
 
 
-HINTS: Mapping[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
-"""Cache hints of the 2026 era: no caching, because changes are announced."""
-
-
-def tool_entry(name: str, tool: Tool, era: Era) -> dict[str, Any]:
-    """Return a tool as its server defined it, under the name that the client uses."""
-    entry: dict[str, Any] = {**tool.extra, "name": name}
-    if tool.title:
-        entry["title"] = tool.title
-    if tool.description:
-        entry["description"] = tool.description
-    entry["inputSchema"] = tool.input_schema
-    output = tool.output_schema
-    # Before 2026 outputs were objects; clients reject a whole list for one that is not.
-    if output is not None and (era == "modern" or output.get("type") == "object"):
-        entry["outputSchema"] = output
-    if tool.annotations:
-        entry["annotations"] = tool.annotations
-    if tool.meta:
-        entry["_meta"] = tool.meta
-    return entry
-
-
-def resource_entry(resource: Resource) -> dict[str, Any]:
-    entry: dict[str, Any] = {**resource.extra, "uri": resource.uri, "name": resource.name}
-    return entry | _texts(resource) | ({} if resource.size is None else {"size": resource.size})
-
-
-def template_entry(template: ResourceTemplate) -> dict[str, Any]:
-    entry: dict[str, Any] = {**template.extra, "uriTemplate": template.uri_template, "name": template.name}
-    return entry | _texts(template)
-
-
-def _texts(item: Resource | ResourceTemplate) -> dict[str, Any]:
-    texts = {"title": item.title, "description": item.description, "mimeType": item.mime_type}
-    return {key: text for key, text in texts.items() if text}
-
-
-def prompt_entry(name: str, prompt: Prompt) -> dict[str, Any]:
-    entry: dict[str, Any] = {**prompt.extra, "name": name}
-    if prompt.title:
-        entry["title"] = prompt.title
-    if prompt.description:
-        entry["description"] = prompt.description
-    if prompt.arguments:
-        entry["arguments"] = list(prompt.arguments)
-    return entry
-
-
-def tools_page(tools: Iterable[Tool], era: Era) -> bytes:
-    """The result of `tools/list`."""
-    return _page("tools", [tool_entry(tool.name, tool, era) for tool in tools], era)
-
-
-def _page(key: str, entries: list[dict[str, Any]], era: Era) -> bytes:
-    page: dict[str, Any] = {key: entries}
-    return encode(stamped(page, **HINTS) if era == "modern" else page)
-
-
-class Lists:
-    """The encoded lists of one profile, each built on first use."""
-
-    def __init__(self, contents: ProfileCatalog) -> None:
-        self.contents = contents
-        self._pages: dict[tuple[str, Era], bytes] = {}
-
-    def page(self, method: str, era: Era) -> bytes:
-        page = self._pages.get((method, era))
-        if page is None:
-            page = self._pages[method, era] = self._make(method, era)
-        return page
-
-    def _make(self, method: str, era: Era) -> bytes:
-        contents = self.contents
-        match method:
-            case "tools/list":
-                return tools_page(contents.catalog.tools.values(), era)
-            case "resources/list":
-                return _page("resources", [resource_entry(item) for item in contents.resources.values()], era)
-            case "resources/templates/list":
-                entries = [template_entry(item) for item in contents.templates.values()]
-                return _page("resourceTemplates", entries, era)
-            case "prompts/list":
-                return _page(
-                    "prompts", [prompt_entry(name, item) for name, item in contents.prompts.items()], era
-                )
-            case _:
-                raise KeyError(method)
-
-
 Answer = Mapping[str, Any] | bytes
 
 ALL_CAPABILITIES: Mapping[str, Any] = {
@@ -200,8 +136,22 @@ ALL_CAPABILITIES: Mapping[str, Any] = {
 WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
 """Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
-_HANDLED_PARAMS = frozenset(("name", "arguments", "uri", "ref", "argument", "context", "_meta", "task"))
+METHODS = frozenset(
+    (
+        *_LISTS,
+        *("tools/call", "resources/read", "prompts/get", "completion/complete", "initialize", "ping"),
+        *("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "server/discover"),
+    )
+)
+"""All methods that are handled; others are `unknown` in metrics and the access log."""
+_HANDLED_PARAMS = frozenset(
+    ("name", "arguments", "uri", "ref", "argument", "context", "cursor", "_meta", "task")
+)
 _MAX_HEADER_MAPS = 10_000
+
+
+def _without_answers(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in params.items() if key not in ("requestState", "inputResponses")}
 
 
 Handler = Callable[[ClientRequest], Awaitable[Answer]]
@@ -211,14 +161,17 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 class RequestHandlers:
     """Answers requests. Holds no state of clients."""
 
-    def __init__(self, era_bridge: EraBridge, log_levels: LogLevels) -> None:
-        self._era_bridge, self._log_levels = era_bridge, log_levels
+    def __init__(self, era_bridge: EraBridge, log_levels: LogLevels, logins: RemoteLogins) -> None:
+        self._era_bridge, self._log_levels, self._logins = era_bridge, log_levels, logins
         shared: dict[str, Handler] = {
             **dict.fromkeys(_LISTS, self._list),
             "tools/call": self._call,
             "resources/read": self._read,
             "prompts/get": self._prompt,
             "completion/complete": self._complete,
+            "skills/list": self._skills,
+            "skills/get": self._skill,
+            "resources/directory/read": self._directory,
         }
         self._transient: dict[str, Handler] = {
             **shared,
@@ -250,9 +203,7 @@ class RequestHandlers:
             if client.has_session
             else self._transient
         )
-        handler = known.get(method)
-        if handler is None:
-            raise Refusal(METHOD_NOT_FOUND, f"unknown method {str(method)[:80]!r}")
+        handler = known.get(method, self._extension)
         given = fields(params)
         if given is not params:
             raise Refusal(INVALID_PARAMS, "params must be an object")
@@ -261,12 +212,14 @@ class RequestHandlers:
     # --- handshake ------------------------------------------------------------------------------
 
     async def _initialize(self, request: ClientRequest) -> Answer:
-        capabilities = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
+        basis = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
+        capabilities = {**basis, "extensions": advertised(request.client.profile)}
         basics = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
         return {**basics, "serverInfo": SERVER_INFO, **instructions(request.client)}
 
     async def _discover(self, request: ClientRequest) -> Answer:
-        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": ALL_CAPABILITIES}
+        capabilities = {**ALL_CAPABILITIES, "extensions": advertised(request.client.profile)}
+        about = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": capabilities}
         return stamped({**about, **instructions(request.client)}, **HINTS)
 
     async def _ping(self, request: ClientRequest) -> Answer:
@@ -285,10 +238,15 @@ class RequestHandlers:
     async def _list(self, request: ClientRequest) -> Answer:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
-        client = request.client
-        if request.method == "tools/list" and client.profile.settings.discovery != "never":
-            return tools_page(client.session.tools(), client.era)
-        return self._profile_lists(client).page(request.method, client.era)
+        client, lists = request.client, self._profile_lists(request.client)
+        searching = client.profile.settings.discovery != "never" or client.profile.scripts.enabled
+        if request.method == "tools/list" and searching:
+            page = tools_page(lists.shown(client.session.tools(), False), client.era)
+            if (record := request.exchange.record) is not None:
+                whole = lists.page(request.method, client.era, pages=shows_pages(client))
+                record.saved = max(len(whole) - len(page), 0)
+            return page
+        return lists.page(request.method, client.era, pages=shows_pages(client))
 
     def _profile_lists(self, client: Client) -> Lists:
         """Return the lists of the client's profile."""
@@ -309,33 +267,103 @@ class RequestHandlers:
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
         tool = client.profile.catalog.tools.get(name)
+        if tool is None and shows_pages(client):
+            tool = page_tool(client.profile.catalog, name)
+        if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
+            return await self._suspendable_call(request, SCRIPT_RUN, name, given)
+        if tool is not None and login_state(params := request.params):
+            key = self._era_bridge.login_key(client, tool.server, name, params["requestState"])
+            if key is not None:
+                ended = await self._logins.answered(client, key, params["inputResponses"])
+                if ended is not None:
+                    return ended
+                request = replace(request, params=_without_answers(params))
+        if tool is not None and is_login(tool) and self._logins.serves(client, tool.server):
+            return await self._log_in(request, tool.server, name)
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
-            return await self._suspendable_call(request, tool.server, name, given)
-        return await self._plain_call(request, "" if tool is None else tool.server, name, given)
+            return await self._suspendable_call(request, tool, name, given)
+        return await self._plain_call(request, tool, name, given)
 
     async def _plain_call(
-        self, request: ClientRequest, server: str, name: str, given: dict[str, Any], asked: Ask | None = None
+        self,
+        request: ClientRequest,
+        tool: Tool | None,
+        name: str,
+        given: dict[str, Any],
+        asked: Ask | None = None,
     ) -> dict[str, Any]:
-        client = request.client
-        if server:
+        client, server = request.client, "" if tool is None else tool.server
+        if server and server != SCRIPT_RUN.server:
             await self._log_levels.apply(client, server, request.meta.get(LOG_LEVEL))
-        with self._forwarding(request, server, name, asked):
-            result = await client.session.call(
-                name,
-                given,
-                timeout=client.profile.settings.call_timeout,
-                on_progress=progress(request),
-                budget=0,  # the client decides how much its model sees
-            )
+        result = await self._session_call(request, tool, name, given, asked)
+        if isinstance(result.error, AuthNeeded) and self._logins.helps(client, result.error):
+            seal = partial(self._era_bridge.login_state, client, server, name)
+            offered = await self._logins.offer(client, request.exchange, result.error.server, seal)
+            if offered is not None:
+                return offered
+            result = await self._session_call(request, tool, name, given, asked)
+        if isinstance(result.error, ServerError) and (text := self._addresses(client, result.error)):
+            return self._logins.text_result(client, text, failed=True)
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
-        return self._era_bridge.outgoing(client, server, name, outcome(result, client.era))
+        shown = shown_result(outcome(result, client.era), server)
+        return self._era_bridge.outgoing(client, server, name, shown)
+
+    async def _session_call(
+        self,
+        request: ClientRequest,
+        tool: Tool | None,
+        name: str,
+        given: dict[str, Any],
+        asked: Ask | None,
+    ) -> Result:
+        client, server = request.client, "" if tool is None else tool.server
+        timeout = client.profile.settings.call_timeout
+        with self._forwarding(request, server, name, asked):
+            if tool is not None and tool is not SCRIPT_RUN and name not in client.profile.catalog.tools:
+                result = await call_for_page(client.session, tool, given, timeout, progress(request))
+            else:
+                # The client decides how much its model sees.
+                result = await client.session.call(
+                    name, given, timeout=timeout, on_progress=progress(request), budget=0
+                )
+        if (record := request.exchange.record) is not None:
+            record.result(result)
+        return result
+
+    async def _log_in(self, request: ClientRequest, server: str, name: str) -> Answer:
+        """Answer a call of the tool `authenticate`: the login in the browser of the client's user."""
+        client = request.client
+        provider: Any = client.profile.provider(server, client.session)
+        try:
+            await getattr(provider, "connection", provider).supervisor.refresh()
+        except MooringError as problem:
+            if not isinstance(problem, AuthNeeded) or not self._logins.helps(client, problem):
+                return self._logins.text_result(client, str(problem), failed=True)
+            seal = partial(self._era_bridge.login_state, client, server, name)
+            offered = await self._logins.offer(client, request.exchange, server, seal)
+            if offered is not None:
+                return offered
+        return self._logins.text_result(
+            client, f"Logged in to {server!r}. Its tools can be used now.", failed=False
+        )
+
+    def _addresses(self, client: Client, problem: ServerError) -> str | None:
+        """For clients that cannot open addresses: those that the server wants to be opened, as text."""
+        if problem.code != URL_REQUIRED or client.can("elicitation/create", {"mode": "url"}):
+            return None
+        asked = addresses_in(problem.data) or {}
+        lines = [f"{one['params']['message']}: {one['params']['url']}" for one in asked.values()]
+        if not lines:
+            return None
+        text = clean_for_model("\n".join(lines), MAX_INSTRUCTIONS)
+        return f"The server wants the user to open an address first, and then to be called again.\n{text}"
 
     async def _suspendable_call(
-        self, request: ClientRequest, server: str, name: str, given: dict[str, Any]
+        self, request: ClientRequest, tool: Tool, name: str, given: dict[str, Any]
     ) -> dict[str, Any]:
         """Run a call that is suspended while the client answers a request of the server."""
-        client, params, era_bridge = request.client, request.params, self._era_bridge
+        client, params, era_bridge, server = request.client, request.params, self._era_bridge, tool.server
 
         async def work(suspended: SuspendedCall) -> dict[str, Any]:
             async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,7 +371,7 @@ class RequestHandlers:
                     raise Refusal(METHOD_NOT_FOUND, f"the client behind the gateway does not do {method!r}")
                 return await suspended.ask(method, params)
 
-            return await self._plain_call(request, server, name, given, ask)
+            return await self._plain_call(request, tool, name, given, ask)
 
         seal = partial(era_bridge.suspended_state, client, server, name)
         if "requestState" in params:
@@ -357,7 +385,7 @@ class RequestHandlers:
         """Forward the client's `_meta` and extra parameters to the server, and the server's notifications and
         requests to the client, while the block runs."""
         client = request.client
-        stamp: dict[str, Any] = {CAPABILITIES: self._era_bridge.capabilities_for(client)}
+        stamp: dict[str, Any] = {CAPABILITIES: self._era_bridge.capabilities_for(client, server)}
         if level := request.meta.get(LOG_LEVEL) or client.log_level:
             stamp[LOG_LEVEL] = level
         more = {key: value for key, value in request.params.items() if key not in _HANDLED_PARAMS}
@@ -368,7 +396,8 @@ class RequestHandlers:
             stamp=stamp,
             params=self._era_bridge.incoming(client, server, about, more) if more else more,
             answers=client.era == "modern",
-            heard=partial(forward_notification, request),
+            opens_addresses=client.can("elicitation/create", {"mode": "url"}),
+            heard=partial(forward_notification, request, server=server),
             asked=asked or partial(ask_client, request),
         )
         return self._era_bridge.under_way(forwarded)
@@ -392,10 +421,16 @@ class RequestHandlers:
 
     async def _read(self, request: ClientRequest) -> Answer:
         uri, era = text(request.params, "uri"), request.client.era
-        server = resource_server(request.client.profile, uri)
-        if server is None:
+        found = resource_server(request.client.profile, uri)
+        if found is None:
             raise no_resource(uri, era)
-        raw = await self._forward(server, request, {"uri": uri}, uri)
+        server, own = found
+        raw = await self._forward(server, request, {"uri": own}, own)
+        try:
+            check_page(request.client.profile, server, own, raw)
+        except PolicyDenied as problem:
+            raise Refusal(INVALID_PARAMS, str(problem)) from None
+        raw = shown_contents(raw, server, own, uri)
         return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
 
     async def _prompt(self, request: ClientRequest) -> Answer:
@@ -404,7 +439,8 @@ class RequestHandlers:
         if prompt is None:
             raise Refusal(INVALID_PARAMS, f"unknown prompt {name[:80]!r}")
         given = {"name": prompt.name, "arguments": fields(request.params.get("arguments"))}
-        return shaped(await self._forward(prompt.server, request, given, name), request.client.era)
+        raw = shown_result(await self._forward(prompt.server, request, given, name), prompt.server)
+        return shaped(raw, request.client.era)
 
     async def _complete(self, request: ClientRequest) -> Answer:
         params, profile = request.params, request.client.profile
@@ -414,7 +450,9 @@ class RequestHandlers:
             server = None if prompt is None else prompt.server
             ref = ref if prompt is None else {**ref, "name": prompt.name}
         else:
-            server = resource_server(profile, text(ref, "uri"))
+            found = resource_server(profile, text(ref, "uri"))
+            server = None if found is None else found[0]
+            ref = ref if found is None else {**ref, "uri": found[1]}
         if server is None:
             raise Refusal(INVALID_PARAMS, "unknown prompt or resource template")
         given = {key: params[key] for key in ("argument", "context") if key in params}
@@ -425,6 +463,40 @@ class RequestHandlers:
                 raise
             raw: dict[str, Any] = {"completion": {"values": []}}  # the server has no completion
         return shaped(raw, request.client.era)
+
+    # --- extensions -----------------------------------------------------------------------------
+
+    async def _skills(self, request: ClientRequest) -> Answer:
+        page = skills_page(request.client.profile.catalog, request.params.get("cursor"))
+        return stamped(page, **HINTS) if request.client.era == "modern" else page
+
+    async def _skill(self, request: ClientRequest) -> Answer:
+        profile, uri = request.client.profile, text(request.params, "uri")
+        server, own = server_of_skill(profile, uri)
+        listed = (one for one in profile.catalog.skills if (one.server, one.uri) == (server, own))
+        skill, more = next(listed, None), dict[str, Any]()
+        if skill is None:  # a server may have skills that it does not list
+            more = await self._forward(server, request, {"uri": own}, own)
+            try:
+                skill = wire.skill(server, fields(more.get("skill")))
+            except wire.Invalid as problem:
+                raise Refusal(
+                    INTERNAL_ERROR, f"what {server!r} sent for the skill is not valid: {problem}"
+                ) from None
+        return shaped({**HINTS, **more, "skill": skill_entry(skill)}, request.client.era)
+
+    async def _directory(self, request: ClientRequest) -> Answer:
+        server, own = server_of_skill(request.client.profile, text(request.params, "uri"))
+        given = {"uri": own, **server_cursor(server, request.params.get("cursor"))}
+        raw = await self._forward(server, request, given, own)
+        return shaped({**HINTS, **shown_directory(raw, server)}, request.client.era)
+
+    async def _extension(self, request: ClientRequest) -> Answer:
+        """Forward a method of an extension that the gateway does not know to the server that declares it."""
+        method = str(request.method)
+        server = owner_of_method(request.client, method, request.meta)
+        given = {key: value for key, value in request.params.items() if key != "_meta"}
+        return shaped(await self._forward(server, request, given, method), request.client.era)
 
     async def _subscribe(self, request: ClientRequest) -> Answer:
         await self._era_bridge.watch(request.client, text(request.params, "uri"))
@@ -447,6 +519,10 @@ class RequestHandlers:
                 raise refusal(problem, client.era) from None
             except PolicyDenied as problem:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
+            except AuthNeeded as problem:
+                helps = self._logins.helps(client, problem)
+                text = self._logins.link(client, problem.server) if helps else str(problem)
+                raise Refusal(INTERNAL_ERROR, text) from None
             except MooringError as problem:
                 raise Refusal(INTERNAL_ERROR, str(problem)) from None
         return self._era_bridge.outgoing(client, server, about, raw)

@@ -1,98 +1,31 @@
-"""HTTP server of the gateway: paths, connections, limits."""
+"""Our own HTTP server: connections, their limits, TLS, and requests for the routes of the gateway."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
+import ssl
 import sys
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
+from mooring.config.logs import logger
 from mooring.config.models import HostConfig
 from mooring.config.sections import GatewaySettings, ProfileSettings
-from mooring.core.types import hidden_document
 from mooring.errors import ConfigError
-from mooring.gateway.app import Gateway
-from mooring.gateway.auth import METADATA, Authenticator, Denied
-from mooring.gateway.clients import account
-from mooring.gateway.http import HttpHandler, LegacySse, json_response
+from mooring.gateway.auth import Authenticator
+from mooring.gateway.routes import Routes
+from mooring.gateway.tls import certificate_principal
+from mooring.gateway.web import Denied, Response, WebRequest, too_large, too_slow
 
-MAX_TRACKED_CLIENTS = 50_000
-"""Clients whose use is tracked; the least recently active is dropped first."""
-
-
-class RateLimited(Exception):
-    """The client exceeded a limit; `retry_after` is in seconds."""
-
-    def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-@dataclass(slots=True)
-class _Share:
-    tokens: float
-    at: float
-    under_way: int = 0
-
-
-class Limits:
-    """Token bucket and concurrency limit of each client."""
-
-    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self.set(rate=rate, burst=burst, concurrency=concurrency)
-        self._shares: OrderedDict[str, _Share] = OrderedDict()
-
-    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        """Change the limits; running requests stay counted."""
-        self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
-
-    def enter(self, client: str, now: float) -> None:
-        """Count a request; call `leave` at its end.
-
-        Raises:
-            RateLimited: A limit is exceeded; the request was not counted.
-        """
-        share = self._shares.get(client)
-        if share is None:
-            share = self._shares[client] = _Share(tokens=self._burst, at=now)
-            self._forget()
-        else:
-            self._shares.move_to_end(client)
-        if share.under_way >= self._concurrency:
-            raise RateLimited(f"{self._concurrency} requests of this client are running (concurrency)", 1.0)
-        if self._rate is not None:
-            share.tokens = min(self._burst, share.tokens + (now - share.at) * self._rate)
-            share.at = now
-            if share.tokens < 1:
-                raise RateLimited(
-                    f"more than {self._rate:g} requests per second (gateway.rate)",
-                    (1 - share.tokens) / self._rate,
-                )
-            share.tokens -= 1
-        share.under_way += 1
-
-    def leave(self, client: str) -> None:
-        share = self._shares.get(client)
-        if share is not None:
-            share.under_way -= 1
-
-    def _forget(self) -> None:
-        while len(self._shares) > MAX_TRACKED_CLIENTS:
-            name, share = next(iter(self._shares.items()))
-            if share.under_way:
-                return
-            del self._shares[name]
-
+log = logger("mooring.gateway")
 
 FIRST_REQUEST_TIMEOUT = 15.0
 """Seconds within which a new connection must send the headers of a request."""
@@ -206,27 +139,106 @@ class Listener(web.Server):
         return ClientConnection(self.connection_limit, self, loop=self._loop, **self._kwargs)
 
 
+class ServedRequest(WebRequest):
+    """A request that our own server received."""
+
+    __slots__ = ("_request", "_stream")
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        raw_path, _, query = request.raw_path.partition("?")
+        tls: Any = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+        super().__init__(
+            method=request.method,
+            path=request.path,
+            raw_path=raw_path,
+            query_string=query,
+            headers=request.headers,
+            raw_headers=request.raw_headers,
+            peer=request.remote,
+            certificate=None if tls is None else certificate_principal(tls),
+        )
+        self._request = request
+        self._stream: web.StreamResponse | None = None
+
+    async def read(self, limit: int, timeout: float) -> bytes:
+        request = self._request
+        if (request.content_length or 0) > limit:
+            raise too_large(limit)
+        parts: list[bytes] = []
+        try:
+            if request.content.is_eof():  # small bodies arrive with their headers
+                parts.append(request.content.read_nowait(-1))
+                self.received = len(parts[0])
+                if self.received > limit:  # after decompression
+                    raise too_large(limit)
+                return parts[0]
+            async with asyncio.timeout(timeout):
+                async for chunk in request.content.iter_any():
+                    parts.append(chunk)
+                    self.received += len(chunk)
+                    if self.received > limit:
+                        raise too_large(limit)
+        except TimeoutError:
+            raise too_slow(timeout) from None
+        except (HttpProcessingError, web.RequestPayloadError, zlib.error):
+            raise Denied(
+                400, "the body does not match its Content-Encoding", {"Connection": "close"}
+            ) from None
+        return b"".join(parts)
+
+    async def start_stream(self, headers: Mapping[str, str]) -> None:
+        self.status = 200
+        self._stream = web.StreamResponse(headers=headers)
+        await self._stream.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        assert self._stream is not None
+        await self._stream.write(data)
+        self.sent += len(data)
+
+    async def end_stream(self) -> None:
+        assert self._stream is not None
+        await self._stream.write_eof()
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    def finished(self, response: Response | None) -> web.StreamResponse:
+        """Return what the server sends."""
+        if response is None:
+            assert self._stream is not None
+            return self._stream
+        headers = response.headers
+        if response.content_type is not None:
+            headers = {**headers, "Content-Type": response.content_type}
+        return web.Response(body=response.body or None, status=response.status, headers=headers or None)
+
+
 KEEP_ALIVE = 75.0
 LINGER = 1.0
 """Seconds for which the unread rest of a body is consumed, so that the client reads the response."""
 BACKLOG = 1024
+TLS_HANDSHAKE_TIMEOUT = 10.0
 
 
 class WebServer:
-    """Listens, and routes requests to their handlers."""
+    """Listens, and passes requests to the routes."""
 
-    def __init__(self, gateway: Gateway, authenticator: Authenticator, *, sse: bool = False) -> None:
-        self._legacy_sse = LegacySse(gateway) if sse else None
-        self._gateway, self._authenticator = gateway, authenticator
-        settings = gateway.settings
-        self._endpoint = HttpHandler(gateway)
-        self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        settings = routes.gateway.settings
         self.connection_limit = ConnectionLimit(connection_capacity(settings.max_connections))
+        routes.connections = lambda: self.connection_limit.count
         self._server: Listener | None = None
+        self._socket: socket.socket | None = None
         self._listening: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+    async def start(
+        self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
+    ) -> int:
         """Listen and return the port."""
+        loop = asyncio.get_running_loop()
         self._server = Listener(
             self._handle,
             access_log=None,
@@ -235,134 +247,55 @@ class WebServer:
             lingering_time=LINGER,
         )
         self._server.connection_limit = self.connection_limit
-        self._listening = await asyncio.get_running_loop().create_server(
-            self._server, host, port, backlog=BACKLOG, reuse_port=shared or None
+        self._listening = await loop.create_server(
+            self._server, host, port, backlog=BACKLOG, reuse_port=shared or None, **_tls_options(tls)
         )
-        sockets: tuple[socket.socket, ...] = tuple(self._listening.sockets)
-        return sockets[0].getsockname()[1]
+        return self._listening.sockets[0].getsockname()[1]
+
+    async def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Use other certificates for new connections. The listening sockets stay, so that no connection is
+        refused meanwhile."""
+        assert self._server is not None
+        assert self._listening is not None
+        loop, old = asyncio.get_running_loop(), self._listening
+        sockets = [socket.socket(fileno=one.dup().detach()) for one in old.sockets]
+        for one in sockets:
+            one.setblocking(False)
+        servers = [
+            await loop.create_server(self._server, sock=one, backlog=BACKLOG, **_tls_options(tls))
+            for one in sockets
+        ]
+        self._listening = servers[0]
+        old.close()
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
-        if self._listening is not None:
-            self._listening.close()
+        self.refuse_new()
         if self._server is not None:
             await self._server.shutdown(1.0)
 
     async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
         """Apply new settings; sessions and streams whose tokens are no longer valid end."""
-        old, self._authenticator = self._authenticator, authenticator
-        self._limits.set(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
         self.connection_limit.most = connection_capacity(settings.max_connections)
-        if self._legacy_sse is not None:
-            self._legacy_sse.close_streams(lambda principal: authenticator.still_valid(principal, old))
-        await self._gateway.reconfigure(
-            settings, lambda principal: authenticator.still_valid(principal, old), logins=authenticator.open
-        )
+        await self._routes.reconfigure(settings, authenticator)
 
     def refuse_new(self) -> None:
         if self._listening is not None:
             self._listening.close()
 
-    # --- one request ----------------------------------------------------------------------------
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
+    async def _handle(self, given: web.BaseRequest) -> web.StreamResponse:
+        connection = given.protocol
         assert isinstance(connection, ClientConnection)
         connection.begin()
-        more: dict[str, str] = {}
+        request = ServedRequest(given)
         try:
-            more = self._authenticator.check(request)
-            return await self._route(request, more)
-        except Denied as denied:
-            self._gateway.metrics.refused(denied.status)
-            body = json.dumps({"error": str(denied)}).encode()
-            return json_response(body, denied.status, {**more, **denied.headers})
+            return request.finished(await self._routes.handle(request))
         finally:
             connection.end()
 
-    async def _route(self, request: web.BaseRequest, more: dict[str, str]) -> web.StreamResponse:
-        path = request.path
-        if request.method == "OPTIONS":
-            return web.Response(status=204, headers=more)
-        if path == "/mcp" or path.startswith("/mcp/"):
-            return await self._mcp(request, path[5:], more)
-        if self._legacy_sse is not None and path in ("/sse", "/messages"):
-            return await self._mcp(request, "", more)
-        if path == "/health":
-            return web.json_response({"status": "ok"})
-        if path == "/ready":
-            return await self._ready(request)
-        if path == "/metrics":
-            await self._authenticator.principal(request, self._gateway.settings.scopes)
-            if self._gateway.stateless:
-                raise Denied(501, "no metrics with --workers: each process would report its own")
-            return web.Response(text=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
-        if path.startswith(METADATA) and self._gateway.settings.oauth is not None:
-            return self._metadata(path.removeprefix(METADATA))
-        raise Denied(404, "not found; the MCP endpoint is /mcp")
 
-    async def _mcp(self, request: web.BaseRequest, name: str, more: dict[str, str]) -> web.StreamResponse:
-        gateway = self._gateway
-        profile = gateway.profile(name)
-        scopes = (*gateway.settings.scopes, *(profile.settings.scopes if profile else ()))
-        principal = await self._authenticator.principal(request, scopes)
-        if profile is None:
-            raise Denied(404, f"unknown profile {name[:80]!r}")
-        if gateway.draining:
-            raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
-        client = account(principal, request.remote)
-        try:
-            self._limits.enter(client, time.monotonic())
-        except RateLimited as problem:
-            raise Denied(
-                429, str(problem), {"Retry-After": str(max(1, round(problem.retry_after)))}
-            ) from None
-        try:
-            if self._legacy_sse is not None and not request.path.startswith("/mcp"):
-                return await self._legacy_sse.serve(request, profile, principal, more)
-            return await self._endpoint.serve(request, profile, principal, more)
-        finally:
-            self._limits.leave(client)
-
-    # --- operation ------------------------------------------------------------------------------
-
-    async def _ready(self, request: web.BaseRequest) -> web.Response:
-        """Report ready when every server connected or failed to.
-
-        The number of hidden items is public; their names need the token of `/metrics`.
-        """
-        gateway = self._gateway
-        waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
-        lazy = {server.name for server in gateway.host.config.servers if server.start == "lazy"}
-        good = not gateway.draining and not set(waiting) - lazy
-        details = True
-        try:
-            await self._authenticator.principal(request, gateway.settings.scopes)
-        except Denied:
-            details = False
-        hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
-        return web.json_response({"ready": good, "hidden": hidden}, status=200 if good else 503)
-
-    def _metrics(self) -> str:
-        gateway = self._gateway
-        gauges = {
-            "sessions": ("Sessions of handshake clients.", float(len(gateway.registry))),
-            "connections": ("Open connections.", float(self.connection_limit.count)),
-            "under_way": ("Running requests.", float(gateway.under_way)),
-        }
-        servers = [(s.name, s.state == "connected", s.tools) for s in gateway.host.status()]
-        return gateway.metrics.text(gauges, servers)
-
-    def _metadata(self, path: str) -> web.Response:
-        gateway = self._gateway
-        resource = path or "/mcp"
-        profile = (
-            gateway.profile(resource[5:]) if resource == "/mcp" or resource.startswith("/mcp/") else None
-        )
-        if profile is None:
-            raise Denied(404, "unknown resource")
-        scopes = (*gateway.settings.scopes, *profile.settings.scopes)
-        return web.json_response(self._authenticator.metadata(resource, scopes))
+def _tls_options(tls: ssl.SSLContext | None) -> dict[str, Any]:
+    return {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": TLS_HANDSHAKE_TIMEOUT}
 
 
 _MARK = "MOORING_GATEWAY_WORKER"

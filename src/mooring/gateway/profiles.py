@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from mooring.config.logs import logger
-from mooring.config.sections import ProfileSettings
+from mooring.config.sections import ProfileSettings, ScriptSettings
 from mooring.core.builtin_tools import is_login
 from mooring.core.catalog import Catalog, merge
 from mooring.core.discovery import OWNER, Mode, VisibleTools, plan_exposure
 from mooring.core.events import Event
+from mooring.core.extensions import QUALIFIED, original, qualified
 from mooring.core.names import Style, assign
 from mooring.core.search import Index, Ranker
 from mooring.core.types import Absence, Prompt, Resource, ResourceTemplate, Result, Snapshot, Tool
-from mooring.core.uris import matches
+from mooring.core.uris import matches, scheme_of
 from mooring.errors import MooringError, UnknownServer
+from mooring.gateway.protocol import Refusal, fields
 from mooring.host import runtime_of
 from mooring.local import Provider
+from mooring.policy import ApprovalRequest, plan_text
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
+from mooring.transport.message import FORWARDED
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -38,8 +43,9 @@ class ProfileCatalog:
     prompts: Mapping[str, Prompt]
     """By the name that clients use."""
     resources: Mapping[str, Resource]
-    """By URI. If two servers have the same URI, the first server by name wins."""
+    """By the URI that clients use. If two servers have the same URI, the first server by name wins."""
     templates: Mapping[str, ResourceTemplate]
+    """By the URI template that clients use."""
 
 
 class Profile:
@@ -134,6 +140,24 @@ class Profile:
     ) -> None:
         await self._runtime.permit(tool, arguments, session, timeout)
 
+    @property
+    def scripts(self) -> ScriptSettings:
+        """The profile's own setting; for the default profile, the host's if it has none."""
+        own = self.settings.scripts
+        return own if self.name or own.enabled else self.host.config.scripts
+
+    @property
+    def workers(self) -> Any:
+        return self._runtime.workers
+
+    def plans(self, tool: Tool) -> str | None:
+        return self._runtime.plans(tool)
+
+    async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
+        """Ask the client by elicitation; a client that cannot answer leaves the question to the host."""
+        answer = await _asked_client(request, timeout)
+        return await self._runtime.approve(request, timeout) if answer is None else answer
+
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._runtime.get_prompt(tool, arguments, timeout)
 
@@ -189,16 +213,17 @@ class Profile:
         names = assign(pairs, self.style, whole.configured)
         resources: dict[str, Resource] = {}
         for resource in catalog.resources if settings.resources else ():
-            if resources.setdefault(resource.uri, resource) is not resource:
+            shown = qualified(resource.uri, resource.server)
+            if resources.setdefault(shown, resource) is not resource:
                 log.warning(
                     "resource hidden, another server has the same URI uri=%r server=%r other=%r",
-                    resource.uri[:200],
+                    shown[:200],
                     resource.server,
-                    resources[resource.uri].server,
+                    resources[shown].server,
                 )
         templates: dict[str, ResourceTemplate] = {}
         for template in catalog.templates if settings.resources else ():
-            templates.setdefault(template.uri_template, template)
+            templates.setdefault(qualified(template.uri_template, template.server), template)
         return ProfileCatalog(
             catalog=catalog,
             prompts={
@@ -214,7 +239,7 @@ class Profile:
         """Return the catalog of the visible servers and tools, with this profile's names."""
         offers: dict[str, list[Tool]] = {server: [] for server in whole.servers if self.admits(server)}
         own: dict[str, list[Tool]] = {}
-        for tool in whole.tools.values():
+        for tool in (*whole.tools.values(), *whole.app_tools.values()):
             if self.admits(tool.server) and self._passes(tool):
                 if tool.server in offers:
                     offers[tool.server].append(replace(tool, name=tool.remote_name))
@@ -227,6 +252,12 @@ class Profile:
             parts: dict[str, Any] = {
                 "resources": tuple(item for item in whole.resources if item.server == server),
                 "templates": tuple(item for item in whole.templates if item.server == server),
+                "skills": tuple(
+                    replace(item, name=item.name.partition("/")[2])
+                    for item in whole.skills
+                    if item.server == server and self.settings.resources
+                ),
+                "extensions": tuple(item for item in whole.extensions if item.server == server),
             }
             return Snapshot(
                 server=server,
@@ -244,16 +275,47 @@ class Profile:
         )
 
 
-def resource_server(profile: Profile, uri: str) -> str | None:
-    """Return the server that lists `uri`, else the one with a matching template, else the only one with
-    resources: some servers do not list all of theirs."""
+def resource_server(profile: Profile, uri: str) -> tuple[str, str] | None:
+    """Return the server for a URI or URI template that a client uses, and the server's own form of it.
+
+    That is the server in a `ui://` or `skill://` address; for others the server that lists it, else the one
+    with a matching template, else the only one with resources: some servers do not list all of theirs.
+    """
     contents = profile.contents
     if (resource := contents.resources.get(uri)) is not None:
-        return resource.server
+        return resource.server, resource.uri
     if (template := contents.templates.get(uri)) is not None:
-        return template.server
+        return template.server, template.uri_template
+    if scheme_of(uri) in QUALIFIED:
+        found = original(uri)
+        known = found is not None and found[0] in contents.catalog.configured and profile.admits(found[0])
+        return found if known and profile.settings.resources else None
     for pattern, item in contents.templates.items():
         if matches(pattern, uri):
-            return item.server
+            return item.server, uri
     owners = {item.server for item in (*contents.resources.values(), *contents.templates.values())}
-    return owners.pop() if len(owners) == 1 else None
+    return (owners.pop(), uri) if len(owners) == 1 else None
+
+
+async def _asked_client(request: ApprovalRequest, timeout: float) -> bool | None:
+    """Return the answer of the client whose request is under way; None if it cannot be asked."""
+    forwarded = FORWARDED.get()
+    if forwarded is None:
+        return None
+    params = {
+        "mode": "form",
+        "message": plan_text(request),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"approve": {"type": "boolean", "title": "Approve these calls", "default": False}},
+            "required": ["approve"],
+        },
+    }
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await forwarded.asked("elicitation/create", params)
+    except Refusal:
+        return None
+    except TimeoutError:
+        return False
+    return answer.get("action") == "accept" and fields(answer.get("content")).get("approve") is True

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mooring import __version__
+from mooring.core.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, UNSUPPORTED_VERSION
 from mooring.core.types import Era, Result
 from mooring.errors import ServerError, UnknownTool
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, UNSUPPORTED_VERSION
 from mooring.transport.message import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR, RequestId, encode
 
 __all__ = [
@@ -51,9 +51,14 @@ CAPABILITIES = _PREFIX + "clientCapabilities"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
 _SERVER = _PREFIX + "serverInfo"
+CHOSEN_SERVER = "mooring/server"
+"""Key in `_meta` of a request: the server that a method of an extension is for."""
 SERVER_INFO: Mapping[str, str] = {"name": "mooring", "title": "mooring gateway", "version": __version__}
 _NOT_FORWARDED = frozenset(
-    ("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo")
+    (
+        *("progressToken", VERSION, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION, _SERVER, _PREFIX + "clientInfo"),
+        CHOSEN_SERVER,
+    )
 )
 _STATUS = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 500}
 """HTTP statuses of the 2026 era other than 400."""

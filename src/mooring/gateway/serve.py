@@ -6,12 +6,15 @@ import asyncio
 import gc
 import os
 import signal
+import ssl
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from mooring.auth.cipher import LoginCipher
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -20,12 +23,22 @@ from mooring.config.models import ConfigSource, HostConfig, ServerConfig
 from mooring.config.plan import reached
 from mooring.config.references import expand
 from mooring.config.sections import GatewaySettings, ProfileSettings
-from mooring.core.events import ConfigRejected
+from mooring.core.events import ConfigApplied, ConfigRejected
 from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
+from mooring.gateway.clients import ANONYMOUS, Principal
 from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
+from mooring.gateway.logins import check_public
+from mooring.gateway.logs import ApplicationLog
+from mooring.gateway.routes import Routes
+from mooring.gateway.tls import Certificates
+from mooring.gateway.tokens import CreatedTokens, TokenFile, token_path
+from mooring.gateway.web import Response, WebRequest
 from mooring.host import Host, runtime_of
+
+if TYPE_CHECKING:
+    from mooring.gateway.admin import AdminApi
 
 log = logger("mooring.gateway")
 
@@ -42,6 +55,202 @@ class Serving:
     """The TCP port; chosen by the system for port 0."""
     url: str
     """The endpoint of the default profile, such as `http://127.0.0.1:8080/mcp`."""
+    service: Service
+
+
+class Service:
+    """A gateway with everything beside its server: tokens, certificates, routes, reloads, background tasks.
+
+    Args:
+        host: An entered host.
+        bind: The address on which it is served; None if another server listens.
+        url: The URL of the gateway, unless the configuration has one.
+        default_profile: The tools, resources and prompts that `/mcp` serves. Default: all of them.
+        shared: Whether other processes listen on the same port.
+        sse: Whether the HTTP+SSE transport of 2024-11-05 is served as well.
+
+    Raises:
+        ConfigError: A setting, a reference, a token or a key file cannot be used.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        bind: str | None,
+        url: str,
+        *,
+        default_profile: ProfileSettings | None = None,
+        shared: bool = False,
+        sse: bool = False,
+    ) -> None:
+        self._host, self._bind, self._url = host, bind, url
+        self._check = partial(check_workers, default_profile=default_profile or ProfileSettings(), sse=sse)
+        self._shared = shared
+        if shared:
+            self._check(host.config)
+        settings = host.config.gateway
+        self.tokens = CreatedTokens(TokenFile(token_path(settings)))
+        self.tokens.load()
+        self.certificates = Certificates(settings.tls) if settings.tls is not None and bind else None
+        authenticator = self._authenticator(host.config)
+        self.gateway = Gateway(
+            host,
+            default_profile=default_profile,
+            stateless=shared,
+            key=shared_key(),
+            logins=authenticator.open,
+        )
+        self.routes = Routes(self.gateway, authenticator, sse=sse)
+        self.routes.admin = self._administer
+        self.web: WebServer | None = None
+        self.log = ApplicationLog()
+        self.log.use(settings.log)
+        self.report: list[str] = []
+        """What the last reload did with the gateway's own settings."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._admin: AdminApi | None = None
+
+    async def start(self, audit: str | None) -> None:
+        """Open the logs, and start the background tasks.
+
+        Raises:
+            ConfigError: A log cannot be written.
+        """
+        await _open_audit_log(self._host, audit)
+        self._check_access_log()
+        self._tasks.append(asyncio.create_task(self.gateway.run()))
+        self._tasks.append(asyncio.create_task(self.tokens.watch(self._tokens_changed)))
+        if self.certificates is not None:
+            self._tasks.append(asyncio.create_task(self.certificates.watch(self.renew_certificate)))
+        runtime_of(self._host).config.vet = self._vet
+
+    async def stop(self) -> None:
+        """Refuse new requests, wait for running ones, and close everything."""
+        runtime_of(self._host).config.vet = None
+        if self.web is not None:
+            self.web.refuse_new()
+        await self.gateway.drain()
+        if self.web is not None:
+            await self.web.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.gateway.close()
+        self.log.close()
+
+    async def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context; None without TLS.
+
+        Raises:
+            ConfigError: The certificate or key cannot be used.
+        """
+        if self.certificates is None:
+            return None
+        made = await asyncio.to_thread(self.certificates.context)
+        self.gateway.certificate_expires = self.certificates.expires
+        return made
+
+    async def renew_certificate(self) -> None:
+        """Load the certificate again and use it for new connections."""
+        made = await self.context()
+        if made is not None and self.web is not None:
+            await self.web.use_tls(made)
+
+    async def _administer(self, request: WebRequest) -> Response | None:
+        from mooring.gateway.admin import AdminApi  # most gateways are never asked
+
+        if self._admin is None:
+            self._admin = AdminApi(self)
+        return await self._admin.handle(request)
+
+    def listens_at(self, url: str) -> None:
+        """Use this URL unless the configuration has one."""
+        self._url = url
+        if self.gateway.settings.url is None:
+            self.routes.authenticator.url = url + self.gateway.settings.base_path
+
+    def _check_access_log(self) -> None:
+        if (problem := self.gateway.access_log.problem()) is not None:
+            raise ConfigError(f"The access log cannot be written: {problem}", place="gateway.access_log")
+
+    async def _tokens_changed(self, before: Mapping[str, int]) -> None:
+        after = self.tokens.generations()
+
+        def stays(principal: Principal) -> bool:
+            if principal == ANONYMOUS:
+                return self.routes.authenticator.open
+            known = before.get(principal.name)
+            return known is None or after.get(principal.name) == known
+
+        await self.routes.end_invalid(stays)
+
+    def _vet(self, config: HostConfig) -> Callable[[], Awaitable[None]]:
+        """Check a new configuration; return the function that applies it."""
+        if self._shared:
+            self._check(config)
+        old, new = self.gateway.settings, config.gateway
+        if (old.tls is None) != (new.tls is None):
+            raise ConfigError("TLS cannot be switched on or off while it runs; restart", place="gateway.tls")
+        if old.token_file != new.token_file:
+            raise ConfigError("the file cannot change while it runs; restart", place="gateway.token_file")
+        certificates = None
+        if new.tls is not None and self.certificates is not None:
+            certificates = Certificates(new.tls)
+            certificates.context()
+        return partial(self._apply, new, self._authenticator(config), certificates)
+
+    async def _apply(
+        self, new: GatewaySettings, authenticator: Authenticator, certificates: Certificates | None
+    ) -> None:
+        old = self.gateway.settings
+        changed = [one.name for one in fields(new) if getattr(old, one.name) != getattr(new, one.name)]
+        self.report = [f"gateway.{name} changed" for name in changed]
+        if certificates is not None and self.certificates is not None:
+            self.certificates.settings = certificates.settings
+            await self.renew_certificate()
+            self.report.append(f"certificate loaded, valid until {self.certificates.expiry_date()}")
+        if "log" in changed:
+            self.log.use(new.log)
+        if self.web is not None:
+            await self.web.reconfigure(new, authenticator)
+        else:
+            await self.routes.reconfigure(new, authenticator)
+
+    def _authenticator(self, config: HostConfig) -> Authenticator:
+        """Return the request checks of this configuration.
+
+        Raises:
+            ConfigError: A setting, a reference or a key file is invalid, or the gateway would be reachable
+                from other machines without a token.
+        """
+        _refuse_doubtful(config)
+        settings = config.gateway
+        check_public(settings)
+        if settings.key is not None:
+            LoginCipher(settings.key).key()
+        tokens = resolved_tokens(settings)
+        self._host.redact.learn(value for _, value, _ in tokens)
+        made = Authenticator(
+            settings,
+            bind=self._bind or "0.0.0.0",
+            url=self._url + settings.base_path,
+            tokens=tokens,
+            created=self.tokens,
+            fetch=partial(_fetch, self._host),
+        )
+        if made.open and self._bind is not None and not is_loopback(self._bind):
+            raise ConfigError(
+                f"{self._bind!r} can be reached from other machines, but no token is required; create one "
+                "with `mooring token create NAME`, set `gateway.tokens` or `gateway.oauth`, or listen on "
+                "127.0.0.1"
+            )
+        if made.open and settings.forwarded is not None:
+            raise ConfigError(
+                "a proxy serves clients of other machines, but no token is required; create one with "
+                "`mooring token create NAME`, or set `gateway.tokens` or `gateway.oauth`",
+                place="gateway.forwarded",
+            )
+        return made
 
 
 @asynccontextmanager
@@ -75,62 +284,30 @@ async def serve_http(
         The port and URL of the gateway.
 
     Raises:
-        ConfigError: The address is not loopback and neither tokens nor OAuth are configured; or the port,
-            the audit log, a token or a key file cannot be used; or a setting does not work with `shared`.
+        ConfigError: The address is not loopback and no token, OAuth or client certificate is configured; or
+            the port, a log, a token, a certificate or a key file cannot be used; or a setting does not work
+            with `shared`.
     """
     shown = f"[{bind}]" if ":" in bind else bind
-    if shared:
-        check_workers(host.config, default_profile or ProfileSettings(), sse=sse)
-    authenticator = _make_authenticator(host, host.config, bind, f"http://{shown}:{port}")
-    await _open_audit_log(host, audit)
-    gateway = Gateway(
-        host, default_profile=default_profile, stateless=shared, key=shared_key(), logins=authenticator.open
+    scheme = "http" if host.config.gateway.tls is None else "https"
+    service = Service(
+        host, bind, f"{scheme}://{shown}:{port}", default_profile=default_profile, shared=shared, sse=sse
     )
-    web = WebServer(gateway, authenticator, sse=sse)
     try:
-        chosen = await web.start(bind, port, shared=shared)
-    except OSError as problem:
-        raise ConfigError(f"Cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
-    url = f"http://{shown}:{chosen}"
-    if host.config.gateway.url is None:
-        authenticator.url = url
-
-    def vet(config: HostConfig) -> Callable[[], Awaitable[None]]:
-        if shared:
-            check_workers(config, default_profile or ProfileSettings(), sse=sse)
-        return partial(web.reconfigure, config.gateway, _make_authenticator(host, config, bind, url))
-
-    runtime_of(host).config.vet = vet
-    running = asyncio.create_task(gateway.run())
-    try:
-        yield Serving(gateway=gateway, port=chosen, url=f"{authenticator.url}/mcp")
+        web = WebServer(service.routes)
+        context = await service.context()
+        await service.start(audit)
+        try:
+            chosen = await web.start(bind, port, shared=shared, tls=context)
+        except OSError as problem:
+            raise ConfigError(f"Cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
+        service.web = web
+        service.listens_at(f"{scheme}://{shown}:{chosen}")
+        url = f"{service.routes.authenticator.url}/mcp"
+        log.info("serving url=%s", url)
+        yield Serving(gateway=service.gateway, port=chosen, url=url, service=service)
     finally:
-        runtime_of(host).config.vet = None
-        web.refuse_new()
-        await gateway.drain()
-        await web.stop()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        await gateway.close()
-
-
-def _make_authenticator(host: Host, config: HostConfig, bind: str, url: str) -> Authenticator:
-    """Return the request checks of this configuration.
-
-    Raises:
-        ConfigError: A setting, a reference or a key file is invalid, or the gateway would be reachable from
-            other machines without a token.
-    """
-    _refuse_doubtful(config)
-    settings = config.gateway
-    tokens = resolved_tokens(settings)
-    if not is_loopback(bind) and not tokens and settings.oauth is None:
-        raise ConfigError(
-            f"{bind!r} can be reached from other machines, but no token is required; "
-            "set `gateway.tokens` or `gateway.oauth`, or listen on 127.0.0.1"
-        )
-    return Authenticator(settings, bind=bind, url=url, tokens=tokens, fetch=partial(_fetch, host))
+        await service.stop()
 
 
 def _refuse_doubtful(config: HostConfig) -> None:
@@ -232,11 +409,13 @@ GC_THRESHOLD = 50_000
 """Allocations between two garbage collections. A call makes some hundreds, most of them short-lived."""
 
 
-async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
+async def wait_for_shutdown(
+    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None]
+) -> None:
     """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
     the configuration; clients stay connected.
 
-    `warn` is called with the reason for each configuration that is rejected.
+    `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
     """
     loop = asyncio.get_running_loop()
     gc.freeze()
@@ -247,7 +426,7 @@ async def wait_for_shutdown(host: Host, warn: Callable[[str], None]) -> None:
         loop.add_signal_handler(signal.SIGINT, stop.set)
         if is_worker():
             loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
-    reloading = asyncio.create_task(reload_on_hangup(host, warn))
+    reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
     try:
         await stop.wait()
     finally:
@@ -261,8 +440,14 @@ def _stop_at_end(stop: asyncio.Event) -> None:
         stop.set()
 
 
-async def reload_on_hangup(host: Host, warn: Callable[[str], None]) -> None:
-    """Reload the configuration at each SIGHUP until cancelled; `warn` is called for each rejected one."""
+async def reload_on_hangup(
+    host: Host,
+    warn: Callable[[str], None],
+    note: Callable[[str], None],
+    service: Service | None = None,
+) -> None:
+    """Reload the configuration at each SIGHUP until cancelled. `note` is called with what that did, `warn`
+    for each configuration that is rejected."""
     reload = asyncio.Event()
     if sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
@@ -272,11 +457,32 @@ async def reload_on_hangup(host: Host, warn: Callable[[str], None]) -> None:
             await reload.wait()
             reload.clear()
             try:
-                await host.reload()
+                done = await _reloaded(host, service)
             except (ConfigError, OSError) as problem:
                 _reject(str(problem), warn)
+            else:
+                log.info("configuration reloaded: %s", done)
+                note(f"Configuration reloaded: {done}.")
     finally:
         rejected.cancel()
+
+
+async def _reloaded(host: Host, service: Service | None) -> str:
+    """Reload the configuration and say what that did."""
+    if service is not None:
+        service.report = []
+    events = host.events(ConfigApplied)
+    try:
+        await host.reload()
+    finally:
+        events.end()
+    applied = [event async for event in events if isinstance(event, ConfigApplied)]
+    parts: list[str] = []
+    for one in applied:
+        done = (("started", one.started), ("stopped", one.stopped), ("restarted", one.restarted))
+        parts += [f"{verb} {', '.join(names)}" for verb, names in done if names]
+    parts += [] if service is None else service.report
+    return "; ".join(parts) or "nothing changed"
 
 
 async def _report_rejected(host: Host, warn: Callable[[str], None]) -> None:

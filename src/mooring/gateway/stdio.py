@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
@@ -32,6 +32,9 @@ from mooring.gateway.protocol import (
 )
 from mooring.transport.message import RequestId, decode
 
+if TYPE_CHECKING:
+    from mooring.gateway.access import RequestRecord
+
 BATCH_VERSION = "2025-03-26"
 MAX_BATCH = 32
 """Messages in one batch, which counts as one request for the concurrency limit."""
@@ -45,6 +48,7 @@ class Plain:
 
     streams = False
     headers: Mapping[str, str] = EMPTY
+    record: RequestRecord | None = None
 
     def send(self, body: bytes) -> None:
         """Drop the message."""
@@ -96,6 +100,7 @@ class _Line:
 
     headers: Mapping[str, str] = EMPTY
     streams = True
+    record: RequestRecord | None = None
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -115,13 +120,18 @@ class StdioServer:
         address: str | None = None,
     ) -> None:
         self._gateway, self._outbox, self._principal, self._address = gateway, outbox, principal, address
-        self._line = _Line(outbox)
         self._profile = gateway.profile("")
         self._client: Client | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[Any]] = set()
         """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+
+    def act_for(self, principal: Principal) -> None:
+        """Use the token of the latest request of the same principal."""
+        self._principal = principal
+        if self._client is not None:
+            self._client.principal = principal
 
     def take(self, line: bytes) -> None:
         """Handle one input line."""
@@ -199,7 +209,17 @@ class StdioServer:
                 task.add_done_callback(self._listening.discard)
             async with self._gateway.subscriptions.listening(client, message, self._outbox):
                 await asyncio.get_running_loop().create_future()  # until cancelled
-        return result_body(key, await self._gateway.answer(client, message, self._line))
+        line = _Line(self._outbox)
+        body = None
+        try:
+            body = result_body(key, await self._gateway.answer(client, message, line))
+        except Refusal as refusal:
+            body = error_body(key, refusal)
+        finally:
+            if (record := line.record) is not None:
+                record.sent = 0 if body is None else len(body)
+                self._gateway.access_log.write(record, remote=self._address)
+        return body
 
     def _client_for(self, message: Mapping[str, Any]) -> Client:
         assert self._profile is not None

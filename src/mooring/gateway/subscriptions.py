@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mooring.config.logs import logger
 from mooring.core.events import CatalogChanged, ConfigApplied, ResourceUpdated
+from mooring.core.extensions import qualified, qualified_file
 from mooring.gateway.clients import Client, Outbox, SessionRegistry
 from mooring.gateway.profiles import Profile, ProfileCatalog
 from mooring.gateway.protocol import (
@@ -68,7 +69,7 @@ class Subscriptions:
             self._last[profile] = profile.contents
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
-                self.updated(event.uri, event.session)
+                self.updated(event.server, event.uri, event.session)
             else:
                 self.changed()
 
@@ -82,7 +83,11 @@ class Subscriptions:
             kinds = [
                 kind
                 for kind, same in (
-                    ("toolsListChanged", old.catalog.tools == new.catalog.tools),
+                    (
+                        "toolsListChanged",
+                        (old.catalog.tools, old.catalog.app_tools)
+                        == (new.catalog.tools, new.catalog.app_tools),
+                    ),
                     (
                         "resourcesListChanged",
                         (old.resources, old.templates) == (new.resources, new.templates),
@@ -102,18 +107,21 @@ class Subscriptions:
             if listener.client.profile is profile and kind in listener.kinds:
                 listener.notify(KINDS[kind], {})
 
-    def updated(self, uri: str, session: str | None) -> None:
-        """Notify subscribers of a changed resource: all of them, or those of one session."""
+    def updated(self, server: str, uri: str, session: str | None) -> None:
+        """Notify subscribers of a changed resource of a server: all of them, or those of one session."""
+        shown = {uri, qualified(uri, server), qualified_file(uri, server)}
 
-        def concerns(client: Client) -> bool:
-            return session in (None, client.session.id)
+        def used_by(client: Client) -> set[str]:
+            if session not in (None, client.session.id):
+                return set()
+            return {one for one in shown if client.subscribed.get(one) == server}
 
         for client in self._gateway.registry:
-            if uri in client.subscribed and concerns(client):
-                client.notify(UPDATED, {"uri": uri})
+            for one in used_by(client):
+                client.notify(UPDATED, {"uri": one})
         for listener in list(self._listeners):
-            if uri in listener.uris and concerns(listener.client):
-                listener.notify(UPDATED, {"uri": uri})
+            for one in used_by(listener.client) & listener.uris:
+                listener.notify(UPDATED, {"uri": one})
 
     @asynccontextmanager
     async def listening(

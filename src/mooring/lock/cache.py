@@ -16,7 +16,19 @@ from mooring.config.files import cache_home, keep, kept, read_bytes, replace_fil
 from mooring.config.logs import logger
 from mooring.core.search import RULES, TOOL, tool_texts, weigh
 from mooring.core.search_index import InvertedIndex
-from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.types import (
+    EMPTY,
+    Extension,
+    Page,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ServerInfo,
+    Skill,
+    SkillFile,
+    Snapshot,
+    Tool,
+)
 from mooring.lock.model import Lock, LockError, Pin
 
 if TYPE_CHECKING:
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
     from mooring.config.models import Scope
 
 
-FORMAT = 2
+FORMAT = 3
 """Version of the rows. Increase it when their meaning changes."""
 
 
@@ -52,6 +64,16 @@ def rows_of(pin: Pin) -> tuple[Any, ...]:
         [(one.uri, *_read(one)) for one in known.resources],
         [(one.uri_template, *_read(one)) for one in known.templates],
         [(one.name, one.title, one.description, one.arguments, one.extra or None) for one in known.prompts],
+        [(one.name, one.settings) for one in known.extensions],
+        [
+            (
+                *(one.name, one.uri, one.description, one.frontmatter),
+                None if one.files is None else [(file.uri, file.digest, file.size) for file in one.files],
+                one.extra or None,
+            )
+            for one in known.skills
+        ],
+        known.pages and [(one.uri, one.digest, one.csp, one.permissions) for one in known.pages],
     )
 
 
@@ -82,7 +104,7 @@ def pin_of(rows: Any) -> Pin:
         ValueError: they were not made by `rows_of`.
     """
     try:
-        first, about, tools, resources, templates, prompts = rows
+        first, about, tools, resources, templates, prompts, extensions, skills, pages = rows
         server, fingerprint, instructions, whole, volatile = first
         name, title, version, description, protocol, capabilities = about
         info = ServerInfo(
@@ -103,6 +125,16 @@ def pin_of(rows: Any) -> Pin:
                 ResourceTemplate(server=server, **_reading("uri_template", *row)) for row in templates
             ),
             prompts=tuple(_prompt(server, *row) for row in prompts),
+            extensions=tuple(
+                Extension(name=name, server=server, settings=given or EMPTY) for name, given in extensions
+            ),
+            skills=tuple(_skill(server, *row) for row in skills),
+            pages=None
+            if pages is None
+            else tuple(
+                Page(uri=uri, server=server, digest=page, csp=csp, permissions=tuple(asked))
+                for uri, page, csp, asked in pages
+            ),
         )
         marks = {(subject, name, field): how for (subject, name, field), how in volatile}
     except TypeError as problem:
@@ -135,6 +167,28 @@ def _tool(
             "extra": extra or EMPTY,
             "verb": "call",
         }
+    )
+
+
+def _skill(
+    server: str,
+    name: str,
+    uri: str,
+    description: str,
+    frontmatter: dict[str, Any],
+    files: list[tuple[str, str, int]] | None,
+    extra: dict[str, Any] | None,
+) -> Skill:
+    return Skill(
+        name=name,
+        server=server,
+        uri=uri,
+        description=description,
+        frontmatter=frontmatter,
+        files=None
+        if files is None
+        else tuple(SkillFile(uri=uri, digest=digest, size=size) for uri, digest, size in files),
+        extra=extra or EMPTY,
     )
 
 

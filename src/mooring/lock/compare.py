@@ -16,7 +16,19 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from mooring.core.text import nearest
-from mooring.core.types import EMPTY, Json, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.types import (
+    EMPTY,
+    Extension,
+    Json,
+    Page,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ServerInfo,
+    Skill,
+    Snapshot,
+    Tool,
+)
 from mooring.errors import UnknownTool
 from mooring.lock.definitions import HASH, condensed, first_of_each, is_pinnable, key_of
 from mooring.lock.diff import Change, Subject, changes_between, same, same_text, volatile_between, warnings_of
@@ -42,7 +54,7 @@ __all__ = [
 
 Pinning = Literal["block", "warn", "off"]
 
-E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt, Extension, Skill, Page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,7 @@ class Admission:
     set_aside_templates: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
     set_aside_prompts: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
     set_aside_resources: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    set_aside_skills: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
     warnings: tuple[str, ...] = ()
 
 
@@ -107,6 +120,9 @@ def pin_of(
         resources=_pinned(snapshot.resources, kept.resources, loose, "resource"),
         templates=_pinned(snapshot.templates, kept.templates, loose, "template"),
         prompts=_pinned(snapshot.prompts, kept.prompts, loose, "prompt"),
+        extensions=_pinned(snapshot.extensions, kept.extensions),
+        skills=_pinned(snapshot.skills, kept.skills),
+        pages=kept.pages if snapshot.pages is None else _pinned(snapshot.pages, kept.pages or ()),
     )
     if replace(fresh, info=replace(info, version=kept.info.version)) == kept:
         fresh = kept
@@ -151,6 +167,8 @@ def as_reported(snapshot: Snapshot, fingerprint: str) -> Pin:
             tools=tuple(map(_bare, first_of_each(snapshot.tools).values())),
             templates=tuple(map(_bare, first_of_each(snapshot.templates).values())),
             prompts=tuple(map(_bare, first_of_each(snapshot.prompts).values())),
+            extensions=tuple(first_of_each(snapshot.extensions).values()),
+            skills=tuple(map(_bare, first_of_each(snapshot.skills).values())),
         ),
     )
 
@@ -174,6 +192,8 @@ def united(first: Snapshot, second: Snapshot) -> Snapshot:
         resources=_united(first.resources, second.resources),
         templates=_united(first.templates, second.templates),
         prompts=_united(first.prompts, second.prompts),
+        extensions=_united(first.extensions, second.extensions),
+        skills=_united(first.skills, second.skills),
     )
 
 
@@ -194,6 +214,7 @@ def before_start(known: Snapshot) -> Snapshot:
             else entry
             for entry in known.tools
         ),
+        pages=None,
         templates=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.templates),
         prompts=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.prompts),
     )
@@ -284,6 +305,8 @@ def decide(
     tools, tools_aside = _approved(seen.tools, drift.of("tool"), launch)
     templates, templates_aside = _approved(seen.templates, drift.of("template"), launch)
     prompts, prompts_aside = _approved(seen.prompts, drift.of("prompt"), launch)
+    skills, skills_aside = _approved(seen.skills, drift.of("skill"), launch)
+    extensions, _ = _approved(seen.extensions, drift.of("extension"), launch)
     resources, resources_aside = _approved(seen.resources, drift.of("resource"), launch)
     said = known.snapshot.info
     return Admission(
@@ -295,12 +318,15 @@ def decide(
             templates=templates,
             prompts=prompts,
             resources=resources,
+            skills=skills,
+            extensions=extensions,
         ),
         drift=drift,
         set_aside=tools_aside,
         set_aside_templates=templates_aside,
         set_aside_prompts=prompts_aside,
         set_aside_resources=resources_aside,
+        set_aside_skills=skills_aside,
         warnings=warnings,
     )
 
@@ -377,6 +403,10 @@ def _counted(entry: E) -> E:
             return entry
         meta, extra = condensed(entry.meta) or EMPTY, condensed(entry.extra) or EMPTY
         return replace(entry, name=entry.remote_name, meta=meta, extra=extra)
+    if isinstance(entry, Extension):
+        return replace(entry, settings=condensed(entry.settings) or EMPTY)
+    if isinstance(entry, Page):
+        return entry
     if isinstance(entry, Resource) and entry.size is not None:
         return replace(entry, size=None, extra=condensed(entry.extra) or EMPTY)
     return replace(entry, extra=condensed(entry.extra)) if entry.extra else entry
@@ -389,6 +419,8 @@ def _bare_snapshot(snapshot: Snapshot) -> Snapshot:
         resources=(),
         templates=tuple(map(_bare, snapshot.templates)),
         prompts=tuple(map(_bare, snapshot.prompts)),
+        skills=tuple(map(_bare, snapshot.skills)),
+        pages=None,
     )
 
 
@@ -398,13 +430,16 @@ def _bare(entry: E) -> E:
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
         return replace(entry, name=entry.remote_name, meta=EMPTY, extra=EMPTY)
+    if isinstance(entry, Extension | Page):
+        return entry
     return replace(entry, extra=EMPTY) if entry.extra else entry
 
 
 def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
     """Return the snapshot in order of key, with pinned entries where unchanged."""
     known = pin.snapshot
-    if snapshot.tools is known.tools and not snapshot.templates and not snapshot.prompts:
+    others = snapshot.templates or snapshot.prompts or snapshot.skills
+    if snapshot.tools is known.tools and not others:
         return snapshot
     surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
     note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
@@ -417,6 +452,7 @@ def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
         else snapshot.resources,
         templates=_settled(snapshot.templates, known.templates, drift.of("template"), pin, "template"),
         prompts=_settled(snapshot.prompts, known.prompts, drift.of("prompt"), pin, "prompt"),
+        skills=_settled(snapshot.skills, known.skills, drift.of("skill"), pin, "skill"),
     )
 
 
@@ -434,6 +470,8 @@ def _settled(
 
 def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
     """Return the pinned entry plus the current values that are not in the pin."""
+    if isinstance(entry, Extension | Page) or isinstance(known, Extension | Page):
+        return known
     if isinstance(entry, Resource):
         known = replace(known, size=entry.size)
     if not (entry.extra or known.extra or getattr(entry, "meta", None) or getattr(known, "meta", None)):

@@ -1,4 +1,4 @@
-"""Canonical form and hash of a tool, resource, template or prompt for the lock.
+"""Canonical form and hash of a tool, resource, template, prompt, extension, skill or page for the lock.
 
 It includes everything that can reach a model or a client of the gateway: `_meta`, icons and unknown fields
 too. It excludes the listing order, the size of a resource, and the version and capability details of the
@@ -16,7 +16,8 @@ from math import isfinite
 from typing import Any, TypeAlias, TypeVar, cast
 
 from mooring.core.json_values import recalled
-from mooring.core.types import Json, Prompt, Resource, ResourceTemplate, Tool
+from mooring.core.skills import DYNAMIC
+from mooring.core.types import Extension, Json, Page, Prompt, Resource, ResourceTemplate, Skill, Tool
 
 __all__ = [
     "DEPTH_LIMIT",
@@ -34,9 +35,9 @@ __all__ = [
     "words",
 ]
 
-Entry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
+Entry: TypeAlias = Tool | Resource | ResourceTemplate | Prompt | Extension | Skill | Page
 
-E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt, Extension, Skill, Page)
 
 LARGEST = 4096
 """Longest `_meta` or unknown field in a pin, in characters; longer ones are hashed."""
@@ -99,6 +100,22 @@ def definition(entry: Entry) -> dict[str, Json]:
                 "description": entry.description,
                 "arguments": entry.arguments,
             }
+        case Extension():
+            return {"name": entry.name, "settings": condensed(entry.settings)}
+        case Skill():
+            files = (
+                None if entry.files is None else {one.uri: f"{one.digest} {one.size}" for one in entry.files}
+            )
+            counted = {
+                "uri": entry.uri,
+                "name": entry.name,
+                "description": entry.description,
+                "frontmatter": dict(entry.frontmatter),
+                "files": DYNAMIC if files is None else files,
+            }
+        case Page():
+            rules = {"csp": entry.csp, "permissions": list(entry.permissions)}
+            return {"uri": entry.uri, "page": entry.digest, **rules}
     if entry.extra:
         counted["more"] = condensed(entry.extra)
     return counted
@@ -168,11 +185,11 @@ def key_of(entry: Entry) -> str:
     match entry:
         case Tool():
             return entry.remote_name
-        case Resource():
+        case Resource() | Skill() | Page():
             return entry.uri
         case ResourceTemplate():
             return entry.uri_template
-        case Prompt():
+        case Prompt() | Extension():
             return entry.name
 
 

@@ -7,7 +7,7 @@ import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
 from mooring.lock.definitions import (
@@ -28,7 +28,9 @@ Kind = Literal[
 ]
 """`text`: wording only. `annotations`: the server's hints. `compatible`, `breaking`: the schema.
 `launch`: the configuration runs or reaches something else. `protocol`: the version is older."""
-Subject = Literal["server", "tool", "resource", "template", "prompt"]
+Subject = Literal["server", "tool", "resource", "template", "prompt", "extension", "skill", "page"]
+FIRM: tuple[Subject, ...] = ("extension", "skill", "page")
+"""Subjects that are never volatile: what differs between two starts must be approved."""
 
 _WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _Entries: TypeAlias = Mapping[str, Entry]
@@ -58,10 +60,16 @@ def _entries_of(before: Snapshot, after: Snapshot) -> Iterator[tuple[Subject, _E
         yield "template", first_of_each(before.templates), first_of_each(after.templates)
     if before.prompts is not after.prompts:
         yield "prompt", first_of_each(before.prompts), first_of_each(after.prompts)
+    if before.extensions is not after.extensions:
+        yield "extension", first_of_each(before.extensions), first_of_each(after.extensions)
+    if before.skills is not after.skills:
+        yield "skill", first_of_each(before.skills), first_of_each(after.skills)
+    if before.pages is not None and after.pages is not None:
+        yield "page", first_of_each(before.pages), first_of_each(after.pages)
 
 
 def changes_between(before: Snapshot, after: Snapshot, volatile: Marks = NO_MARKS) -> tuple[Change, ...]:
-    """Return every change: of the server first, then of tools, resources, templates and prompts by name.
+    """Return every change: of the server first, then of each kind of entry by name.
 
     Every difference that a model or a client could see is a change. The order of listings, JSON keys and
     unordered lists is ignored, as are `volatile` fields.
@@ -80,7 +88,7 @@ def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
     """Return the fields that differ between two listings of an unchanged server, and how."""
     found: dict[Mark, str] = {}
     for change in changes_between(first, second):
-        if change.kind in ("added", "removed", "renamed", "protocol"):
+        if change.kind in ("added", "removed", "renamed", "protocol") or change.subject in FIRM:
             continue
         name = "" if change.subject == "server" else change.name
         for one in change.differences:
@@ -148,7 +156,7 @@ def _entry_changes(
 ) -> Iterator[Change]:
     gone = {key: entry for key, entry in old.items() if key not in new}
     come = {key: entry for key, entry in new.items() if key not in old}
-    renamed = dict(_renamed(gone, come))
+    renamed = {} if subject in FIRM else dict(_renamed(gone, come))
     left = {key_of(entry) for entry in renamed.values()}
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
@@ -255,8 +263,10 @@ def _field(path: str, before: Json, after: Json) -> list[Difference]:
             return _hint_differences(path, before or {}, after or {})
         case "arguments":
             return _argument_differences(before, after)
-        case "mime_type":
+        case "mime_type" | "page" | "csp" | "permissions":
             return [_difference(path, before, after, "breaking")]
+        case "files" | "frontmatter" | "settings":
+            return _part_differences(path, before, after)
         case _:
             return [_difference(path, before, after, "text")]
 
@@ -276,6 +286,18 @@ def _hint_differences(path: str, before: Mapping[str, Json], after: Mapping[str,
         _difference(f"{path}.{hint}", old, new, "text" if hint == "title" else "annotations")
         for hint in sorted(before.keys() | after.keys())
         if canonical(old := before.get(hint)) != canonical(new := after.get(hint))
+    ]
+
+
+def _part_differences(path: str, before: Json, after: Json) -> list[Difference]:
+    """Return the differences of two mappings, key by key; of anything else as a whole."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return [_difference(path, before, after, "breaking")]
+    old, new = cast("Mapping[str, Json]", before), cast("Mapping[str, Json]", after)
+    return [
+        _difference(f"{path}.{key}", old.get(key), new.get(key), "breaking")
+        for key in sorted(old.keys() | new.keys())
+        if canonical(old.get(key)) != canonical(new.get(key))
     ]
 
 
@@ -406,6 +428,7 @@ def _areas(change: Change) -> str:
         "mime_type": "MIME type",
         "meta": "`_meta`",
         "more": "other fields",
+        "csp": "content security policy",
     }
     fields = dict.fromkeys(difference.path.partition(".")[0] for difference in change.differences)
     return ", ".join(words.get(field, field) for field in fields)

@@ -17,9 +17,10 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.names import Style, assign
-from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Snapshot, Tool
+from mooring.core.skills import root_of
+from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Page, Snapshot, Tool
 from mooring.core.uris import matches
-from mooring.core.value import Value
+from mooring.core.value import Value, replace
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
 from mooring.lock.compare import Admission
@@ -45,6 +46,10 @@ class PinSource(Value):
     cache: bool = True
     own: Lock | None = None
     """The lock of the user's own servers, which a project's lock does not cover."""
+    path: Path | None = None
+    """Where `lock` is stored."""
+    own_path: Path | None = None
+    """Where `own` is stored."""
 
 
 def memory_of(
@@ -62,8 +67,10 @@ def memory_of(
         return PinSource()
     found = _read(path)
     if speaks_of(files, "user"):
-        return PinSource(lock=found, own=found)
-    return PinSource(lock=found, own=_read(own_lock_path()) if lock is True else None)
+        return PinSource(lock=found, own=found, path=path, own_path=path)
+    own_path = own_lock_path() if lock is True else None
+    own = None if own_path is None else _read(own_path)
+    return PinSource(lock=found, own=own, path=path, own_path=own_path)
 
 
 def _read(path: Path) -> Lock | None:
@@ -92,6 +99,7 @@ class LockEnforcer:
         """Hidden tools by server."""
         self._more_aside: dict[str, Sequence[tuple[HiddenKind, str, Change]]] = {}
         """Hidden resources, templates and prompts by server."""
+        self._skills_aside: dict[str, Mapping[str, Change]] = {}
         self._warned: dict[str, frozenset[str]] = {}
         """Warnings about the latest listing, by server."""
         self._cached: set[str] = set()
@@ -129,6 +137,7 @@ class LockEnforcer:
         self._pinning[name] = server.pins or ("block" if lock is not None else "warn")
         self._aside.pop(name, None)
         self._more_aside.pop(name, None)
+        self._skills_aside.pop(name, None)
         self._recollections.pop(name, None)
         if lock is None:
             self._fingerprints[name] += self._declared
@@ -215,6 +224,7 @@ class LockEnforcer:
                 self._withhold(f"{name}/{tool}")
         self._aside[name] = admission.set_aside
         self._more_aside[name] = _more_aside(admission)
+        self._skills_aside[name] = admission.set_aside_skills
         if name in self._cached and self._memory.cache and (pin is None or admission.drift):
             fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
             from mooring.lock.cache import remember
@@ -259,6 +269,49 @@ class LockEnforcer:
         self._report(name, admission, already=self._warned.get(name, frozenset()))
         return ApprovedListing(admission) if pinning == "block" else None
 
+    def changes(self, server: ServerConfig, snapshot: Snapshot) -> tuple[Change, ...]:
+        """Return how a listing differs from the lock; empty for a server that no lock covers."""
+        if self._lock_of(server) is None or self._pinning.get(server.name) == "off":
+            return ()
+        from mooring.lock.compare import compare
+
+        mark = fingerprint(server)
+        pin = self._pins.get(server.name) or Pin(fingerprint=mark, snapshot=Snapshot(server=server.name))
+        return compare(pin, snapshot, fingerprint=mark).changes
+
+    def approve(self, server: ServerConfig, snapshot: Snapshot, tool: str | None) -> None:
+        """Accept the changes of a listing, or of one of its tools: write them to the lock file and use them.
+        The listing must be published again afterwards.
+
+        Raises:
+            LockError: There is no lock, or it cannot be written.
+            UnknownTool: There is no such tool.
+        """
+        from mooring.lock.cache import save_lock
+        from mooring.lock.compare import approve
+
+        own = server.source.scope == "user"
+        path = self._memory.own_path if own else self._memory.path
+        lock = None if path is None else load_lock(path)
+        if path is None or lock is None:
+            raise LockError("there is no lock, so nothing is blocked; see `mooring lock`")
+        known = lock.servers.get(server.name)
+        accepted = approve(
+            lock,
+            snapshot,
+            fingerprint=fingerprint(server),
+            tools=None if tool is None else [tool],
+            volatile=NO_MARKS if known is None else known.volatile,
+        )
+        save_lock(path, accepted)
+        same = self._memory.path == self._memory.own_path
+        self._memory = replace(
+            self._memory,
+            lock=accepted if same or not own else self._memory.lock,
+            own=accepted if same or own else self._memory.own,
+        )
+        self._pins[server.name] = accepted.servers.get(server.name)
+
     def close(self) -> None:
         """Wait until the cache is written."""
         for writer in self._writers:
@@ -269,6 +322,39 @@ class LockEnforcer:
         """Return one line for each hidden tool of the server."""
         aside = self._aside.get(server, {})
         return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+
+    def check_page(self, page: Page) -> ToolChanged | None:
+        """Return the error for a page that differs from the approved one. Logs it instead if the pins of the
+        server only warn."""
+        from mooring.lock.diff import changes_between, summary
+
+        pin, pinning = self._pins.get(page.server), self._pinning.get(page.server, "off")
+        if pin is None or pin.snapshot.pages is None or pinning == "off":
+            return None
+        before = tuple(one for one in pin.snapshot.pages if one.uri == page.uri)
+        known = Snapshot(server=page.server, pages=before)
+        changes = changes_between(known, Snapshot(server=page.server, pages=(page,)))
+        if not changes:
+            return None
+        if pinning == "block":
+            return tool_changed(changes[0])
+        log.warning("%s", summary(changes[0]))
+        return None
+
+    @property
+    def hides_skills(self) -> bool:
+        """Whether a skill is hidden."""
+        return any(self._skills_aside.values())
+
+    def explain_skill(self, name: str) -> ToolChanged | None:
+        """Return the error for a hidden skill of this local name, or None."""
+
+        for server, aside in self._skills_aside.items():
+            for change in aside.values():
+                own = getattr(change.after or change.before, "name", "")
+                if name in (own, f"{server}/{own}"):
+                    return tool_changed(change)
+        return None
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Return the error for a hidden tool of this name, or None."""
@@ -294,6 +380,7 @@ class ApprovedListing:
         self._prompts = frozenset(prompt.name for prompt in shown.prompts)
         self._resources = frozenset(resource.uri for resource in shown.resources)
         self._templates = tuple(template.uri_template for template in shown.templates)
+        self._skills = frozenset(skill.uri for skill in shown.skills)
         self._aside = admission
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> ToolChanged | None:
@@ -303,8 +390,11 @@ class ApprovedListing:
                 return None if name in self._tools else self._missing("tool", str(name))
             case "prompts/get":
                 return self._prompt(str(params.get("name")))
-            case "resources/read":
-                return self._resource(str(params.get("uri")))
+            case "resources/read" | "resources/directory/read":
+                uri = str(params.get("uri"))
+                return self._in_skill(uri) or self._resource(uri)
+            case "skills/get":
+                return self._skill(str(params.get("uri")))
             case "completion/complete":
                 ref = cast("Mapping[str, Any]", params.get("ref"))
                 if ref.get("type") == "ref/prompt":
@@ -312,6 +402,22 @@ class ApprovedListing:
                 return self._template(str(ref.get("uri")))
             case _:
                 return None
+
+    def _in_skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a file of a skill that is not approved."""
+        for skill, change in self._aside.set_aside_skills.items():
+            root = root_of(skill)
+            if root is not None and (uri == root or uri.startswith(f"{root}/")):
+                return tool_changed(change, uri)
+        return None
+
+    def _skill(self, uri: str) -> ToolChanged | None:
+        """Return the error for a skill that is not approved, listed or not."""
+        if uri in self._skills:
+            return None
+        if (change := self._aside.set_aside_skills.get(uri)) is not None:
+            return tool_changed(change, uri)
+        return self._unlisted("skill", uri)
 
     def _prompt(self, name: str) -> ToolChanged | None:
         return None if name in self._prompts else self._missing("prompt", name)
@@ -338,6 +444,9 @@ class ApprovedListing:
             before = None if change.before is None else key_of(change.before)
             if change.subject == subject and name in (change.name, before):
                 return tool_changed(change, name)
+        return self._unlisted(subject, name)
+
+    def _unlisted(self, subject: str, name: str) -> ToolChanged:
         problem = f"{subject.capitalize()} {shown_name(name)} of server {shown_name(self._server)}"
         return ToolChanged(
             f"{problem} is not in the server's list, so it cannot be compared with `mooring.lock`. "
@@ -364,6 +473,7 @@ def _more_aside(admission: Admission) -> list[tuple[HiddenKind, str, Change]]:
         ("resource", admission.set_aside_resources),
         ("template", admission.set_aside_templates),
         ("prompt", admission.set_aside_prompts),
+        ("skill", admission.set_aside_skills),
     )
     return [(kind, key, change) for kind, aside in kinds for key, change in aside.items()]
 

@@ -11,15 +11,29 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from mooring.core.types import EMPTY, Json, Prompt, Resource, ResourceTemplate, ServerInfo, Snapshot, Tool
+from mooring.core.skills import DYNAMIC
+from mooring.core.types import (
+    EMPTY,
+    Extension,
+    Json,
+    Page,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ServerInfo,
+    Skill,
+    SkillFile,
+    Snapshot,
+    Tool,
+)
 from mooring.lock.definitions import Entry, definition, digest, visible_text
 from mooring.lock.model import Lock, LockError, Mark, NewerLockError, Pin
 
 __all__ = ["FORMAT", "parse", "render"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the format. Increase it when an older version could misread the file. Format 1 has no resources,
-`_meta` or unknown fields."""
+`_meta` or unknown fields; format 2 has no extensions, skills and pages."""
 
 _ABOUT = (
     "What each MCP server was approved to offer. `mooring lock` writes it, `mooring check` compares, "
@@ -29,7 +43,7 @@ _AGAIN = "restore it from version control, or write it anew with `mooring lock -
 _WIDTH = 100
 _TEXTS = frozenset(("title", "description", "instructions"))
 
-E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt)
+E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt, Extension, Skill, Page)
 
 
 def render(lock: Lock) -> str:
@@ -56,7 +70,7 @@ def parse(text: str) -> Lock:
     fields = cast("dict[str, Any]", document)
     _check_version(fields.get("version"))
     try:
-        pins = _pins(fields.get("servers"), whole=fields["version"] > 1)
+        pins = _pins(fields.get("servers"), fields["version"])
     except _Damage as damage:
         raise damage.error(text) from None
     return Lock(servers=MappingProxyType(pins))
@@ -83,6 +97,10 @@ def _server(name: str, pin: Pin) -> dict[str, Json]:
         "resources": [_entry(one, _marks(pin, "resource", one.uri)) for one in snapshot.resources],
         "templates": [_entry(one, _marks(pin, "template", one.uri_template)) for one in snapshot.templates],
         "prompts": [_entry(one, _marks(pin, "prompt", one.name)) for one in snapshot.prompts],
+        "extensions": [_entry(one, {}) for one in snapshot.extensions],
+        "skills": [_entry(one, {}) for one in snapshot.skills],
+        "pages": [_entry(one, {}) for one in snapshot.pages or ()],
+        "pages_unread": True if snapshot.pages is None else None,
     }
     return {field: value for field, value in fields.items() if value is not None and value != []}
 
@@ -106,7 +124,13 @@ def _entry(entry: Entry, volatile: Mapping[str, str]) -> dict[str, Json]:
     return {key: counted[key], "hash": digest(counted), **marks, **fields}
 
 
-_EMPTY: Mapping[str, Json] = {"description": "", "annotations": {}, "arguments": ()}
+_EMPTY: Mapping[str, Json] = {
+    "description": "",
+    "annotations": {},
+    "arguments": (),
+    "settings": {},
+    "permissions": [],
+}
 
 
 def _lines(text: str | None) -> Json:
@@ -177,15 +201,17 @@ def _broken(text: str, error: json.JSONDecodeError) -> LockError:
 
 _INFO_FIELDS = ("server", "fingerprint", "protocol", "name", "title", "version", "description")
 _LIST_FIELDS = ("tools", "resources", "templates", "prompts")
+_FIRM_FIELDS = ("extensions", "skills", "pages", "pages_unread")
 _SERVER_FIELDS = frozenset(
-    (*_INFO_FIELDS, *_LIST_FIELDS, "capabilities", "instructions", "partial", "volatile")
+    (*_INFO_FIELDS, *_LIST_FIELDS, *_FIRM_FIELDS, "capabilities", "instructions", "partial", "volatile")
 )
 _ENTRY_FIELDS = ("name", "hash", "title", "description", "volatile", "more")
 _TOOL_FIELDS = frozenset((*_ENTRY_FIELDS, "input", "output", "annotations", "meta"))
 _RESOURCE_FIELDS = frozenset((*_ENTRY_FIELDS, "uri", "mime_type"))
 _PROMPT_FIELDS = frozenset((*_ENTRY_FIELDS, "arguments"))
+_SKILL_FIELDS = frozenset(("uri", "hash", "name", "description", "frontmatter", "files", "more"))
 
-_BY_URI = ("resources", "templates")
+_BY_URI = ("resources", "templates", "skills", "pages")
 
 _Raw = dict[str, Any]
 
@@ -210,21 +236,22 @@ class _Damage(Exception):
         return LockError(f"{self.problem}; {_AGAIN}", place=", ".join([*lines, *self.places]) or None)
 
 
-def _pins(servers: Json, *, whole: bool) -> dict[str, Pin]:
+def _pins(servers: Json, version: int) -> dict[str, Pin]:
     pins: dict[str, Pin] = {}
     for raw in _objects(servers, "servers"):
         name = _needed(raw, "server")
         try:
             if name in pins:
                 raise _Damage("stands twice")
-            pins[name] = _pin(raw, name, whole=whole)
+            pins[name] = _pin(raw, name, version)
         except _Damage as damage:
             raise damage.within(f"server {_shown(name)}") from None
     return {name: pins[name] for name in sorted(pins)}
 
 
-def _pin(raw: _Raw, server: str, *, whole: bool) -> Pin:
+def _pin(raw: _Raw, server: str, version: int) -> Pin:
     _check_fields(raw, _SERVER_FIELDS)
+    unread = version < 3 or raw.get("pages_unread") is True
     names = raw.get("capabilities", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[Json]", names)):
         raise _Damage("'capabilities' must be a list of names")
@@ -244,11 +271,14 @@ def _pin(raw: _Raw, server: str, *, whole: bool) -> Pin:
         resources=_entries(raw, "resources", server, _resource),
         templates=_entries(raw, "templates", server, _template),
         prompts=_entries(raw, "prompts", server, _prompt),
+        extensions=_entries(raw, "extensions", server, _extension),
+        skills=_entries(raw, "skills", server, _skill),
+        pages=None if unread else _entries(raw, "pages", server, _page),
     )
     return Pin(
         fingerprint=_needed(raw, "fingerprint"),
         snapshot=snapshot,
-        whole=whole and raw.get("partial") is not True,
+        whole=version > 1 and raw.get("partial") is not True,
         volatile=MappingProxyType(_volatile(raw)),
     )
 
@@ -349,6 +379,42 @@ def _prompt(raw: _Raw, server: str) -> Prompt:
         arguments=tuple(_objects(raw.get("arguments", []), "arguments")),
         extra=_object(raw, "more") or EMPTY,
     )
+
+
+def _extension(raw: _Raw, server: str) -> Extension:
+    _check_fields(raw, frozenset(("name", "hash", "settings")))
+    return Extension(name=raw["name"], server=server, settings=_object(raw, "settings") or EMPTY)
+
+
+def _skill(raw: _Raw, server: str) -> Skill:
+    _check_fields(raw, _SKILL_FIELDS)
+    files = raw.get("files")
+    return Skill(
+        name=_needed(raw, "name"),
+        server=server,
+        uri=raw["uri"],
+        description=_text(raw, "description") or "",
+        frontmatter=_object(raw, "frontmatter"),
+        files=None if files == DYNAMIC else tuple(map(_file, _object(raw, "files").items())),
+        extra=_object(raw, "more") or EMPTY,
+    )
+
+
+def _file(item: tuple[str, Json]) -> SkillFile:
+    digest, _, size = str(item[1]).partition(" ")
+    if not size.isdecimal():
+        raise _Damage(f"{_shown(item[0])} must have a digest and a size")
+    return SkillFile(uri=item[0], digest=digest, size=int(size))
+
+
+def _page(raw: _Raw, server: str) -> Page:
+    _check_fields(raw, frozenset(("uri", "hash", "page", "csp", "permissions")))
+    given = raw.get("permissions", [])
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in cast("list[Json]", given)):
+        raise _Damage("'permissions' must be a list of names")
+    asked = tuple(cast("list[str]", given))
+    page, csp = _needed(raw, "page"), _text(raw, "csp") or ""
+    return Page(uri=raw["uri"], server=server, digest=page, csp=csp, permissions=asked)
 
 
 def _objects(value: Json, field: str) -> list[_Raw]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from base64 import b64encode
@@ -14,17 +15,19 @@ import anyio
 from anyio import to_thread
 
 from mooring import concurrency
+from mooring.core.elicitation import URL_REQUIRED, addresses_in
+from mooring.core.extensions import SKILLS, declared
 from mooring.core.injection_scan import suspicion
 from mooring.core.json_values import heavy, remember, shared
 from mooring.core.redact import Redactor
-from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, Snapshot, Tool
+from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
 from mooring.errors import MooringError
 from mooring.lock.definitions import is_pinnable
 from mooring.servers.negotiate import Peer
 from mooring.transport import base, wire
 from mooring.transport.base import Transport
 from mooring.transport.limits import Progress
-from mooring.transport.message import FORWARDED, METHOD_NOT_FOUND, WireError, number
+from mooring.transport.message import FORWARDED, METHOD_NOT_FOUND, ForwardedRequest, WireError, number
 from mooring.transport.wire import Raw
 
 _ANNOTATION = "x-mcp-header"
@@ -122,19 +125,7 @@ def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
         kept.append(tool)
     if not warnings:
         return snapshot, maps
-    return (
-        Snapshot(
-            server=snapshot.server,
-            info=snapshot.info,
-            instructions=snapshot.instructions,
-            tools=tuple(kept),
-            resources=snapshot.resources,
-            templates=snapshot.templates,
-            prompts=snapshot.prompts,
-            warnings=(*snapshot.warnings, *warnings),
-        ),
-        maps,
-    )
+    return replace(snapshot, tools=tuple(kept), warnings=(*snapshot.warnings, *warnings)), maps
 
 
 def _annotated(root: Any) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
@@ -174,7 +165,9 @@ def _as_text(value: object) -> str | None:
 
 Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 """Returns why a request (method, parameters) must not be sent, or None; made for one listing."""
-LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list"))
+_OF_2026 = ("inputResponses", "requestState")
+MOST_VISITS = 256
+LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"))
 TRACE = ("traceparent", "tracestate", "baggage")
 
 
@@ -200,6 +193,8 @@ class ActiveConnection:
     """Ids of the held requests that tell of tasks."""
     log_level: str | None = None
     """Log level last set on the server (handshake era)."""
+    visited: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    """Set when the server says that the user is done at an address, by its id (handshake era)."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_number(self) -> int:
@@ -220,11 +215,15 @@ class ActiveConnection:
         """The raw result of one request.
 
         Raises:
-            WireError: no result came.
+            WireError: There is no result.
             ValueError, TypeError: `params` is not JSON.
         """
         if (forwarded := FORWARDED.get()) is not None:
             params = {**forwarded.params, **params}
+        if self.peer.era == "legacy" and ("inputResponses" in params or "requestState" in params):
+            # Answers to a question that stood for an error of this era.
+            params = {key: value for key, value in params.items() if key not in _OF_2026}
+        if forwarded is not None:
             # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
             traced = {key: forwarded.meta[key] for key in TRACE if key in forwarded.meta}
             meta = {**forwarded.meta, **(meta or EMPTY), **traced}
@@ -259,12 +258,26 @@ class ActiveConnection:
             if fault.kind == "answer":
                 error = {"code": fault.code, "message": str(fault)}
                 base.note(self.channel.server, method, params, None, error)
+                if fault.code == URL_REQUIRED and (asked := self._addresses(fault.data, forwarded)):
+                    return {"resultType": "input_required", "inputRequests": asked}
             raise
         finally:
             if forwarded is not None:
                 self.channel.forwarded_requests.remove(forwarded)
         base.note(self.channel.server, method, params, result)
         return result
+
+    def _addresses(self, data: object, forwarded: ForwardedRequest | None) -> dict[str, Any] | None:
+        """The addresses that the user must open first, where the caller is asked by a result for them: the
+        application, or a client of the 2026 era that opens addresses. Other clients get the error."""
+        if forwarded is not None and not (forwarded.answers and forwarded.opens_addresses):
+            return None
+        asked = addresses_in(data)
+        for request in (asked or {}).values():
+            key = request["params"].get("elicitationId")
+            if isinstance(key, str) and len(self.visited) < MOST_VISITS:
+                self.visited.setdefault(key, asyncio.Event())
+        return asked
 
     async def _redacted(self, page: dict[str, Any]) -> dict[str, Any]:
         """The page without secrets: a large one is looked through in a thread."""
@@ -356,6 +369,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
     resources: list[Resource] = []
     templates: list[ResourceTemplate] = []
     prompts: list[Prompt] = []
+    skills: list[Skill] = []
+    extensions = declared(server, offered)
     warnings: list[str] = []
     failed: list[WireError] = []
 
@@ -385,6 +400,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
             )
         if "prompts" in offered:
             tasks.start_soon(optional, "prompts/list", "prompts", wire.prompt, prompts)
+        if any(one.name == SKILLS for one in extensions):
+            tasks.start_soon(optional, "skills/list", "skills", wire.skill, skills)
     if failed:
         raise failed[0]
     return Snapshot(
@@ -395,6 +412,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
         resources=tuple(resources),
         templates=tuple(templates),
         prompts=tuple(prompts),
+        extensions=extensions,
+        skills=tuple(skills),
         warnings=tuple(warnings),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mooring.concurrency import EventHub, OrderedCallback, Tasks
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
+from mooring.core.builtin_tools import READ_SKILL
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.discovery import OWNER, Mode, VisibleTools, always_shown, plan_exposure
 from mooring.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolSetAside
@@ -30,6 +31,7 @@ log = logger("mooring.catalog")
 
 MAX_WARNINGS = 200
 """Warnings of merges that one host logs at most."""
+_RESERVED = "its server keeps it for its own pages (MCP Apps); only `host.view` can call it"
 MERGE_DELAY = 0.02
 """Seconds after which a change is merged and announced when there are listeners."""
 
@@ -184,14 +186,11 @@ class CatalogBuilder:
             snapshot, passing = snapshots.get(name, Snapshot(server=name)), filters[name]
             snapshots[name] = replace(snapshot, tools=(*snapshot.tools, tool))
             filters[name] = replace(passing, allow=(*passing.allow, tool.remote_name))
-        # The built-in tools that read resources are shown only if a server has resources.
-        readable = any(one.resources or one.templates for one in self._snapshots.values())
-        shown = self.own if readable else self.own - {OWNER}
         self._catalog = merge(
             map(self._policy.listed, snapshots.values()),
             style=self._current.style,
             filters=filters,
-            static=[snapshot for name, snapshot in self._snapshots.items() if name in shown],
+            static=[self._usable(one) for name, one in self._snapshots.items() if name in self.own],
             description_prefix=self._current.config.description_prefix,
             configured=self._table.names - self.own,
             previous=old,
@@ -199,6 +198,16 @@ class CatalogBuilder:
         self._warn(self._catalog.warnings)
         if self._announced and (change := diff(old, self._catalog)):
             self._announce(change)
+
+    def _usable(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot of own tools; of the built-in ones those that have something to read."""
+        if snapshot.server != OWNER:
+            return snapshot
+        servers = self._snapshots.values()
+        readable = any(one.resources or one.templates for one in servers)
+        skilled = any(one.skills for one in servers) or self.pins.hides_skills  # it says why
+        tools = tuple(tool for tool in snapshot.tools if (skilled if tool.name == READ_SKILL else readable))
+        return replace(snapshot, tools=tools)
 
     def _announce(self, change: Diff) -> None:
         if self._events.streams:  # the revision is a hash of the whole catalog
@@ -225,6 +234,13 @@ class CatalogBuilder:
     def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
         """Return the error for a tool name that the lock, the policy or a missing approval hides."""
         style = self._current.style
+        if (reserved := self.catalog.app_tools.get(tool)) is not None:
+            return PolicyDenied(
+                f"{tool!r} is not called: {_RESERVED}",
+                server=reserved.server,
+                tool=reserved.remote_name,
+                reason=_RESERVED,
+            )
         return (
             self.pins.explain(tool, style)
             or self._policy.explain(tool, style)
@@ -250,6 +266,9 @@ class CatalogBuilder:
                 Hidden(server=name, kind="tool", name=tool, by="policy", reason=why)
                 for tool, why in denied.items()
             ]
+        for tool in self.catalog.app_tools.values():
+            own = tool.remote_name
+            found.append(Hidden(server=tool.server, kind="tool", name=own, by="visibility", reason=_RESERVED))
         for name, server in self._table.configs.items():
             chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
             for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():

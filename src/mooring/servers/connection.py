@@ -19,10 +19,11 @@ from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, Server
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ElicitationHandler, Task, converse, failed, passed_on, task_in
-from mooring.servers.eras import EraConnections
+from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
+from mooring.servers.eras import EraConnections, pid_of
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
+from mooring.servers.state import ServerLoad
 from mooring.servers.status import call_error
 from mooring.servers.supervisor import Supervisor
 from mooring.transport import wire
@@ -35,17 +36,23 @@ if TYPE_CHECKING:
     from mooring.auth.login import Login, OnAuth
 
 
+VISIT_WAIT = 120.0
+"""Seconds to wait for a server to say that the user is done at an address, before it is asked again."""
+
+
 def whole(raw: Mapping[str, Any]) -> bool:
-    """Whether a result is the last word: no question, and no promise of a later one."""
+    """Whether a result is final: neither `input_required` nor a task."""
     return raw.get("resultType", "complete") == "complete" and "task" not in raw
 
 
 class InputRounds:
-    """Made for one request, whose errors name `about` and which ends at `end`."""
+    """Completes one request, whose errors name `about` and which ends at `end`."""
 
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
         self._supervisor = sender.supervisor
+        self._visits: set[str] = set()
+        """Ids of addresses that the user has opened."""
         self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
 
@@ -60,7 +67,7 @@ class InputRounds:
         the server wants to know before it.
 
         Raises:
-            CallError, AuthNeeded: there is none.
+            CallError, AuthNeeded: There is none.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +88,13 @@ class InputRounds:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
-                return await self._supervisor.answer(method, params)
+                key = params.get("elicitationId") if method == ELICIT else None
+                if key in self._visits:
+                    raise failed("it still asks for an address that the user has opened before")
+                answer = await self._supervisor.answer(method, params)
+                if isinstance(key, str):
+                    await self._visited(key, answer)
+                return answer
         except TimeoutError:
             raise CallTimeout(
                 f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
@@ -91,6 +104,22 @@ class InputRounds:
                 elapsed=self._elapsed,
                 outcome="failed",
             ) from None
+
+    async def _visited(self, key: str, answer: Mapping[str, Any]) -> None:
+        """Wait until the server says that the user, who agreed to open an address, is done there.
+
+        Raises:
+            WireError: The user did not agree.
+        """
+        live = self._supervisor.live
+        if live is None or (done := live.visited.get(key)) is None:
+            return
+        if answer.get("action") != "accept":
+            raise failed("the user did not open the address that it asked for")
+        self._visits.add(key)
+        with suppress(TimeoutError):  # then the next try shows it
+            async with asyncio.timeout(VISIT_WAIT):
+                await done.wait()
 
     async def _followed(self, state: Mapping[str, Any], on_progress: Progress | None) -> dict[str, Any]:
         """Return the result of a task. Cancelling the caller cancels the task."""
@@ -117,13 +146,13 @@ class InputRounds:
 
 
 ASKING = ("prompts/get", "resources/read")
-"""Requests beside calls that a server may answer with a question."""
+"""Requests other than calls that may return `input_required`."""
 RETIREMENT = 5.0
-"""Seconds that calls under way have to end when another connection takes the place of theirs."""
+"""Seconds that running calls have to finish when their connection is replaced."""
 
 
 class Connection:
-    """Calls go out in their caller's own task; only `run()` opens and closes anything."""
+    """Calls run in their caller's task; only `run()` opens and closes the transport."""
 
     def __init__(
         self,
@@ -185,9 +214,7 @@ class Connection:
     @property
     def pid(self) -> int | None:
         """Process id of the child, while one is running."""
-        return getattr(
-            getattr(self.supervisor.live and self.supervisor.live.channel, "child", None), "pid", None
-        )
+        return pid_of(self.supervisor)
 
     def status(self) -> ServerStatus:
         supervisor, now = self.supervisor, concurrency.monotonic()
@@ -200,6 +227,8 @@ class Connection:
             tools=len(supervisor.snapshot.tools),
             resources=len(supervisor.snapshot.resources),
             prompts=len(supervisor.snapshot.prompts),
+            extensions=tuple(one.name for one in supervisor.snapshot.extensions),
+            skills=len(supervisor.snapshot.skills),
             error=str(supervisor.problem) if supervisor.problem else None,
             connected_at=supervisor.connected_at,
             breaker=self._sender.breaker(now),
@@ -208,19 +237,29 @@ class Connection:
             warnings=supervisor.snapshot.warnings,
         )
 
+    def load(self) -> ServerLoad:
+        """Return what this connection is doing, for metrics."""
+        gate = self._sender.gate
+        return ServerLoad(
+            running=gate.under_way,
+            waiting=gate.waiting,
+            connects=self.supervisor.attempts.connects,
+            processes=int(self.pid is not None) + self._eras.processes(),
+        )
+
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""
         self.supervisor.kick()
 
     async def stop(self) -> None:
-        """End it and all that belongs to it."""
+        """Stop the connection and everything that belongs to it."""
         await self._eras.stop()
         await self.supervisor.stop()
         if self.supervisor.access is not None:
             await self.supervisor.access.close()
 
     async def retire(self) -> None:
-        """End it when another one takes its place: what is under way gets some time to end."""
+        """Stop the connection when it is replaced; running requests get some time to finish."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETIREMENT):
                 await self._sender.idle()
@@ -230,7 +269,7 @@ class Connection:
     async def relist(self) -> None:
         """Connect or list again because of a call of an unknown name. Never raises for the server.
 
-        However many callers ask, one listing serves all of them. Unless the server announced a change,
+        Concurrent callers share one listing. Unless the server announced a change,
         there are three in a row and then one each 10 s.
         """
         if self._relisting is None or self._relisting.done():
@@ -252,39 +291,39 @@ class Connection:
 
     @property
     def login_tool(self) -> Tool | None:
-        """What a model calls to begin a login, or to learn why the server refuses access."""
+        """The tool that starts a login, or says why the server denies access."""
         access = self.supervisor.access
         if access is not None and access.wanted is not None:
             return login_tool(self.name)
-        # It stays while the server is asked again after a login.
+        # It stays while the server is connected again after a login.
         refused = isinstance(self.supervisor.problem, AuthNeeded)
         return login_tool(self.name, possible=not self.hopeless) if refused else None
 
     @property
     def hopeless(self) -> bool:
-        """Whether the server refuses access and no login in a browser would help."""
+        """Whether the server denies access and no login in a browser can change that."""
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
-    async def login(self) -> Login:
-        """A login that waits for a person.
+    async def login(self, redirect_uri: str | None = None) -> Login:
+        """Return a login that waits for the user.
 
         Raises:
-            ConfigError: the server is not one that can be logged in to.
-            AuthNeeded: no login can be had, and why.
+            ConfigError: The server does not support logins.
+            AuthNeeded: There can be no login.
         """
         if self.supervisor.access is None:
             with suppress(MooringError):
-                await self.supervisor.refresh()  # the server tells where to log in when it is asked
-        login = await (await self._access()).begin()
+                await self.supervisor.refresh()  # the response of the server names the authorization server
+        login = await (await self._access()).begin(redirect_uri)
         login.on_success, login.settle = self._logged_in, self._asked_again
         return login
 
     async def logout(self) -> bool | None:
-        """Forget the login; see `Access.logout`.
+        """Remove the login; see `Credentials.logout`.
 
         Raises:
-            ConfigError: the server is not one that can be logged in to.
+            ConfigError: The server does not support logins.
         """
         done = await (await self._access()).logout()
         if self.supervisor.live is not None:
@@ -340,10 +379,10 @@ class Connection:
         on_progress: Progress | None = None,
         meta: Mapping[str, Any] = EMPTY,
     ) -> Result:
-        """The server's answer to a call of its tool `tool`.
+        """Return the result of a call of the tool `tool`.
 
         Raises:
-            CallError, AuthNeeded: there is no answer of the tool; `outcome` tells whether it may have run.
+            CallError, AuthNeeded: There is no result; `outcome` says whether the tool may have run.
         """
         if tool == LOGIN:
             return await self._authenticate(timeout)
@@ -353,7 +392,7 @@ class Connection:
         end = started + limit
         if (wanted := self._eras.wanted(tool)) is not None:
             sender = await self._eras.sender(wanted, end)
-        # A token always goes along: a server that reports progress must not be cut off as silent.
+        # A progress token is always sent, so that a server can reset the idle timeout.
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
         options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
@@ -388,10 +427,10 @@ class Connection:
         return None if live is None else live.peer.era
 
     async def ping(self, timeout: float) -> float:
-        """Seconds that one round trip takes; connecting and answering have `timeout` seconds together.
+        """Return the seconds of one round trip; connecting and the response share `timeout`.
 
         Raises:
-            CallError, AuthNeeded: there was none.
+            CallError, AuthNeeded: There was no response.
         """
         end = concurrency.monotonic() + timeout
         try:
@@ -399,7 +438,7 @@ class Connection:
         except WireError as fault:
             raise_alone(call_error(fault, self.name, "ping", 0.0, None, self.supervisor.redact))
         started = concurrency.monotonic()
-        # The 2026 era has no ping; discovery is its cheapest question.
+        # The 2026 era has no ping; discovery is its cheapest request.
         method = "ping" if live.peer.era == "legacy" else "server/discover"
         await self._sender.ask(method, {}, method, end)
         return concurrency.monotonic() - started
@@ -407,10 +446,10 @@ class Connection:
     async def ask(
         self, method: str, params: dict[str, Any], *, about: str, timeout: float | None = None
     ) -> dict[str, Any]:
-        """The raw result of any other request; `about` is what an error names.
+        """Return the raw result of any other request; errors name `about`.
 
         Raises:
-            CallError, AuthNeeded: no result came.
+            CallError, AuthNeeded: There is no result.
         """
         limit, idle = self.config.call_limits(timeout)
         end = concurrency.monotonic() + limit
@@ -436,7 +475,7 @@ class Connection:
         end: float,
         options: dict[str, Any],
     ) -> dict[str, Any]:
-        """The raw result of one request on this connection, after all questions of the server."""
+        """Return the raw result of one request on this connection, after all required input."""
         raw = await sender.ask(method, params, about, end, **options)
         self._used()
         if whole(raw):
@@ -452,7 +491,7 @@ class Connection:
         """Subscribe to changes of a resource (`ResourceUpdated`), on this connection and the next ones.
 
         Raises:
-            CallError, AuthNeeded: the server does not do that.
+            CallError, AuthNeeded: The server does not support it.
         """
         async with self._told("resources/subscribe", timeout):
             known = uri in self.supervisor.notices.watched
@@ -481,7 +520,7 @@ class Connection:
 
     @asynccontextmanager
     async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
-        """A live connection, and its faults in our words."""
+        """Return a live connection; transport errors become mooring errors."""
         started = concurrency.monotonic()
         try:
             await self._sender.live(started + self.config.call_limits(timeout)[0])

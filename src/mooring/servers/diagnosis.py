@@ -64,7 +64,7 @@ _INSTALL = {
 
 
 def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
-    """Return what keeps a server away and what to do; None when it is there, or is not wanted."""
+    """Return why a server is unavailable and what to do; None when it is connected, or disabled."""
     if status.state in ("connected", "disabled"):
         return None
     if status.state == "needs-auth":
@@ -79,7 +79,7 @@ def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
 
 
 def unpinned_package(server: ServerConfig) -> str | None:
-    """Return the package that the server's command fetches in whatever version there is today, or None."""
+    """Return the package that the server's command installs without a pinned version, or None."""
     runner = _program(server)
     if runner not in ("npx", "bunx", "uvx", "pipx"):
         return None
@@ -237,6 +237,9 @@ def _look(server: ServerConfig) -> str:
 
 
 def _login(server: ServerConfig, error: str) -> str:
+    for pattern, advice in _EXCHANGES:
+        if re.search(pattern, error):
+            return advice
     if "`mooring login" in error:
         return f"Log in: `mooring login {server.name}`."
     if "OAuth login cannot be used" in error:
@@ -246,6 +249,51 @@ def _login(server: ServerConfig, error: str) -> str:
         f'Give its entry "headers": {{"Authorization": "Bearer ${{{variable}_TOKEN}}"}}, '
         f"then `export {variable}_TOKEN=…`."
     )
+
+
+_CLIENT = r".*\binvalid_client\b"
+_EXCHANGES = (
+    ("step 1 of 2, " + _CLIENT, "Correct `client_id` and the secret or key in `idp` of its `auth`."),
+    (
+        r"step 1 of 2, .*\binvalid_grant\b",
+        "The identity provider refused the user's token: sign in there again, and renew what `subject_token` "
+        "refers to. Gateway clients send a new token.",
+    ),
+    (
+        r"step 1 of 2, ",
+        "Ask the administrator of the identity provider to allow this client, user and server.",
+    ),
+    (
+        r"step 1 of 2: ",
+        "The identity provider issued an assertion for something else: compare `issuer` and `client_id` of "
+        "`auth` with what is registered there for this server, and the clocks.",
+    ),
+    ("step 2 of 2, " + _CLIENT, "Correct `client_id` and the secret or key in its `auth`."),
+    (
+        r"step 2 of 2, ",
+        "Ask the server's operator whether its authorization server trusts this identity provider.",
+    ),
+    (
+        r"the workload's JWT",
+        "Have the platform issue a JWT for this authorization server alone (its `aud`), and name it in "
+        "`assertion` of its `auth`.",
+    ),
+    (r"the client credentials grant", "Correct `client_id` and the secret or key in its `auth`."),
+    ("the token exchange at" + _CLIENT, "Correct `client_id` and the secret or key in `exchange`."),
+    (
+        r"the token exchange at .*\binvalid_(?:target|scope)\b",
+        "Correct `audience` and `scopes` in `exchange` of its `auth`, or have them allowed there.",
+    ),
+    (r"the token exchange at", "Ask the operator of the token service to allow this client and its users."),
+    (
+        r"no token (?:that could be exchanged|to exchange)",
+        "Tokens of gateway clients are exchanged: serve it with `gateway.oauth`, and for listing its tools "
+        "give a token of your own as `subject_token`.",
+    ),
+    (r"`private_key`", "Name the file of the private key: `private_key: ${file:client.pem}`."),
+    (r"could not be read again", "Make the file or program that the entry refers to work."),
+)
+"""What a refused token means, by step, and what to do."""
 
 
 def _status(server: ServerConfig, found: re.Match[str]) -> str:

@@ -37,8 +37,14 @@ _SHOWN = 200
 class ElicitationHandler:
     """Handles the requests of all servers of a host, one question to the user at a time."""
 
-    def __init__(self, ask: OnElicit | None, bridge: ClientBridge | None = None) -> None:
+    def __init__(
+        self,
+        ask: OnElicit | None,
+        bridge: ClientBridge | None = None,
+        extensions: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._ask = ask
+        self._extensions = extensions
         self._bridge = bridge
         self._turn = asyncio.Lock()
         self._waiting: dict[str, int] = {}
@@ -49,6 +55,11 @@ class ElicitationHandler:
         if self._bridge is not None:
             return dict(self._bridge.capabilities)
         return {} if self._ask is None else {"elicitation": {"form": {}, "url": {}}}
+
+    @property
+    def extensions(self) -> Mapping[str, Any]:
+        """The extensions of the protocol to declare."""
+        return self._extensions()
 
     @property
     def asks(self) -> bool:
@@ -153,8 +164,11 @@ def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> W
 
 def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
     said = params.get("message")
-    question = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
-    return WireError(f"{reason}.{question}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
+    words = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
+    with suppress(ValueError):
+        if params.get("mode") == "url" and (url := question("", params).url) is not None:
+            words += f" The address that it wants the user to open: {url}"
+    return WireError(f"{reason}.{words}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
 def _as_result(answer: Answer) -> dict[str, Any]:
@@ -163,10 +177,10 @@ def _as_result(answer: Answer) -> dict[str, Any]:
 
 
 ROUNDS = 8
-"""How often a server may ask back before it is given up."""
+"""Rounds of `input_required` in one call; then it fails."""
 MOST_REQUESTS = 16
 PAUSE = 0.2
-"""Seconds between rounds in which the server asks nothing and only wants to be called again."""
+"""Seconds between rounds without input requests, in which the server only waits."""
 
 Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 AnswerInput = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -175,16 +189,16 @@ AnswerInput = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 async def converse(
     raw: dict[str, Any], send: Send, params: dict[str, Any], answer: AnswerInput
 ) -> dict[str, Any]:
-    """The result that is no question: each question is answered, and the request sent again with that.
+    """Return the final result: input requests are answered, and the request is sent again.
 
     Args:
-        raw: What the server answered at first.
-        send: Sends the request once more.
-        params: Of the request.
-        answer: Answers one question.
+        raw: The first result of the server.
+        send: Sends the request again.
+        params: The parameters of the request.
+        answer: Answers one input request.
 
     Raises:
-        WireError: the server never stops asking, or asks for what it cannot get.
+        WireError: Too many rounds, or an input request that cannot be answered.
     """
     rounds = 1
     while raw.get("resultType") == "input_required" and not passed_on():
@@ -212,10 +226,10 @@ def passed_on() -> bool:
 
 
 async def fulfil(requests: object, answer: AnswerInput) -> dict[str, Any]:
-    """The answers to a server's requests, by their keys.
+    """Return the responses to a server's input requests, by key.
 
     Raises:
-        WireError: one of them cannot be answered.
+        WireError: One of them cannot be answered.
     """
     if not isinstance(requests, dict) or len(cast("dict[str, Any]", requests)) > MOST_REQUESTS:
         raise failed(
@@ -243,7 +257,7 @@ Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def task_in(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The task that a result stands for, if it is none itself."""
+    """Return the task that a result refers to, if any."""
     found = raw if raw.get("resultType") == "task" else raw.get("task")
     if not isinstance(found, Mapping) or "content" in raw:
         return None
@@ -266,13 +280,13 @@ class Task:
             raise failed("it answered with a task that has no id")
         self.id = task_id
         self.ended = False
-        """Whether the server says that nothing of it goes on."""
+        """Whether the server reported the end of the task."""
 
     async def result(self, on_progress: Progress | None) -> dict[str, Any]:
-        """What the call brings in the end.
+        """Return the result of the task.
 
         Raises:
-            WireError: the server says that it failed or was cancelled.
+            WireError: The task failed or was cancelled.
         """
         self._live.task_news[self.id] = self._news.set
         listener = asyncio.ensure_future(self._listen())
@@ -301,7 +315,7 @@ class Task:
             await self._live.ask("tasks/cancel", {"taskId": self.id}, timeout=CANCEL_TIMEOUT)
 
     async def _concluded(self) -> dict[str, Any] | None:
-        """The result, if the task has come to one; questions that it has are answered on the way."""
+        """Return the result if the task has one; pending input requests are answered."""
         status = self._state.get("status")
         if status == "working":
             return None
@@ -352,7 +366,7 @@ class Task:
         await self._ask("tasks/update", {"taskId": self.id, "inputResponses": answers})
 
     async def _wait(self) -> None:
-        """Until the server says that something happened, but no longer than it wants to be left alone."""
+        """Wait for a notification, at most for the poll interval of the server."""
         hint = number(self._state.get("pollIntervalMs", self._state.get("pollInterval")))
         wait = USUAL_WAIT if hint is None else hint / 1000
         with suppress(TimeoutError):

@@ -16,11 +16,12 @@ from mooring.config.files import cache_home, keep, kept
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.config.plan import fingerprint
+from mooring.core.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_of
 from mooring.core.types import Era, Snapshot
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, MooringError, ServerError
 from mooring.servers.active import Guard
-from mooring.servers.negotiate import HANDSHAKE_VERSIONS, MODERN_VERSIONS, era_of, may_be_modern
+from mooring.servers.negotiate import may_be_modern
 from mooring.servers.requests import RequestSender
 from mooring.servers.status import Permanent
 from mooring.servers.supervisor import Supervisor
@@ -31,7 +32,7 @@ _log = logger("mooring.eracache")
 
 
 def recall_eras(server: ServerConfig) -> dict[str, str]:
-    """The era of each tool that was remembered for this server."""
+    """Return the stored era of each tool of this server."""
     try:
         found: object = json.loads(kept(_path(server)) or b"{}")
     except (OSError, ValueError) as error:
@@ -44,7 +45,7 @@ def recall_eras(server: ServerConfig) -> dict[str, str]:
 
 
 def remember_eras(server: ServerConfig, eras: Mapping[str, str]) -> None:
-    """Keep the eras for the next start."""
+    """Store the eras for the next start."""
     try:
         keep(_path(server), json.dumps(dict(eras)).encode(), most=_KEPT)
     except OSError as error:
@@ -71,8 +72,13 @@ _WORDS: Mapping[Era, tuple[str, ...]] = {
 _WIRES = {"stdio": "stdio", "http": "streamable-http", "sse": "sse"}
 
 
+def pid_of(supervisor: Supervisor) -> int | None:
+    """Return the process id of the child of a connection, while one is running."""
+    return getattr(getattr(supervisor.live and supervisor.live.channel, "child", None), "pid", None)
+
+
 class EraConnections:
-    """Picks the connection for each request, and keeps the second one."""
+    """Selects the connection for each request, and owns the second one."""
 
     def __init__(
         self,
@@ -91,14 +97,18 @@ class EraConnections:
         """Tools that only one of two processes of the server lists, and the era that it speaks."""
         self._not_before = 0.0
         self._learned: dict[str, Era] | None = None
-        """Tools that could not ask in one era: the other one is used for them. Read when first needed."""
+        """Tools that could not elicit input in one era, and the era to use. Read on first use."""
+
+    def processes(self) -> int:
+        """Return the number of child processes for the other era."""
+        return int(self._other is not None and pid_of(self._other.supervisor) is not None)
 
     @property
     def _config(self) -> ServerConfig:
         return self.main.supervisor.config
 
     def wanted(self, tool: str | None = None) -> Era | None:
-        """The era in which the caller of this task wants a request made; None: any."""
+        """Return the era that the caller of this task needs; None: any."""
         forwarded = FORWARDED.get()
         if forwarded is not None:
             era = forwarded.era
@@ -111,13 +121,13 @@ class EraConnections:
         return era if era is None else self.learned(tool, era)
 
     def learned(self, tool: str, era: Era) -> Era:
-        """The era for calls of `tool` whose caller wants `era`."""
+        """Return the era for calls of `tool` whose caller needs `era`."""
         if self._learned is None:
             self._learned = cast("dict[str, Era]", recall_eras(self._config))
         return self._learned.get(tool, era)
 
     async def sender(self, wanted: Era | None, end: float) -> RequestSender:
-        """The connection in this era, or the server's own where there is no other; waited for until `end`."""
+        """Return the connection in this era, else the main one. Waits until `end`."""
         main, config = self.main, self._config
         if wanted is None or config.protocol != "auto" or concurrency.monotonic() < self._not_before:
             return main
@@ -128,7 +138,7 @@ class EraConnections:
             try:
                 live = await main.live(end)
             except (WireError, MooringError):
-                return main  # which reports it in its own words
+                return main  # which raises the error
         if live.peer.era == wanted or live.peer.single:
             return main
         other = self._other
@@ -139,7 +149,7 @@ class EraConnections:
     async def asking_by_result(
         self, tool: str | None, sender: RequestSender, problem: ServerError, end: float
     ) -> RequestSender | None:
-        """The connection on which to repeat a request that failed because the server asks by its result.
+        """Return the connection to retry a request on that failed because it returned `input_required`.
 
         The handshake era does not have that. None for any other failure, and without such a connection. For
         prompts, resources and tools that the configuration calls idempotent only: a server of the SDK
@@ -159,7 +169,7 @@ class EraConnections:
         return other
 
     def learn(self, tool: str, sender: RequestSender, said: str) -> str | None:
-        """What to add to the error of a call, where its tool failed because it cannot ask in this era.
+        """Return what to add to the error of a call whose tool cannot elicit input in this era.
 
         The next call of the tool takes the other era. This one is not repeated: it may have had effects
         before the tool asked.
@@ -200,7 +210,7 @@ class EraConnections:
                 await (watching.add(uri) if wanted else watching.remove(uri))
 
     async def idle(self) -> None:
-        """Until nothing is under way on the second connection."""
+        """Wait until no request is running on the second connection."""
         if self._other is not None:
             await self._other.idle()
 
@@ -214,7 +224,7 @@ class EraConnections:
     # --- inside ---------------------------------------------------------------------------------
 
     async def _opened(self, era: Era, end: float) -> RequestSender | None:
-        """The second connection, up; None where it cannot be had."""
+        """Return the second connection when it is connected; None if there can be none."""
         async with self._opening:
             if self._other is None:
                 if concurrency.monotonic() < self._not_before or not await self._may_speak(era):
@@ -225,7 +235,7 @@ class EraConnections:
             try:
                 await other.supervisor.connected(end - concurrency.monotonic())
             except AuthNeeded:
-                return None  # the server's own connection says what to do about it
+                return None  # the main connection reports it
             except MooringError as problem:
                 log.info("%s has no second connection in the %s era: %s", self._config.name, era, problem)
                 await self.stop()
@@ -235,7 +245,7 @@ class EraConnections:
         return other
 
     async def _may_speak(self, era: Era) -> bool:
-        """Whether it is worth a try: a child process is not started twice without a sign that it helps."""
+        """Whether to try it: a second child process is started only if the server may speak the era."""
         live = self.main.supervisor.live
         if live is None:
             return False
@@ -281,5 +291,5 @@ class EraConnections:
 
 
 def _could_not_ask(era: Era, said: str) -> bool:
-    """Whether a call failed because its tool asks as the other era does, in the words of the SDKs."""
+    """Whether a call failed because its tool elicits input as in the other era, by the SDKs' messages."""
     return any(words in said.lower() for words in _WORDS[era])

@@ -1,4 +1,4 @@
-"""Lists of one server kept fresh: notices, polling, relisting, and their guaranteed age."""
+"""Freshness of the lists of one server: notifications, polling, listing again, and their guaranteed age."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mooring.transport.base import log
 from mooring.transport.message import METHOD_NOT_FOUND, WireError
 
 DEBOUNCE = 0.2
-"""Notices within so many seconds cost one listing."""
+"""Seconds in which several notifications cause one listing."""
 LIST_CHANGED = {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
 PATIENCE = 60.0
-"""So long a subscription is tried again and again; then the whole connection is held for lost."""
+"""Seconds for which a subscription is retried; then the connection counts as lost."""
 MIN_SWEEP = 10.0
 """Seconds between two listings that a server's own cache hint can ask for."""
 IN_USE = 10
-"""While a server is in use, its lists are read so many times as often, but not before `LEAST_IN_USE`."""
+"""Lists of a server in use are read this many times as often, but not before `LEAST_IN_USE`."""
 LEAST_IN_USE = 30.0
 SHORTEST = 1.0
-"""Seconds: no bound below it is stated, because a listing takes time too."""
+"""Seconds: the shortest age that is reported, because a listing takes time."""
 ONE_STREAM = ("stdio", "sse")
-"""Transports on which notices come the same way as answers: what can answer can also announce."""
+"""Transports with one stream for responses and notifications."""
 
 
 def differs(old: Snapshot, new: Snapshot) -> bool:
@@ -95,10 +95,10 @@ class Freshness:
                 tasks.start_soon(self._keep_subscribed)
 
     def acknowledged(self) -> None:
-        """The held subscription stands."""
+        """The subscription is active."""
         self._standing = True
         if self._listings:
-            # Nothing is replayed: what changed before this moment is only in the lists.
+            # Nothing is replayed: earlier changes are only visible in the lists.
             self._missed() if self._stood else self._mark_dirty()
         self._stood = True
         self._acknowledged.set()
@@ -109,14 +109,14 @@ class Freshness:
         self._announced.add(method.split("/")[1])
 
     def use(self) -> None:
-        """A call succeeded: the lists matter now, and are read again soon if they are old."""
+        """A call succeeded: read the lists again soon if they are old."""
         self.in_use = True
         if not self._active:
             self._active = True
             self._news.set()
 
     def listed(self, *, changed: bool = False) -> None:
-        """A listing ended well; `changed`: it differs from the one before."""
+        """A listing succeeded; `changed`: it differs from the one before."""
         self._listings += 1
         self._failures = 0
         if changed and self._listed_at is not None and self._noticed_at < self._listed_at:
@@ -127,7 +127,7 @@ class Freshness:
         self._news.set()
 
     def failed(self) -> None:
-        """A listing failed: try again soon, but not at once."""
+        """A listing failed: retry after a short delay."""
         self._failures += 1
         self._live.channel.spawn(self._retry)
 
@@ -150,7 +150,7 @@ class Freshness:
         ]
 
     async def _keep_subscribed(self) -> None:
-        """Hold one `subscriptions/listen`; open it again when it drops."""
+        """Keep one `subscriptions/listen` open; reopen it when it ends."""
         params = {"notifications": {f"{kind}ListChanged": True for kind in self._kinds()}}
         wait, since = FIRST_WAIT, anyio.current_time()
         for number in itertools.count(1):
@@ -162,7 +162,7 @@ class Freshness:
             except WireError as fault:
                 log.debug("%s: its subscription ended: %s", self._live.channel.server, fault)
                 if fault.code == METHOD_NOT_FOUND:
-                    return  # it promised notices and cannot send them: the sweep must do
+                    return  # it declares notifications and cannot send them: poll instead
             self._standing = False
             self._listings += 1
             now = anyio.current_time()
@@ -202,7 +202,7 @@ List = Callable[[ActiveConnection, Freshness], Awaitable[MooringError | None]]
 
 
 class Relister:
-    """However many callers ask and notices come, one listing at a time serves all of them."""
+    """Runs one listing at a time, shared by all callers and notifications."""
 
     def __init__(self, server: str, take: List) -> None:
         self._server, self._take = server, take
@@ -223,7 +223,7 @@ class Relister:
         self._wake.set()
 
     def wake(self) -> None:
-        """Let `run` look whether the connection is still up."""
+        """Wake `run`, which checks whether the connection is still active."""
         self._wake.set()
 
     @property
@@ -252,14 +252,14 @@ class Relister:
         await done
 
     def fail(self, problem: MooringError) -> None:
-        """Tell the callers that no listing will come of this connection."""
+        """Fail the waiting callers: this connection has no further listing."""
         callers, self._callers = self._callers, []
         for caller in callers:
             if not caller.done():
                 caller.set_exception(problem)
 
     async def run(self, live: ActiveConnection, freshness: Freshness) -> None:
-        """List whenever that is due, until the connection is gone."""
+        """List when it is due, until the connection ends."""
         while live.channel.death is None:
             await self._wake.wait()
             self._wake.clear()

@@ -1,4 +1,4 @@
-"""How a connection is made: what all connections share, and the headers of one session."""
+"""Creates connections: shared resources, and the headers of one session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.concurrency import call_back
 from mooring.config import GetSecret, default_lookup
@@ -16,7 +16,7 @@ from mooring.config.plan import reached
 from mooring.config.validate import check_headers, map_of_text
 from mooring.core.events import Event
 from mooring.core.redact import Redactor
-from mooring.core.types import CachedSnapshot, Snapshot
+from mooring.core.types import EMPTY, CachedSnapshot, Snapshot
 from mooring.core.value import replace
 from mooring.errors import ConfigError
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 OwnHeaders = Mapping[str, str] | Callable[[], Mapping[str, str]]
-"""Headers, or a function that is asked for them whenever a connection is made: tokens run out."""
+"""Headers, or a function that returns them for each new connection, because tokens expire."""
 
 
 def identity_of(headers: OwnHeaders | None) -> Hashable:
-    """What tells one identity from another: never shown, only compared."""
+    """A key for an identity: compared, never shown."""
     return headers if headers is None or callable(headers) else frozenset(headers.items())
 
 
 def checked(headers: OwnHeaders) -> Mapping[str, str]:
-    """The headers as they are now.
+    """Return the current headers.
 
     Raises:
-        ConfigError: they cannot be sent; no value is in the message.
+        ConfigError: They cannot be sent. The message contains no value.
     """
     try:
         return check_headers(map_of_text(headers() if callable(headers) else headers))
@@ -60,13 +60,13 @@ def speaking_as(headers: OwnHeaders, target: Target) -> Target:
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
-    """What no message may repeat: each value whole, and without the scheme before it, the longest first."""
+    """Values to redact: each whole, and without its scheme, longest first."""
     parts = {part for value in values for part in (value, value.rpartition(" ")[2]) if len(part) > 3}
     return tuple(sorted(parts, key=len, reverse=True))
 
 
 class Launcher:
-    """Makes connections, none of them started. The network code is imported with the first one."""
+    """Creates connections without starting them. The network code is imported with the first one."""
 
     def __init__(
         self,
@@ -79,9 +79,14 @@ class Launcher:
         on_elicit: OnElicit | None,
         relay: ClientBridge | None,
         max_starting: int | None,
+        extensions: Mapping[str, Any] = EMPTY,
     ) -> None:
+        """
+        Args:
+            extensions: Extensions that the application supports, beside those in the configuration.
+        """
         self.config = HostConfig()
-        """What holds for all servers, such as the way through a proxy."""
+        """Settings for all servers, such as the proxy."""
         self.redact = Redactor()
         guard(self.redact)
         self._get_secret = get_secret
@@ -94,6 +99,7 @@ class Launcher:
         self._questions: ElicitationHandler | None = None
         self._pool: HttpPool | None = None
         self._max_starting = max_starting
+        self._extensions = extensions
         self._starts: StartLimit | None = None
 
     def connection(
@@ -120,8 +126,12 @@ class Launcher:
             self._starts = StartLimit(self._starting)
         if self._pool is None:
             self._pool = HttpPool()
+        if self._pool.cipher is None and (key := self.config.gateway.key) is not None:
+            from mooring.auth.cipher import LoginCipher
+
+            self._pool.cipher = LoginCipher(key)
         if self._questions is None:
-            self._questions = ElicitationHandler(self._on_elicit, self._relay)
+            self._questions = ElicitationHandler(self._on_elicit, self._relay, self.extensions)
         return Connection(
             server,
             enabled=enabled,
@@ -138,6 +148,17 @@ class Launcher:
             guard=self.guard,
         )
 
+    def extensions(self) -> dict[str, Any]:
+        """Return the extensions that are declared to servers: those that mooring implements without the
+        application, and those that the application or the configuration names. A host with gateway clients
+        declares what the gateway can pass on."""
+        from mooring.core.apps import ALL_MIME_TYPES
+        from mooring.core.extensions import SKILLS, UI
+
+        bridged = {UI: ALL_MIME_TYPES} if self._relay is not None and self._relay.capabilities else {}
+        named = {**self.config.extensions, **self._extensions}
+        return {SKILLS: {}, **bridged, **{name: dict(settings) for name, settings in named.items()}}
+
     def _starting(self) -> int:
         """How many servers may start at once."""
         from mooring.servers.start_queue import default_limit
@@ -145,7 +166,7 @@ class Launcher:
         return self._max_starting or self.config.max_starting or default_limit()
 
     async def close(self) -> None:
-        """Let go of what the connections shared; they have ended before."""
+        """Close the resources that connections share, after the connections."""
         if self._pool is not None:
             await self._pool.close()
         if "mooring.transport.subreaper_client" in sys.modules:

@@ -21,7 +21,7 @@ from mooring.local import Provider
 from mooring.policy import Trust
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import Launcher, OwnHeaders
-from mooring.servers.state import ServerTable
+from mooring.servers.state import ServerLoad, ServerTable
 
 if TYPE_CHECKING:
     from mooring.servers.connection import Connection
@@ -64,6 +64,11 @@ class ServerManager:
         launcher.guard = catalog.guard
 
     # --- start and stop ---------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether the host was entered."""
+        return self._tasks is not None
 
     def check_started(self) -> None:
         """Raise RuntimeError before the start."""
@@ -299,6 +304,14 @@ class ServerManager:
             self.connections[name].status() if name in self.connections else self._lazy_status(name)
             for name in sorted(self.configs)
         )
+
+    def load(self) -> dict[str, ServerLoad]:
+        """Return by server what its connections are doing, those of sessions included."""
+        found = {name: ServerLoad() for name in self.configs}
+        for connection in (*self.connections.values(), *self._private):
+            if connection.name in found:
+                found[connection.name] += connection.load()
+        return found
 
     def _lazy_status(self, name: str) -> ServerStatus:
         known = self._lazy[name]

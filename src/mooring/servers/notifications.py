@@ -22,10 +22,11 @@ from mooring.transport.message import METHOD_NOT_FOUND, ForwardedRequest, WireEr
 PREFIX = "watch-"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0
 _ID = "io.modelcontextprotocol/subscriptionId"
+VISITED = "notifications/elicitation/complete"
 
 
 def subscription_id(params: Mapping[str, Any]) -> str:
-    """Which of our held requests a notice belongs to; empty when it does not say."""
+    """Return the subscription that a notification belongs to; empty when it names none."""
     meta = params.get("_meta")
     return str(cast("Mapping[str, Any]", meta).get(_ID, "")) if isinstance(meta, Mapping) else ""
 
@@ -38,7 +39,7 @@ class ResourceSubscriptions:
     ) -> None:
         self._live, self._wanted, self._timeout, self._missed = live, wanted, timeout, missed
         self._resumed = frozenset(wanted)
-        """Those that were watched on an earlier connection: since then, something may have been missed."""
+        """Subscriptions of an earlier connection, which may have missed updates since."""
         self._changed = asyncio.Event()
         self._held: dict[str, Set[str]] = {}
         self._opened: dict[str, asyncio.Event] = {}
@@ -50,7 +51,7 @@ class ResourceSubscriptions:
         return self._live.peer.era == "modern"
 
     async def run(self) -> None:
-        """Take up what was watched before, then keep it."""
+        """Renew earlier subscriptions, then keep them."""
         if self._modern:
             await self._keep_held()
         for uri in self._resumed:
@@ -61,10 +62,10 @@ class ResourceSubscriptions:
                 log.warning("%s: %s is no longer watched: %s", self._live.channel.server, uri, fault)
 
     async def add(self, uri: str) -> None:
-        """Watch one more, which is `wanted` already.
+        """Subscribe to one more URI, which is already in `wanted`.
 
         Raises:
-            WireError: the server does not do that.
+            WireError: The server does not support it.
         """
         if not self._modern:
             await self._ask("resources/subscribe", uri)
@@ -82,10 +83,10 @@ class ResourceSubscriptions:
             self._waiting.pop(uri, None)
 
     async def remove(self, uri: str) -> None:
-        """Watch one less.
+        """Unsubscribe from one URI.
 
         Raises:
-            WireError: the server did not take the word.
+            WireError: The server refused.
         """
         if self._modern:
             self._changed.set()
@@ -93,7 +94,7 @@ class ResourceSubscriptions:
             await self._ask("resources/unsubscribe", uri)
 
     def acknowledged(self, key: str, params: Mapping[str, Any]) -> None:
-        """The server has taken up one of our held requests."""
+        """The server acknowledged one of our subscriptions."""
         asked = self._held.get(key)
         if asked is None:
             return
@@ -110,7 +111,7 @@ class ResourceSubscriptions:
         self._opened[key].set()
 
     def heeds(self, key: str) -> bool:
-        """Whether a notice counts: while one held request follows another, both bring the same."""
+        """Whether to use a notification: while a subscription is replaced, both send the same ones."""
         return not key.startswith(PREFIX) or key == self._newest
 
     async def _ask(self, method: str, uri: str) -> None:
@@ -125,7 +126,7 @@ class ResourceSubscriptions:
                 self._changed.clear()
                 uris, scope = frozenset(self._wanted), anyio.CancelScope()
                 if uris:
-                    # The old one is let go when the new one stands, so that nothing is missed between.
+                    # The old one is cancelled when the new one is active, so that nothing is missed.
                     await tasks.start(self._hold, uris, scope)
                 if before is not None:
                     before.cancel()
@@ -139,7 +140,7 @@ class ResourceSubscriptions:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Hold one `subscriptions/listen`; open it again when it drops."""
+        """Keep one `subscriptions/listen` open; reopen it when it ends."""
         wait, gap = FIRST_WAIT, uris & self._resumed
         started = False
         with scope:
@@ -202,7 +203,7 @@ OURS = frozenset(
 
 
 class NotificationRouter:
-    """The notices of one server, over all of its connections."""
+    """Routes the notifications of one server, over all of its connections."""
 
     def __init__(
         self,
@@ -219,17 +220,17 @@ class NotificationRouter:
         self.watched: set[str] = set()
         """URIs of subscribed resources, on this connection and the next."""
         self.session: str | None = None
-        """Whose connection alone it is; None: everybody's."""
+        """The session that owns the connection; None for the shared one."""
         self.watching: ResourceSubscriptions | None = None
-        """What keeps up the subscriptions on the connection that is up."""
+        """The subscriptions on the active connection."""
 
     def attach(self, live: ActiveConnection, freshness: Freshness) -> None:
-        """Hear a new connection."""
+        """Receive the notifications of a new connection."""
         live.channel.on_notice = partial(self._heard, live, freshness)
         live.channel.on_gap = self.missed
 
     def connected(self, live: ActiveConnection, timeout: float) -> None:
-        """The connection is up: what was read over an older one may be old, and is watched again."""
+        """Mark cached resources as stale, and subscribe again on the new connection."""
         self._stale(None)
         self.watching = ResourceSubscriptions(
             live, self.watched, timeout, partial(self._updated, missed=True)
@@ -237,12 +238,12 @@ class NotificationRouter:
         live.channel.spawn(self.watching.run)
 
     def relisted(self, old: Snapshot, new: Snapshot) -> None:
-        """Another list of resources tells, even where no notice does, that something changed."""
+        """Mark cached resources as stale if the list of resources changed."""
         if old.resources != new.resources:
             self._stale(None)
 
     def missed(self) -> None:
-        """Notices may have been lost: nothing that was read or listed is certain."""
+        """Notifications may have been lost: mark resources and lists as stale."""
         self._stale(None)
         self._mark_dirty()
 
@@ -265,6 +266,8 @@ class NotificationRouter:
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()
+        elif method == VISITED and (done := live.visited.get(str(params.get("elicitationId")))) is not None:
+            done.set()
         elif method not in OURS:
             self._other(method, params, live.channel.forwarded_requests)
 

@@ -111,14 +111,19 @@ class ConcurrencyLimiter:
 
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
-"""Faults that say nothing bad of the transport: the server is there and has answered."""
-GUARDED = frozenset(("tools/call", "prompts/get", "resources/read", "completion/complete"))
+"""Errors that do not count against the transport: the server has responded."""
+GUARDED = frozenset(
+    (
+        *("tools/call", "prompts/get", "resources/read", "completion/complete"),
+        *("skills/get", "resources/directory/read"),
+    )
+)
 """Requests that are compared with the lock right before they are sent."""
 RESENT = ("closed", "session", "refused")
 
 
 class RequestSender:
-    """Carries requests, each in its caller's own task, past the breaker and the gate of one server."""
+    """Sends requests, each in its caller's task, through the breaker and the limit of one server."""
 
     def __init__(self, supervisor: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
         self.supervisor = supervisor
@@ -154,10 +159,10 @@ class RequestSender:
         meta: Mapping[str, Any] = EMPTY,
         again: bool = False,
     ) -> dict[str, Any]:
-        """The raw result of one request, which ends at `end`; errors name `about`.
+        """Return the raw result of one request, which ends at `end`; errors name `about`.
 
         Raises:
-            CallError, AuthNeeded: no result came.
+            CallError, AuthNeeded: There is no result.
         """
         started = concurrency.monotonic()
         probe = self._admitted(about, started)
@@ -202,16 +207,16 @@ class RequestSender:
                 self._breaker.abandoned()
 
     async def idle(self) -> None:
-        """Until nothing is under way on the wire."""
+        """Wait until no request is running."""
         self._idle.clear()
         if self._under_way and self.supervisor.live is not None:
             await self._idle.wait()
 
     async def live(self, end: float) -> ActiveConnection:
-        """The live connection, waited for until `end`.
+        """Return the live connection; wait for it until `end`.
 
         Raises:
-            WireError, AuthNeeded, NotTrusted: there is none.
+            WireError, AuthNeeded, NotTrusted: There is none.
         """
         try:
             return await self.supervisor.connected(end - concurrency.monotonic())
@@ -219,14 +224,14 @@ class RequestSender:
             raise
         except MooringError as problem:
             fault = WireError(str(problem), kind="refused", outcome="not sent")
-            # However many waited for a connection that did not come up, it failed once.
+            # A failed connection counts once, for any number of waiting callers.
             fault.news, self._known = problem is not self._known, problem
             raise fault from problem
 
     async def _guarded(
         self, method: str, params: Mapping[str, Any], about: str, end: float
     ) -> ActiveConnection:
-        """The live connection, once its lists are up to date and the lock allows the request.
+        """Return the live connection when its lists are up to date and the lock allows the request.
 
         Raises:
             ToolChanged: the request is for something that is not as it was approved.
@@ -260,7 +265,7 @@ class RequestSender:
         """Whether a request surely was not acted on, or may be acted on twice, and there is time (None: that
         was the last try). If not, all that is known of the end of its wire is added to the fault."""
         if fault.kind in ("session", "refused", "auth") and fault.status != 403:
-            live.channel.die(str(fault))  # connecting anew tells what it is now
+            live.channel.die(str(fault))  # a new connection shows the cause
         if left is not None and await self._worth_repeating(fault, again, left):
             return True
         if live.channel.death is not None:
@@ -278,7 +283,7 @@ class RequestSender:
         on_progress: Progress | None,
         meta: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The result of the second try, after which there is none."""
+        """Return the result of the second and last attempt."""
         try:
             return await live.ask(method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta)
         except WireError as fault:
@@ -286,10 +291,10 @@ class RequestSender:
             raise
 
     def _admitted(self, about: str, now: float) -> bool:
-        """Let the request pass the breaker; whether it goes as its probe.
+        """Pass the request through the breaker; return whether it is the probe.
 
         Raises:
-            CircuitOpen: it may not pass.
+            CircuitOpen: The breaker is open.
         """
         probe = self._breaker.state(now) != "closed"
         if not self._breaker.admit(now):
@@ -329,7 +334,7 @@ class RequestSender:
 
     def _tell_breaker(self, fault: WireError) -> bool:
         if not fault.news:
-            return False  # a server that falls once has failed once, however many calls fall with it
+            return False  # one lost connection counts as one failure, for any number of calls
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:

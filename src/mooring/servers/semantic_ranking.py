@@ -1,9 +1,9 @@
-"""Ranking by meaning, for those who install it: `pip install 'mooring[semantic]'`.
+"""Ranking by meaning. Needs the extra: `pip install 'mooring[semantic]'`.
 
     host = Host.from_config()
     host.ranker = SemanticRanker.load("path/to/model", host)
 
-Its order is fused with that of the words. Nothing here is imported without it.
+Its order is combined with that of the lexical search. Without the extra, nothing here is imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _HasCatalog(Protocol):
 
 
 class SemanticRanker:
-    """A `Ranker` that compares what a query means with what the tools say of themselves."""
+    """A `Ranker` that compares the embedding of a query with those of the tools."""
 
     def __init__(self, encode: Encode, host: _HasCatalog) -> None:
         self._encode = encode

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from mooring import concurrency
+from mooring.auth.subject import SUBJECT
 from mooring.concurrency import EventHub, shielded
 from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.plan import plan
@@ -107,6 +108,14 @@ class PrivateConnection:
                 return False
             self.config = self.connection.supervisor.config = config
         return self.connection.state != "needs-auth"
+
+
+def _used_by_caller(private: PrivateConnection, session: SessionIdentity) -> PrivateConnection:
+    """Let the connection act for the gateway client of the current request, if it is the session's."""
+    caller = SUBJECT.get()
+    if caller is not None and caller.principal == session.principal:
+        private.connection.supervisor.act_for(caller)
+    return private
 
 
 class HostSessions(Generic[S]):
@@ -245,13 +254,13 @@ class HostSessions(Generic[S]):
         key = (config.name, identity_of(headers))
         private = own.get(key)
         if private is not None and private.accepts(config):
-            return private
+            return _used_by_caller(private, session)
         if private is not None:
             task = asyncio.get_running_loop().create_task(self._manager.end(private.connection))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         own[key] = new = self._connect(session, config, headers)
-        return new
+        return _used_by_caller(new, session)
 
     def _connect(self, session: S, config: ServerConfig, headers: OwnHeaders | None) -> PrivateConnection:
         listed = self._catalog.snapshot(config.name)

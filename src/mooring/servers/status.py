@@ -13,6 +13,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.core import events
 from mooring.core.breaker import Restarts, backoff
+from mooring.core.eras import MODERN_CODES, era_of
 from mooring.core.events import Event, StateChanged
 from mooring.core.text import without_hidden
 from mooring.core.types import CachedSnapshot, Era, ServerStatus, State
@@ -26,7 +27,7 @@ from mooring.errors import (
     MooringError,
     ServerError,
 )
-from mooring.servers.negotiate import MODERN_CODES, Incompatible, Peer, era_of
+from mooring.servers.negotiate import Incompatible, Peer
 from mooring.transport.message import WireError
 from mooring.transport.open import CannotStart, Wire
 
@@ -43,7 +44,7 @@ class Permanent(ConnectError):
 
 
 class Flooding(ConnectError):
-    """The server was cut off because of what it sent unasked: calls do not make it come back sooner."""
+    """The server was disconnected because of a flood; calls do not reconnect it sooner."""
 
 
 def leaf(problem: BaseException) -> BaseException:
@@ -56,7 +57,7 @@ def leaf(problem: BaseException) -> BaseException:
 def explain(
     problem: BaseException, config: ServerConfig, last_output: Sequence[str], redact: Redactor
 ) -> MooringError:
-    """Why a server is not connected, and what to do next."""
+    """Return why a server is not connected, and what to do next."""
     found = _explained(problem, config, last_output)
     found.args = (redact(str(found)),)
     return found
@@ -90,7 +91,7 @@ def _explained(problem: BaseException, config: ServerConfig, last_output: Sequen
 def call_error(
     fault: WireError, server: str, tool: str, elapsed: float, words: str | None, redact: Redactor
 ) -> CallError | AuthNeeded:
-    """Why a request to a connected server brought no result."""
+    """Return why a request to a connected server has no result."""
     found = _call_error(fault, server, tool, elapsed, words)
     found.args = (redact(str(found)),)
     if isinstance(found, ServerError):
@@ -103,7 +104,9 @@ def _call_error(
     fault: WireError, server: str, tool: str, elapsed: float, words: str | None
 ) -> CallError | AuthNeeded:
     if fault.kind == "auth":
-        return AuthNeeded(f"{server!r}: {fault}; log in, then call again", server=server)
+        # Without a status nothing was sent: the text says why, and a login may not help.
+        advice = "" if fault.status is None else "; log in, then call again"
+        return AuthNeeded(f"{server!r}: {fault}{advice}", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
             f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "
@@ -143,23 +146,25 @@ FALLBACK = (400, 404, 405, 415)
 
 
 class ConnectHistory:
-    """Counts attempts and keeps what they taught. One attempt may start a child twice, once per era."""
+    """Counts attempts, and what they showed. One attempt may start a child twice, once per era."""
 
     def __init__(self, known: CachedSnapshot | None) -> None:
         self.restarts = Restarts()
         self.era: Era | None = era_of(known.protocol if known else None)
-        """What the server spoke last time: only a guess until it has answered in this process."""
+        """The era of the last connection: a guess until the server has responded in this process."""
         self.seen = known.protocol if known else None
-        """The newest protocol that the server ever spoke with us."""
+        """The newest protocol that the server has ever spoken."""
         self.guessed = self.era is not None
         self.first: Era = "modern"
-        """The era that a server is asked for which may speak both."""
+        """Return the era to try first on a server that may speak both."""
         self._exits = False
         """Whether the child exited in both eras although it had read the request."""
         self._failures = 0
         self.flooding = False
         """Whether the last connection was cut because the server flooded it."""
         self._connected_before = False
+        self.connects = 0
+        """How often the server was connected."""
         self._in_vain = 0
         """Failed attempts since the server was last connected."""
 
@@ -176,6 +181,7 @@ class ConnectHistory:
         self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
         self._connected_before, self._in_vain = True, 0
+        self.connects += 1
 
     def failed(self, *, rested: bool, waiting: bool) -> float:
         """Count an attempt that failed; return the seconds to rest: 1, 2, 4, 8, 16, 30, each ± 20 %.

@@ -1,4 +1,4 @@
-"""The owner of one server's connection: the only task that opens and closes anything of it."""
+"""The supervisor of one server: the only task that opens and closes its connection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
 
 if TYPE_CHECKING:
-    pass
+    from mooring.auth.subject import Subject
 
 log = logger("mooring.connection")
 
@@ -73,7 +73,7 @@ class Supervisor(StateReporter):
         super().__init__(config, enabled=enabled, emit=emit)
         self.publish = publish
         self.extend: Callable[[Snapshot], Snapshot] = lambda listed: listed
-        """Adds to each listing what only another process of the server offers."""
+        """Adds the tools that only another process of the server lists."""
         self.guard: Guard | None = None
         """For the latest listing; None where the lock enforces nothing."""
         self.questions = questions
@@ -84,16 +84,17 @@ class Supervisor(StateReporter):
         self._known = known
         self._listed: Snapshot | None = None
         self.live: ActiveConnection | None = None
-        """The connection while it is up; None the very moment its wire is gone."""
+        """The active connection; None as soon as its transport is closed."""
         self.connected_at: float | None = None
         self.next_try: float | None = None
-        """On the monotonic clock: when the server is tried again without being asked."""
+        """On the monotonic clock: when the next automatic attempt starts."""
         self.freshness: Freshness | None = None
         self.attempts = ConnectHistory(known)
         self.principal: str | None = None
         """Principal whose login is used; None for the user who runs the host."""
+        self.caller: Subject | None = None
         self.log_level: str | None = None
-        """From which level on a handshake server is to log; None: as it likes."""
+        """Log level for a handshake server; None: its own default."""
         self.ended = asyncio.Event()
         self.redact = redact
         self._resolve = resolve
@@ -120,13 +121,13 @@ class Supervisor(StateReporter):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the server offers, as far as it is known."""
+        """The last known listing of the server."""
         if self._listed is None:
             self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
         return self._listed
 
     def kick(self, urgency: Urgency = 2) -> None:
-        """End the rest, or the sleep of a lazy server: it is wanted now."""
+        """Connect now: end the wait for a retry, or start a lazy server."""
         self._kick.set()
         self._kick_by_waiters = False
         if urgency > self._urgency:
@@ -141,15 +142,41 @@ class Supervisor(StateReporter):
 
             way = await self._pool.ways.to(self.config, target)
             self.redact.learn(way.secrets(target.url))
-            self.access = access_for(self.config, target, way, self.access, self._tell_auth, self.principal)
+            self.access = access_for(
+                self.config,
+                target,
+                way,
+                self.access,
+                self._tell_auth,
+                self.principal,
+                self._pool.grants,
+                partial(self._resolve, self.config),
+                self._pool.cipher,
+            )
+            if self.access is not None:
+                self.access.caller = self.caller
         return target
 
+    def act_for(self, caller: Subject) -> None:
+        """Remember the gateway client that uses this connection, for requests that belong to no call."""
+        self.caller = caller
+        if self.access is not None:
+            self.access.caller = caller
+
+    def _extensions(self) -> dict[str, Any]:
+        """The extensions to declare to this server beside those of all servers."""
+        if not self.config.auth:
+            return {}
+        from mooring.config.network import auth_extensions
+
+        return auth_extensions(self.config.auth)
+
     async def connected(self, timeout: float | None, urgency: Urgency | None = 2) -> ActiveConnection:
-        """The live connection, waited for no longer than `timeout` (None: until the attempt has ended). With
-        `urgency` None, no attempt is asked for: only one that is under way or due is waited for.
+        """Return the live connection; wait up to `timeout` (None: until the attempt has ended). With
+        `urgency` None, no attempt is requested: only a running or due one is awaited.
 
         Raises:
-            MooringError: there is none, and why.
+            MooringError: There is none.
         """
         if self.live is not None:
             return self.live
@@ -163,10 +190,10 @@ class Supervisor(StateReporter):
         return await self._wait(timeout, urgency)
 
     async def refresh(self) -> None:
-        """List everything anew, connecting first if need be. However many ask, one listing serves all.
+        """List again, after connecting if needed. Concurrent callers share one listing.
 
         Raises:
-            MooringError: it could not be done; what was known before stays.
+            MooringError: It failed; the earlier listing stays.
         """
         if self.state == "disabled" or self.ended.is_set():
             raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
@@ -176,7 +203,7 @@ class Supervisor(StateReporter):
         await self.lists.ask()
 
     def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
-        """From now on this is one conversation's own connection: its states are not the server's."""
+        """Make this the private connection of one session: its states are not those of the server."""
         self.session = self.notices.session = session
         self.publish, self._emit = publish, self._keep_quiet
 
@@ -184,13 +211,13 @@ class Supervisor(StateReporter):
     async def answer(
         self, method: str, params: Mapping[str, Any], on: Transport | None = None
     ) -> dict[str, Any]:
-        """The result of a request of the server's, which came on this wire; see `Questions.answer`."""
+        """Return the result of a request of the server; see `ElicitationHandler.answer`."""
         return await self.questions.answer(
             self.config.name, method, params, on.forwarded_requests if on else ()
         )
 
     async def stop(self) -> None:
-        """End the owner: in-flight calls are cancelled, the child and its descendants ended."""
+        """Stop the supervisor: running calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
         self._tell(self._waiters, self._gone())
         await self.ended.wait()
@@ -199,7 +226,7 @@ class Supervisor(StateReporter):
         return Permanent("its connection was closed", server=self.config.name)
 
     def _may_try(self) -> bool:
-        """Whether a mere call may end the rest: not where it is useless, nor in a crash loop."""
+        """Whether a call may end the wait for a retry: not if a retry cannot succeed, nor in a crash loop."""
         if isinstance(self.problem, AuthNeeded):
             return self.access is not None and self.access.news()
         useless = isinstance(self.problem, Permanent | Flooding)
@@ -244,7 +271,7 @@ class Supervisor(StateReporter):
             self.ended.set()
 
     async def _once(self) -> None:
-        """Connect and serve until it ends; this is the one broad catch of the library."""
+        """Connect and serve until it ends; the only broad `except` of the library."""
         self._to("pending", self.problem)
         self._last_output, self._given_up = [], False
         born = concurrency.monotonic()
@@ -272,7 +299,7 @@ class Supervisor(StateReporter):
             self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
 
     def _give_up(self, problem: MooringError) -> None:
-        """This attempt failed. Callers get the error now; the child may take its time to end."""
+        """This attempt failed. Callers get the error now; the child may still be ending."""
         self._given_up = True
         self._end_start()
         if self.attempts.flooding:
@@ -280,7 +307,7 @@ class Supervisor(StateReporter):
         self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
 
     def _end_start(self) -> None:
-        """The server is connected, or is not: its start needs neither slot nor timer any more."""
+        """The start has ended: release its slot and timer."""
         self._urgency = 0
         if self._slot is not None:
             self._slot.release()
@@ -322,10 +349,10 @@ class Supervisor(StateReporter):
         return rest.cancelled_caught
 
     async def _connect_and_serve(self) -> str:
-        """Serve until the wire is gone; why it is gone.
+        """Serve until the transport is closed; return why.
 
         Raises:
-            Exception: it never came up.
+            Exception: It was never connected.
         """
         started = concurrency.monotonic()
         target = await self.introduce()
@@ -372,9 +399,10 @@ class Supervisor(StateReporter):
                     era=self.attempts.era,
                     guessed=self.attempts.guessed,
                     config=self.config,
-                    # Half of the time is kept for servers that do not answer a probe at all.
+                    # Half of the time is reserved for servers that do not respond to a probe.
                     probe_timeout=min(self.config.probe_timeout, self.config.connect_timeout / 2),
                     capabilities=self.questions.capabilities,
+                    extensions={**self.questions.extensions, **self._extensions()},
                 )
                 refuse_older(peer, self.config.min_protocol)
                 live = ActiveConnection(channel, peer, self.redact)
@@ -456,7 +484,7 @@ class Supervisor(StateReporter):
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
                 if fault.kind == "auth" and fault.status != 403:
-                    live.channel.die(str(fault))  # connecting anew tells what it is now
+                    live.channel.die(str(fault))  # a new connection shows the cause
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
                 return problem

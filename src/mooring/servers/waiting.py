@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mooring.servers.connection import Connection
 
 __all__ = [
+    "HealthVerbs",
     "RefreshReport",
     "ToolView",
     "absence",
@@ -246,3 +247,29 @@ async def _first(events: Sequence[asyncio.Event]) -> None:
     finally:
         for task in waiting:
             task.cancel()
+
+
+class HealthVerbs:
+    """The verbs of `Host` that find out whether servers answer."""
+
+    _servers: ServerManager
+
+    async def ping(self, server: str, timeout: float = 5.0) -> float:
+        """Return the seconds of a round trip to `server`; it is connected first if needed.
+
+        Args:
+            server: The name of the server.
+            timeout: Seconds for connection and round trip. Default: 5.
+
+        Raises:
+            UnknownServer: There is no such server.
+            MooringError: There was no answer in time.
+        """
+        return await self._servers.connection(server).ping(timeout)
+
+    async def health_check(self, timeout: float = 5.0) -> bool:
+        """Return False if a server does not answer a ping within `timeout` seconds (default: 5).
+
+        Disabled servers, and lazy ones that have not been used, are left out.
+        """
+        return await healthy(self._servers, timeout)

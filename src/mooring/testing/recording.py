@@ -8,16 +8,19 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from mooring.config import GetSecret, default_lookup, resolve
-from mooring.config.models import HostConfig, ServerConfig
-from mooring.core.types import EMPTY
+from mooring.config.models import HostConfig, ServerConfig, Style
+from mooring.core.types import EMPTY, Result
 from mooring.errors import ConfigError
 from mooring.lock.definitions import canonical
 from mooring.testing.script import Era, FakeError, Script
 from mooring.testing.server import FakeServer, Transports
 from mooring.transport import base
+
+if TYPE_CHECKING:
+    from mooring.policy import Approver
 
 HIDDEN = "***"
 SECRET_NAMES = ("authorization", "password", "passwd", "secret", "token", "api_key", "apikey", "cookie")
@@ -106,6 +109,34 @@ class Replay:
 
     def __exit__(self, *_: object) -> None:
         self._sync.close()
+
+
+async def replay_script(
+    recording: str | os.PathLike[str],
+    code: str,
+    *,
+    approve: bool | Approver = True,
+    timeout: float = 60.0,
+    style: Style = "mcp",
+) -> Result:
+    """Run a script against a recording instead of the servers; see `Session.run_script`.
+
+    Args:
+        recording: The file of a `Recorder`.
+        code: The program.
+        approve: Whether the plan of its writes is approved, or a function that is asked.
+        timeout: Seconds for the program and its calls. Default: 60.
+        style: How tools are named. Default: `mcp`.
+    """
+    from mooring.host import Host
+
+    answer: Approver = approve if callable(approve) else lambda _: approve is True
+    async with (
+        Replay(recording) as replay,
+        Host(replay.servers, on_approval=answer, style=style, lock=False, home=None) as host,
+    ):
+        await host.ready()
+        return await host.session().run_script(code, timeout)
 
 
 class _RecordedScript(Script):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Literal, cast
 
 from mooring.core.types import EMPTY, Result
@@ -85,6 +86,12 @@ class Script:
         self.tools: dict[str, dict[str, Any]] = {}
         self.resources: dict[str, dict[str, Any]] = {}
         self.prompts: dict[str, tuple[dict[str, Any], Callable[..., str]]] = {}
+        self.unlisted: frozenset[str] = frozenset()
+        """URIs of resources that are not listed."""
+        self.extensions: dict[str, dict[str, Any]] = {}
+        self.methods: dict[str, Answer] = {}
+        """Further methods."""
+        self.skills: dict[str, dict[str, Any]] = {}
         self.requests: list[Request] = []
         self._functions = LocalTools(name=name)
         self._answers: dict[str, Answer] = {}
@@ -153,7 +160,8 @@ class Script:
             case "tools/list":
                 return {"tools": list(self.tools.values())}
             case "resources/list":
-                return {"resources": [_without(resource, "text") for resource in self.resources.values()]}
+                shown = [one for uri, one in self.resources.items() if uri not in self.unlisted]
+                return {"resources": [_without(resource, "text", "_meta") for resource in shown]}
             case "resources/templates/list":
                 return {"resourceTemplates": []}
             case "prompts/list":
@@ -164,6 +172,13 @@ class Script:
                 return self._read(params.get("uri", ""))
             case "prompts/get":
                 return self._prompt(params.get("name", ""), params.get("arguments") or EMPTY)
+            case "skills/list" if self.skills:
+                return {"skills": list(self.skills.values())}
+            case "skills/get" if self.skills:
+                return self._skill(params.get("uri", ""))
+            case _ if method in self.methods:
+                answer = self.methods[method]
+                return _content(answer(params) if callable(answer) else answer)
             case _:
                 raise FakeError(-32601, f"Method not found: {method}")
 
@@ -175,6 +190,8 @@ class Script:
             capabilities["resources"] = changes
         if self.prompts:
             capabilities["prompts"] = changes
+        if self.extensions:
+            capabilities["extensions"] = self.extensions
         info = {"name": self.name, "version": "1.0"}
         hello: dict[str, Any] = {
             "capabilities": capabilities,
@@ -198,7 +215,28 @@ class Script:
         if uri not in self.resources:
             raise FakeError(-32002, f"Resource not found: {uri}")
         found = self.resources[uri]
-        return {"contents": [{"uri": uri, "mimeType": found["mimeType"], "text": found["text"]}]}
+        return {"contents": [_without(found, "name")]}
+
+    def skill(self, name: str, text: str, description: str, files: Mapping[str, str]) -> str:
+        root = f"skill://{name}"
+        head = f"---\nname: {name}\ndescription: {description}\n---\n\n"
+        manifest: list[dict[str, Any]] = []
+        for path, content in {"SKILL.md": head + text, **files}.items():
+            uri, data = f"{root}/{path}", content.encode()
+            self.resources[uri] = {"uri": uri, "name": path, "mimeType": "text/markdown", "text": content}
+            self.unlisted |= {uri}
+            digest = f"sha256:{sha256(data).hexdigest()}"
+            manifest.append({"uri": uri, "digest": digest, "size": len(data)})
+        frontmatter = {"name": name, "description": description}
+        uri = f"{root}/SKILL.md"
+        self.skills[uri] = {"uri": uri, "frontmatter": frontmatter, "resources": manifest}
+        self.extensions.setdefault("io.modelcontextprotocol/skills", {})
+        return uri
+
+    def _skill(self, uri: str) -> dict[str, Any]:
+        if uri not in self.skills:
+            raise FakeError(-32602, f"Unknown skill: {uri}")
+        return {"skill": self.skills[uri]}
 
     def _prompt(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self.prompts:
@@ -218,5 +256,5 @@ def _content(answer: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": str(answer)}]}
 
 
-def _without(entry: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != key}
+def _without(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name not in keys}

@@ -257,11 +257,33 @@ class FakeServer:
         self._script.define(definition, answer)
 
     def resource(
-        self, uri: str, text: str, *, name: str | None = None, mime_type: str = "text/plain"
+        self,
+        uri: str,
+        text: str,
+        *,
+        name: str | None = None,
+        mime_type: str = "text/plain",
+        meta: Mapping[str, Any] | None = None,
+        listed: bool = True,
     ) -> None:
-        """Add a text resource."""
-        entry = {"uri": uri, "name": name or uri, "mimeType": mime_type, "text": text}
+        """Add a text resource. `meta` is the `_meta` of its contents; `listed`: whether `resources/list` has
+        it."""
+        entry: dict[str, Any] = {"uri": uri, "name": name or uri, "mimeType": mime_type, "text": text}
+        if meta is not None:
+            entry["_meta"] = dict(meta)
         self._script.resources[uri] = entry
+        self._script.unlisted = self._script.unlisted - {uri} if listed else self._script.unlisted | {uri}
+
+    def extension(self, name: str, settings: Mapping[str, Any] = EMPTY, /, **methods: Answer) -> None:
+        """Declare an extension of the protocol. `methods` answer its requests, by name with `__` for a slash:
+        `maps__route={"km": 3}`; a function gets the parameters."""
+        self._script.extensions[name] = dict(settings)
+        self._script.methods.update({method.replace("__", "/"): answer for method, answer in methods.items()})
+
+    def skill(self, name: str, text: str, *, description: str = "A skill.", **files: str) -> str:
+        """Add a skill at `skill://<name>/SKILL.md`, with `files` by name; return the address. `text` follows
+        the frontmatter."""
+        return self._script.skill(name, text, description, files)
 
     def prompt(self, function: Callable[..., str]) -> Callable[..., str]:
         """Add a function that returns text as a prompt; its parameters are the prompt's arguments."""

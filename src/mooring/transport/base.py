@@ -31,18 +31,18 @@ Way = Literal["sent", "received", "stdout", "stderr", "fault"]
 
 
 class TracedExchange(NamedTuple):
-    """One request and what the server answered."""
+    """One request and its response."""
 
     server: str
     method: str
     params: Mapping[str, Any]
     result: Mapping[str, Any] | None
     error: Mapping[str, Any] | None = None
-    """What the server answered instead of a result."""
+    """The error response, if there was no result."""
 
 
 class Passing(NamedTuple):
-    """One thing seen on a wire."""
+    """One message on a transport, for the trace."""
 
     server: str
     way: Way
@@ -54,7 +54,7 @@ listeners: list[Callable[[TracedExchange], None]] = []
 """Of this process."""
 
 taps: list[Callable[[Passing], None]] = []
-"""Of this process; called within the exchange, so that none may wait or raise."""
+"""Listeners of this process. They are called during the exchange and must not block or raise."""
 
 
 def note(
@@ -64,7 +64,7 @@ def note(
     result: Mapping[str, Any] | None,
     error: Mapping[str, Any] | None = None,
 ) -> None:
-    """Tell of an exchange, if anybody listens."""
+    """Report an exchange to the listeners."""
     if listeners:
         exchange = TracedExchange(server, method, params, result, error)
         for listener in listeners:
@@ -72,7 +72,7 @@ def note(
 
 
 def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
-    """Tell of a message, if anybody listens."""
+    """Report a message to the listeners."""
     if taps:
         seen = Passing(server, way, said)
         for tap in taps:
@@ -85,11 +85,11 @@ log = logger("mooring.net")
 UNRELATED_TIMEOUT = 300.0
 """Seconds for the answer to a request that the server sends while none of ours is under way."""
 MAX_INBOUND = 256
-"""Requests of one server that may be worked on at once: more are dropped, so that none can bury us."""
+"""Requests of one server that are handled at once; further ones are dropped."""
 
 
 class Transport:
-    """One server's wire. Subclasses own the bytes; the owner task runs `run()` and `close()`."""
+    """One open channel to a server. Subclasses move the bytes; the supervisor runs `run()` and `close()`."""
 
     kind: str = ""
     """`stdio`, `http` or `sse`: for status and messages."""
@@ -97,29 +97,29 @@ class Transport:
     def __init__(self, server: str, max_message: int = 0) -> None:
         self.server = server
         self.flooded = False
-        """Whether the wire was cut because the server sent too much that answers no request."""
+        """Whether the transport was closed because the server sent too many unsolicited messages."""
         self._allowance = FloodLimit(max_message)
         self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
-        """Called for every notification, in order, before the next message is looked at."""
+        """Called for every notification, in order, before the next message is handled."""
         self.on_death: Callable[[str], None] = _ignore_death
-        """Called once, synchronously, when the wire is gone: before any waiter runs again."""
+        """Called once, synchronously, when the transport is closed, before any waiting request resumes."""
         self.on_flood: Callable[[], None] = _ignore_gap
-        """Called before `on_death` when the wire is cut because of what the server sent."""
+        """Called before `on_death` when the transport is closed because of what the server sent."""
         self.on_gap: Callable[[], None] = _ignore_gap
-        """Called when notices may have been missed."""
+        """Called when notifications may have been missed."""
         self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
-        """Called for every request of the server's but a ping; a `WireError` is its answer, too."""
+        """Called for every request of the server except ping; a `WireError` becomes the error response."""
         self.pid: int | None = None
         """Process id of the child, for transports that have one."""
         self.listed = False
-        """Whether the server finished its start: it was negotiated with and listed."""
+        """Whether the server finished its start: it was negotiated and listed."""
         self.forwarded_requests: list[ForwardedRequest] = []
-        """The clients of a gateway for whom requests are under way here."""
+        """The gateway clients with running requests on this transport."""
         self.death: str | None = None
         self.dropped: int = 0
-        """Messages thrown away: unreadable, answering nothing, or too many."""
+        """Dropped messages: unreadable, responses to no request, or too many."""
         self.waiting: dict[RequestId, Pending] = {}
-        """Our requests that have no answer yet."""
+        """Requests without a response."""
         self._watch = DeadlineTimer(self.waiting)
         self._next_id = 0
         self._excuses = 0
@@ -142,20 +142,20 @@ class Transport:
         request_id: RequestId | None = None,
         cancellable: bool = True,
     ) -> dict[str, Any]:
-        """The result of one request. `idle` is how long silence may last; progress resets it.
+        """Return the result of one request. `idle` is the timeout without progress.
 
         Raises:
-            WireError: no result came.
+            WireError: There is no result.
             ValueError, TypeError: `params` is not JSON.
         """
         raise NotImplementedError(type(self).__name__)
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification; a dead wire swallows it."""
+        """Send a notification; a closed transport drops it."""
         raise NotImplementedError(type(self).__name__)
 
     async def pump(self) -> None:
-        """Run until the wire is gone; what the server starts is worked on in this task group."""
+        """Run until the transport is closed; requests of the server are handled in this task group."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -165,7 +165,7 @@ class Transport:
                 tasks.cancel_scope.cancel()
 
     def die(self, reason: str) -> None:
-        """The wire is gone. Synchronous and idempotent."""
+        """Mark the transport as closed. Synchronous and idempotent."""
         if self.death is None:
             self.death = reason
             passing(self.server, "fault", reason)
@@ -183,7 +183,7 @@ class Transport:
 
     @contextmanager
     def lifetime(self) -> Generator[None]:
-        """What is done within ends early when the wire dies."""
+        """Cancel the block when the transport is closed."""
         with anyio.CancelScope() as scope:
             self._bound.add(scope)
             try:
@@ -194,7 +194,7 @@ class Transport:
                 self._bound.discard(scope)
 
     def expect(self, key: RequestId, request: Pending) -> None:
-        """A request of ours is under way."""
+        """Register a running request."""
         self.waiting[key] = request
         if self._excuses:
             request.pause()
@@ -219,7 +219,7 @@ class Transport:
 
     @contextmanager
     def excused(self) -> Generator[None]:
-        """Meanwhile the server waits for us: its silence counts against none of our requests."""
+        """The server waits for this side: stop the idle timeouts of its requests."""
         self._excuses += 1
         for request in self.waiting.values():
             request.pause()
@@ -232,21 +232,21 @@ class Transport:
                 self._watch.heed(request.due)
 
     async def opened(self) -> None:
-        """Until requests can be sent; most wires are born open.
+        """Wait until requests can be sent; most transports are ready at once.
 
         Raises:
-            WireError: the server does not offer this wire.
+            WireError: The server does not offer this transport.
         """
 
     def settle(self, protocol: str, *, modern: bool) -> None:
-        """The era is known. HTTP needs it; pipes do not care."""
+        """Set the negotiated era, which HTTP needs."""
 
     def last_output(self) -> list[str]:
-        """Lines that may tell a person why the server does not answer."""
+        """Return lines that may explain why the server does not respond."""
         return []
 
     async def failure_reason(self) -> str:
-        """Why the wire is gone, with all that is known of it."""
+        """Return why the transport was closed, with all details."""
         return self.death or "the connection is gone"
 
     # --- for subclasses ---------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Transport:
     def prepare(
         self, method: str, params: dict[str, Any], request_id: RequestId | None, wants_progress: bool
     ) -> tuple[RequestId, RequestId, bytes]:
-        """The id on the wire, the id under which the answer is awaited, and the message itself.
+        """Return the id that is sent, the key of the waiting request, and the message.
 
         Raises:
             ValueError, TypeError: the id is taken, or `params` is not JSON.
@@ -271,7 +271,7 @@ class Transport:
         return request_id, key, self.packed(message)
 
     def packed(self, message: Mapping[str, Any]) -> bytes:
-        """The bytes of a message that is about to leave.
+        """Return the bytes of an outgoing message.
 
         Raises:
             ValueError, TypeError: it is not JSON.
@@ -281,7 +281,7 @@ class Transport:
         return body
 
     def failed(self, method: str, fault: WireError) -> None:
-        """Report a request without an answer to the trace listeners."""
+        """Report a request without a response to the trace listeners."""
         if taps:
             passing(self.server, "fault", f"{method}: {fault}")
 
@@ -300,7 +300,7 @@ class Transport:
             self._take_notice(method, cast("dict[str, Any]", params or {}))
 
     def charge(self, size: int, messages: float = 1.0) -> None:
-        """Count what the server sent without being asked; cut the wire when it floods."""
+        """Count an unsolicited message; close the transport when the server floods."""
         if not self._allowance.take(messages, size):
             self.cut(
                 f"the server floods its connection: more than {MESSAGES} messages or lines, or "
@@ -308,23 +308,23 @@ class Transport:
             )
 
     def cut(self, reason: str) -> None:
-        """End the wire because of what the server sent on it."""
+        """Close the transport because of what the server sent."""
         if self.death is None:
             self.flooded = True
             self.on_flood()
             self.die(reason)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-        """Start `work` beside everything else; nothing happens once the wire is gone."""
+        """Start `work` as a task; ignored once the transport is closed."""
         if self._tasks is not None:
             self._tasks.start_soon(work, *args)
 
     async def reply(self, message: dict[str, Any]) -> None:
-        """Send the answer to a request of the server's."""
+        """Send the response to a request of the server."""
         raise NotImplementedError(type(self).__name__)
 
     async def close(self, grace: float) -> None:
-        """End the wire: tell the server, fail every waiter, free what is held within `grace` and a bit."""
+        """Close the transport: notify the server, fail waiting requests, release resources after `grace`."""
         raise NotImplementedError(type(self).__name__)
 
     def _take_notice(self, method: str, params: dict[str, Any]) -> None:
@@ -410,7 +410,7 @@ def _moot(method: str) -> dict[str, Any]:
 
 def _as_error(error: Exception) -> dict[str, Any]:
     code = getattr(error, "code", INTERNAL_ERROR)
-    # Only errors made for the wire show their text: any other may hold what the server must not learn.
+    # Only a `WireError` shows its text: other exceptions may contain data that the server must not see.
     text = str(error) if hasattr(error, "code") else "the client failed to answer"
     return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
 
@@ -439,7 +439,7 @@ async def _refuse(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Waiter(Pending):
-    """One request without an answer."""
+    """One request without a response."""
 
     __slots__ = ("answer", "place")
 
@@ -447,7 +447,7 @@ class Waiter(Pending):
         super().__init__(timeout, idle, on_progress)
         self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self.place = 0
-        """Where the request begins in all that was sent, for wires that know what was taken of it."""
+        """Offset of the request in the sent bytes, for transports that know what was read."""
 
     def fail(self, fault: WireError) -> None:
         if not self.answer.done():
@@ -458,7 +458,7 @@ class Waiter(Pending):
 
 
 class DuplexTransport(Transport):
-    """Requests as futures; a subclass sends the bytes and hands every message it reads to `take`."""
+    """Requests as futures; a subclass sends the bytes and passes every message it reads to `take`."""
 
     answered = False
     """Whether the server has answered any request."""
@@ -507,11 +507,11 @@ class DuplexTransport(Transport):
         self.send(self.packed(message), None)
 
     def send(self, body: bytes, waiter: Waiter | None) -> None:
-        """Put one message on the wire without waiting; what goes wrong later fails `waiter`."""
+        """Send one message without waiting; a later error fails `waiter`."""
         raise NotImplementedError(type(self).__name__)
 
     def outcome(self, waiter: Waiter) -> Outcome:
-        """What became of a request for which the wire died."""
+        """Return the outcome of a request whose transport was closed."""
         return "unknown"
 
     def cancel_on_wire(self, wire_id: RequestId) -> None:
@@ -520,7 +520,7 @@ class DuplexTransport(Transport):
         self.send(self.packed(message), None)
 
     def take(self, message: object, size: int, began: float) -> bool:
-        """Give one message to whom it concerns; False when it is no message at all. `size` is its length in
+        """Dispatch one message; return False when it is not a message. `size` is its length in
         bytes, `began` when reading it began."""
         if not isinstance(message, dict):
             return False
@@ -533,7 +533,7 @@ class DuplexTransport(Transport):
             return True
         waiter = cast("Waiter | None", self.waiting.get(answer_id(fields.get("id")) or ""))
         if waiter is None or waiter.answer.done():
-            self.dropped += 1  # late, foreign, uncorrelated, or not the first: that one counts
+            self.dropped += 1  # late, unknown, or a second response: the first one counts
             self.charge(size, cost(began))
         else:
             waiter.answer.set_result(fields)

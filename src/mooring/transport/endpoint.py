@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 MAX_DIGITS = 9
-"""Of a `retry`, in milliseconds: beyond them it is no advice."""
+"""Largest `retry` that is used, in milliseconds."""
 MANY_LINES, PIECE = 256, 4096
-"""A chunk with more lines than that is handled in pieces of so many bytes."""
+"""Bytes per piece of a chunk with many lines."""
 
 
 _UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -54,15 +54,15 @@ class SseEvent:
     event: str = "message"
     id: str | None = None
     retry: float | None = None
-    """Seconds to wait before coming back, when the server says so."""
+    """Seconds to wait before the next connection, if the server sent them."""
 
 
 class TooLarge(Exception):
-    """One event holds more than it may."""
+    """An event is larger than allowed."""
 
 
 def pieces(chunk: bytes) -> Iterator[bytes]:
-    """The chunk, in parts that take little time each, however short its lines are."""
+    """Return the chunk in parts that take little time each, for any length of lines."""
     if len(chunk) <= PIECE or chunk.count(b"\n") + chunk.count(b"\r") <= MANY_LINES:
         yield chunk
         return
@@ -71,9 +71,9 @@ def pieces(chunk: bytes) -> Iterator[bytes]:
 
 
 class SseParser:
-    """Feed it what arrived; it yields the events that are complete.
+    """Parses received bytes and yields complete events.
 
-    Every byte counts toward `max_event` until an empty line ends the event, whatever it stands for.
+    Every byte counts toward `max_event` until an empty line ends the event.
     """
 
     def __init__(self, max_event: int, *, unasked: bool = False) -> None:
@@ -164,9 +164,9 @@ SHOWN = 200
 
 
 async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Redactor) -> WireError:
-    """The fault that a status of 300 and more means; `session`: one was named in the request."""
+    """Return the error for a status of 300 or more; `session`: the request named one."""
     status = response.status
-    text = redact(await _text(response))  # before it is cut: half a secret would not be known as one
+    text = redact(await _text(response))  # before it is cut: half a secret would not be recognised
     error = _rpc_error(text)
     message = _words(status, text)
     kind: Kind = "status"
@@ -197,12 +197,12 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
 
 
 def challenge_in(response: aiohttp.ClientResponse) -> str | None:
-    """What the response says of the ways to get in; several headers count as one."""
+    """Return the `WWW-Authenticate` challenge; several headers are joined."""
     return ", ".join(response.headers.getall("WWW-Authenticate", [])) or None
 
 
 async def content_fault(response: aiohttp.ClientResponse, kind: str) -> WireError:
-    """The fault that an answer of the wrong type means."""
+    """Return the error for a response with the wrong content type."""
     if response.status == 202:
         problem = "it took the request but gave no answer (HTTP 202)"
     else:
@@ -241,7 +241,7 @@ def _rpc_error(text: str) -> tuple[int, str, Any] | None:
 
 
 def _seconds(value: str | None) -> float | None:
-    """How long to wait by a `Retry-After`: a number of seconds, or a date."""
+    """Return the seconds of a `Retry-After` header: a number, or a date."""
     if value is None:
         return None
     if value.isascii() and value.isdigit():
@@ -258,7 +258,7 @@ _SHOW = "; if it wants to see a client certificate, name yours in `tls.cert` and
 
 
 class HttpEndpoint:
-    """Where requests go. Redirects are followed only within the origin: credentials never leave it."""
+    """A URL of a server. Redirects are followed only within the origin, so credentials stay there."""
 
     def __init__(
         self,
@@ -284,10 +284,10 @@ class HttpEndpoint:
         self._answered = False
 
     def at(self, location: str) -> HttpEndpoint:
-        """Another address of the same server.
+        """Return another URL of the same server.
 
         Raises:
-            WireError: it belongs to another origin, or is no address.
+            WireError: It has another origin, or is not a URL.
         """
         return HttpEndpoint(
             self._server,
@@ -319,11 +319,11 @@ class HttpEndpoint:
     async def open(
         self, method: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """The response, its headers read. A 401 is no response where there is another token to be had: it
-        says that nothing was done, so that the request is sent once more.
+        """Send a request and return the response with its headers. After a 401 with another token available,
+        the request is sent once more: a 401 means that nothing was done.
 
         Raises:
-            WireError: the server cannot be reached, or the connection broke.
+            WireError: The server cannot be reached, or the connection was lost.
         """
         async with await self._answer(method, body, headers) as response:
             try:
@@ -385,7 +385,7 @@ class HttpEndpoint:
         except aiohttp.ClientHttpProxyError as problem:
             raise _unreached(proxy_refusal(problem.status)) from None
         except (aiohttp.ClientError, ConnectionError) as problem:
-            # TLS 1.3 tells of a certificate that is missing only after the handshake, by hanging up.
+            # TLS 1.3 reports a missing client certificate after the handshake, by closing the connection.
             unknown = url.startswith("https:") and not (self._answered or self._way.identified)
             raise _broken(problem, _SHOW if unknown else "") from None
         self._answered = True
@@ -395,14 +395,14 @@ class HttpEndpoint:
         return response
 
     async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
-        """The fault that the status means, without the secrets that the server may have said back."""
+        """Return the error for a status, without secrets that the server may have echoed."""
         return await refusal(response, session=session, redact=self._redact)
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
         """The body.
 
         Raises:
-            WireError: it is too large, or cannot be unpacked.
+            WireError: It is too large, or cannot be decompressed.
         """
         try:
             return await whole_body(response, self.max_message)
@@ -455,7 +455,7 @@ class HttpEndpoint:
 
 
 def message_in(data: bytes) -> dict[str, Any] | None:
-    """The JSON object in an event, if there is one."""
+    """Return the JSON object in an event, if there is one."""
     try:
         message = decode(data) if data else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The Streamable HTTP wire, both eras: each request is a POST in its caller's own task."""
+"""The HTTP transports. Streamable HTTP, both eras: each request is a POST in its caller's task."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RESUME_TRIES = 2
 RESUME_WAIT = 1.0
 MAX_WAIT = 30.0
 MIN_STREAM_WAIT, MAX_STREAM_WAIT = 0.05, 2.0
-"""The server's own stream is opened again quickly: until then its notices are lost."""
+"""Short, because notifications are lost until the stream is open again."""
 SESSION = "Mcp-Session-Id"
 
 
 class _Exchange(Pending):
-    """One request, whose deadline ends the block around it."""
+    """One request, whose deadline cancels the block around it."""
 
     __slots__ = ("timer",)
 
@@ -50,7 +50,7 @@ class _Exchange(Pending):
 
 
 class _Cut(Exception):
-    """A stream ended before the answer came."""
+    """A stream ended before the response."""
 
     def __init__(self, last_id: str | None, retry: float | None) -> None:
         self.last_id = last_id
@@ -161,7 +161,7 @@ class HttpTransport(Transport):
     async def _exchange(
         self, body: bytes, key: RequestId, headers: Mapping[str, str], *, opens: bool
     ) -> tuple[Mapping[str, Any], int]:
-        """The message that answers `key`, and the HTTP status it came with."""
+        """Return the response to `key`, and its HTTP status."""
         try:
             async with self._endpoint.open("POST", body, {**self._headers(body=True), **headers}) as response:
                 if response.status >= 300:
@@ -209,7 +209,7 @@ class HttpTransport(Transport):
         """Take what came on a stream, that of our request `cause` or the standing one, and is not its answer.
 
         Raises:
-            WireError: the server floods.
+            WireError: The server floods.
         """
         self._charge_stream(size, cost(began))
         if message is None:
@@ -253,7 +253,7 @@ class HttpTransport(Transport):
     # --- the server's own stream (handshake era) ----------------------------------------------
 
     async def _hear(self) -> None:
-        """Hold the stream on which the server speaks first; come back when it drops."""
+        """Keep the stream for unsolicited messages open; reopen it when it ends."""
         last_id: str | None = None
         wait = RESUME_WAIT
         dropped = False
@@ -265,7 +265,7 @@ class HttpTransport(Transport):
                         self.die("the server has forgotten the session")
                         return
                     if 400 <= response.status < 500 and response.status != 429:
-                        return  # 405 and the like: it has no such stream
+                        return  # such as 405: the server has no such stream
                     if response.status < 300:
                         wait = RESUME_WAIT
                         if dropped and last_id is None:
@@ -288,7 +288,7 @@ POST_TIMEOUT = 30.0
 
 
 class SseTransport(DuplexTransport):
-    """One stream in, POSTs out."""
+    """HTTP+SSE: one stream for input, POSTs for output."""
 
     kind = "sse"
 
@@ -306,10 +306,10 @@ class SseTransport(DuplexTransport):
             tasks.cancel_scope.cancel()  # the stream may well be alive when the session is not
 
     async def opened(self) -> None:
-        """Until the server has named the address for requests.
+        """Wait until the server has sent the URL for requests.
 
         Raises:
-            WireError: it does not offer this transport, or cannot be reached.
+            WireError: It does not offer this transport, or cannot be reached.
         """
         await self._opened.wait()
         if self._refusal is not None:

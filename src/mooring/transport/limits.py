@@ -1,4 +1,4 @@
-"""Deadlines of requests, and limits on what a server may send unasked."""
+"""Deadlines of requests, and limits on unsolicited messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class Pending:
-    """A request of ours without an answer: an absolute end, and a silence that signs of life interrupt."""
+    """A request without a response: an absolute deadline, and an idle timeout that progress resets."""
 
     __slots__ = ("_end", "_heard", "_idle", "_loop", "forwarded", "on_progress")
 
@@ -31,24 +31,24 @@ class Pending:
 
     @property
     def due(self) -> float:
-        """When it is given up, as things stand."""
+        """The next deadline."""
         silent = self._heard + self._idle
         return silent if silent < self._end else self._end
 
     def touch(self) -> None:
-        """A sign of life: silence starts anew."""
+        """Reset the idle timeout."""
         if self._heard < math.inf:
             self._heard = self._loop.time()
 
     def pause(self) -> None:
-        """Silence is excused until `resume`: the other side waits for us. The end stays."""
+        """Stop the idle timeout until `resume`: the server waits for this side. The deadline stays."""
         self._heard = math.inf
 
     def resume(self) -> None:
         self._heard = self._loop.time()
 
     def give_up(self) -> None:
-        """It is due: end it, once."""
+        """Expire it, once."""
         self._end = self._idle = math.inf
         self.expire()
 
@@ -58,7 +58,7 @@ class Pending:
 
 
 class DeadlineTimer:
-    """Gives up, in time, those of the requests under way that are due."""
+    """Expires running requests at their deadlines."""
 
     __slots__ = ("_planned", "_timer", "_under_way")
 
@@ -68,14 +68,14 @@ class DeadlineTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def heed(self, due: float) -> None:
-        """Something is due then: look at that time, or earlier."""
+        """Check at this time or earlier."""
         if due < self._planned:
             self.end()
             self._planned = due
             self._timer = asyncio.get_running_loop().call_at(due, self._look)
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._planned = None, math.inf
@@ -95,23 +95,23 @@ class DeadlineTimer:
 
 
 MESSAGES, MESSAGES_PER_SECOND = 50_000, 5_000
-"""Messages that answer no request: at once, and per second in the long run."""
+"""Unsolicited messages: burst, and average per second."""
 BYTES, BYTES_PER_SECOND = 64 * 2**20, 8 * 2**20
 LINE = 0.25
-"""What a line that carries no message (blank, a comment, a field of an event) counts, in messages."""
+"""Cost of a line without a message (blank, comment, event field), in messages."""
 PER_SECOND_OF_WORK = 20_000
-"""What a second spent on reading one message counts, in messages: a large one can cost as much as many."""
+"""Cost of a second of parsing, in messages: a large message can cost as much as many."""
 SLICE = 0.001
-"""Seconds for which one server's input is handled before the event loop serves others."""
+"""Seconds for which input of one server is handled before the event loop serves others."""
 
 
 def cost(began: float) -> float:
-    """What a message counts of which the reading began then (by `perf_counter`), in messages."""
+    """Return the cost of a message whose parsing began at this time (`perf_counter`), in messages."""
     return 1.0 + (perf_counter() - began) * PER_SECOND_OF_WORK
 
 
 class FloodLimit:
-    """Messages and bytes that one connection may still send unasked; refilled with time."""
+    """Unsolicited messages and bytes that one connection may still send; refilled over time."""
 
     __slots__ = ("_bytes", "_max_bytes", "_messages", "_since")
 
@@ -122,7 +122,7 @@ class FloodLimit:
         self._since = monotonic()
 
     def take(self, messages: float, size: int) -> bool:
-        """Use up a part; False when there is not enough left: the server floods."""
+        """Use some of it; return False when too little is left: the server floods."""
         self._messages -= messages
         self._bytes -= size
         return (self._messages >= 0 and self._bytes >= 0) or self._refilled()
@@ -136,7 +136,7 @@ class FloodLimit:
 
 
 class Slice:
-    """The time that one stream has used since the loop last served others."""
+    """The time that one stream has used since the event loop last served others."""
 
     __slots__ = ("_began", "_spent")
 
@@ -144,11 +144,11 @@ class Slice:
         self._began = self._spent = 0.0
 
     def begin(self) -> None:
-        """Work starts, or goes on after waiting."""
+        """Start or resume the time slice."""
         self._began = perf_counter()
 
     def over(self) -> bool:
-        """Whether it is time to let others run; if so, a new slice follows."""
+        """Whether the slice is used up; if so, start a new one."""
         now = perf_counter()
         self._spent += now - self._began
         self._began = now

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: to bytes and back, their answers, and error codes."""
+"""JSON-RPC messages: encoding, decoding, responses and error codes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, 
 CONNECTION_CLOSED, REQUEST_TIMEOUT = -32000, -32001
 MAX_ID_DIGITS = 18
 MAX_DEPTH = 150
-"""Levels of nesting in one message. What is nested deeper is left out of it."""
+"""Nesting levels of one message; deeper parts are left out."""
 TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
-"""Stands in a message for a part of an entry that was left out."""
+"""Replaces a part of an entry that was left out."""
 ENTRY_PART = 5
 """The level of the values of an entry (such as the schema of a tool), which are left out as a whole."""
 MAX_TOKENS = 100_000
-"""Brackets and texts that are looked at to find what is nested too deeply."""
+"""Brackets and strings that are scanned to find deep nesting."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
@@ -73,9 +73,9 @@ class WireError(Exception):
         self.challenge = challenge
         """`WWW-Authenticate` of a 401 or 403."""
         self.failure_reason: str | None = None
-        """All that is known of the death of the wire, when that was the reason."""
+        """Details of the close of the transport, when that was the reason."""
         self.news = True
-        """False when another request has already reported the same death of the wire."""
+        """False when another request has already reported the same close of the transport."""
 
 
 def closed(reason: str, outcome: Outcome) -> WireError:
@@ -88,10 +88,10 @@ def not_offered(method: str) -> WireError:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """The message as one line of JSON.
+    """Return the message as one line of JSON.
 
     Raises:
-        ValueError, TypeError: it holds something JSON has no word for (NaN, an object of Python).
+        ValueError, TypeError: It contains a value that is not JSON, such as NaN.
     """
     return _encode(message).encode()
 
@@ -103,7 +103,7 @@ def decode(line: bytes) -> Any:
     `TOO_DEEP`, so that one bad entry does not cost the others.
 
     Raises:
-        ValueError: there is no JSON value in it, or one in which too much is nested too deeply.
+        ValueError: It is not JSON, or too much of it is nested too deeply.
     """
     try:
         value = from_json(line, allow_inf_nan=False, cache_strings=len(line) < LARGE)
@@ -124,7 +124,7 @@ def _decode_text(line: bytes) -> Any:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """The message with `TOO_DEEP` in the place of every part of an entry that is nested too deeply."""
+    """Return the message with `TOO_DEEP` for every part of an entry that is nested too deeply."""
     kept: list[bytes] = []
     depth = copied = start = 0
     deep = False
@@ -189,7 +189,7 @@ def _mended(value: Any) -> Any:
 
 
 def answer_id(value: object) -> RequestId | None:
-    """The id of an answer as we keep it: `"7"` answers 7; anything that is no id is None."""
+    """Return the id of a response as a key: `"7"` matches 7; None for an invalid id."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -199,7 +199,7 @@ def answer_id(value: object) -> RequestId | None:
 
 
 def number(value: object) -> float | None:
-    """The value as a number; None when it is none, or too large to be one."""
+    """Return the value as a float; None when it is not a number, or too large."""
     try:
         return float(value) if isinstance(value, int | float) else None
     except OverflowError:
@@ -207,7 +207,7 @@ def number(value: object) -> float | None:
 
 
 def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dict[str, Any]:
-    """The result in an answer, or the error in it raised as a `WireError`."""
+    """Return the result of a response, or raise its error as a `WireError`."""
     error = message.get("error")
     if error is None:
         result = message.get("result")
@@ -253,6 +253,8 @@ class ForwardedRequest:
     """Further parameters, as the client sent them."""
     answers: bool = False
     """Whether the client answers `input_required` itself, so that it is passed on as a result."""
+    opens_addresses: bool = False
+    """Whether the client supports elicitation by URL."""
     heard: Callable[[str, Mapping[str, Any]], None]
     """Receives notifications that belong to this request."""
     asked: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]

@@ -1,4 +1,4 @@
-"""From a configuration to an open wire, and back: whatever happens, what was opened is closed."""
+"""Opens a transport for a configuration, and always closes it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Wire = Literal["stdio", "http", "sse"]
 
 
 class CannotStart(Exception):
-    """The child cannot be started as configured; trying again is useless until that changes."""
+    """The child cannot be started as configured; a retry cannot succeed."""
 
 
 def wires(config: ServerConfig) -> tuple[Wire, ...]:
-    """The wires to try, in order."""
+    """Return the transports to try, in order."""
     order: Mapping[str, tuple[Wire, ...]] = {
         "stdio": ("stdio",),
         "sse": ("sse",),
@@ -46,11 +46,11 @@ async def open_channel(
     redact: Redactor,
     access: Credentials | None = None,
 ) -> AsyncGenerator[Transport]:
-    """An open channel, its pump running; closed within the server's grace on the way out.
+    """An open transport that is running; closed within the grace of the server on exit.
 
     Raises:
-        CannotStart: the command is not there or may not be run.
-        OSError: the system has no room for another process.
+        CannotStart: The command does not exist or is not executable.
+        OSError: The system cannot start another process.
     """
     channel = await _make(wire, config, target, pool, redact, access)
     async with anyio.create_task_group() as tasks:
@@ -59,7 +59,7 @@ async def open_channel(
             await channel.opened()
             yield channel
         finally:
-            # Closing has its own bounds; an impatient canceller must not leave children behind.
+            # Closing has its own timeouts; a cancellation must not leave children behind.
             with anyio.CancelScope(shield=True, deadline=math.inf):
                 await channel.close(config.shutdown_grace)
 

@@ -21,6 +21,9 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     import aiohttp
 
+    from mooring.auth.cipher import LoginCipher
+    from mooring.auth.token_store import MemoryStore
+
 
 MOST_FILES = 1_000
 _PEM = (".pem", ".crt", ".cer")
@@ -31,14 +34,14 @@ class HttpRoute(Value):
     """TLS context and proxy for one server and its authorization server."""
 
     ssl: ssl.SSLContext | bool = True
-    """True: what the system trusts, and no certificate of our own."""
+    """True: the certificates of the system, without a client certificate."""
     proxy: str | None = None
-    """None: what the environment says."""
+    """None: the proxy of the environment."""
     identified: bool = False
-    """Whether we have a certificate to show."""
+    """Whether a client certificate is set."""
 
     def proxy_for(self, url: str) -> str | None:
-        """The proxy for this address, if any: the configured one, or that of the environment."""
+        """Return the proxy for this URL, if any: the configured one, or that of the environment."""
         if self.proxy is not None:
             return None if self.proxy == DIRECT else self.proxy
         parts = urlsplit(url)
@@ -47,24 +50,24 @@ class HttpRoute(Value):
         return urllib.request.getproxies().get(parts.scheme)
 
     def secrets(self, url: str) -> Iterator[str]:
-        """What of the proxy's address must not be shown."""
+        """Return the secrets in the URL of the proxy."""
         parts = urlsplit(self.proxy_for(url) or "")
         if known := parts.password or parts.username:
             yield from {known, unquote(known)}
 
 
 class HttpRoutes:
-    """The ways of one host. A TLS context takes 20 ms to make: those with the same files share one, until
-    a file is another."""
+    """HTTP routes of one host. Creating a TLS context takes 20 ms: routes with the same files share one
+    until a file changes."""
 
     def __init__(self) -> None:
         self._contexts: dict[tuple[tuple[str, str], ...], tuple[_Stamp, ssl.SSLContext]] = {}
 
     async def to(self, server: ServerConfig, target: Target) -> HttpRoute:
-        """The way to a server.
+        """Return the route to a server.
 
         Raises:
-            ConfigError: a file cannot be used, or there is no way through such a proxy.
+            ConfigError: A file cannot be used, or the proxy is not supported.
         """
         context: ssl.SSLContext | bool = True
         try:
@@ -98,7 +101,7 @@ def _check_proxy(way: HttpRoute, url: str) -> None:
 
 
 def _made(tls: Mapping[str, str]) -> ssl.SSLContext:
-    """A context that verifies.
+    """Return a TLS context that verifies certificates.
 
     Raises:
         ValueError: a file cannot be used; the text names the field and the next step.
@@ -116,7 +119,7 @@ def _made(tls: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _identify(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    """Have the context speak with our own certificate."""
+    """Add the client certificate to the context."""
     cert = _file("cert", tls["cert"])
     key = _file("key", tls["key"]) if "key" in tls else cert
     text = key.read_bytes()
@@ -151,7 +154,7 @@ def _authorities(place: str) -> list[Path]:
 
 
 def _file(field: str, place: str) -> Path:
-    """A file that is there and can be read."""
+    """Return a file that exists and can be read."""
     path = Path(place)
     try:
         if not path.is_file():
@@ -163,7 +166,7 @@ def _file(field: str, place: str) -> Path:
 
 
 def _stamp(tls: Mapping[str, str]) -> _Stamp:
-    """What tells whether a file was replaced: certificates are renewed while hosts run."""
+    """Return a stamp of a file: certificates are renewed while hosts run."""
     places = [tls[name] for name in ("ca", "cert", "key") if name in tls]
     files = [Path(place) for place in places]
     files += [path for folder in files if folder.is_dir() for path in sorted(folder.iterdir())[:MOST_FILES]]
@@ -178,7 +181,7 @@ def _stamp(tls: Mapping[str, str]) -> _Stamp:
 
 
 def reason_of(problem: Exception) -> str | None:
-    """What a fault of TLS or of a proxy means, and what to do; None when it is another fault."""
+    """Explain an error of TLS or of a proxy, with the next step; None for other errors."""
     import aiohttp
 
     if isinstance(problem, aiohttp.ClientProxyConnectionError):
@@ -193,14 +196,14 @@ def reason_of(problem: Exception) -> str | None:
 
 
 def proxy_refusal(status: int) -> str:
-    """What it means that a proxy answered in the place of the server."""
+    """Explain a response of the proxy instead of the server."""
     if status == 407:
         return "the proxy wants a login (HTTP 407): write `proxy` as http://user:password@host:port"
     return f"the proxy did not connect to it (HTTP {status})"
 
 
 def system_reason(problem: OSError) -> str:
-    """What the system says. asyncio puts words of its own in the place of "Connection refused"."""
+    """Return the message of the system. asyncio replaces "Connection refused" by its own text."""
     if problem.errno is not None and 0 < problem.errno < 200 and not isinstance(problem, ssl.SSLError):
         return os.strerror(problem.errno)
     return problem.strerror or str(problem)
@@ -225,7 +228,7 @@ connection is lost without anyone knowing whether it was read."""
 
 
 class TooLargeBody(Exception):
-    """The body, decompressed, holds more than it may."""
+    """The decompressed body is larger than allowed."""
 
 
 class HttpPool:
@@ -234,15 +237,19 @@ class HttpPool:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self.ways = HttpRoutes()
+        self.grants: dict[str, MemoryStore] = {}
+        """Tokens that are kept in memory only, by identity."""
+        self.cipher: LoginCipher | None = None
+        """Encrypts stored logins of gateway clients; None for none."""
 
     def session(self) -> aiohttp.ClientSession:
-        """The one session. aiohttp's own timeouts are off: each request has a deadline of ours."""
+        """The shared session. Timeouts of aiohttp are off: each request has its own deadline."""
         if self._session is None:
             import aiohttp
 
             self._session = aiohttp.ClientSession(
-                # aiohttp keeps one verifying TLS context for the whole process: all servers share it, but for
-                # those that have settings of their own. A connection serves only those with the same.
+                # aiohttp keeps one TLS context for the whole process: all servers share it, except
+                # those with their own settings. A connection is reused only for the same settings.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -264,10 +271,10 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The body, decompressed, in bounded pieces: a small bomb never becomes a large one in memory.
+    """Return the decompressed body in bounded pieces, so that a decompression bomb stays small.
 
     Raises:
-        ValueError: the encoding is none we asked for, or, on the way, the data is damaged.
+        ValueError: The encoding was not requested, or the data is damaged.
     """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding in ("identity", ""):
@@ -312,7 +319,7 @@ async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """The whole body.
 
     Raises:
-        TooLargeBody: it holds more than `limit` bytes.
+        TooLargeBody: It has more than `limit` bytes.
         ValueError: see `body_chunks`.
     """
     parts: list[bytes] = []

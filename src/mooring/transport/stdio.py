@@ -1,4 +1,4 @@
-"""The stdio wire: one JSON message a line through a child's pipes."""
+"""The stdio transport: one JSON message per line through a child's pipes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mooring.transport.process import STDERR_LINES, Child
 KEPT_NOISE = 3
 SHOWN = 200
 BACKLOG = 4
-"""So many times the largest message may wait for a child that does not read: then it counts as dead."""
+"""Buffered input of a child that does not read, in largest messages; above it, the child counts as dead."""
 BATCH = 16
-"""Messages that leave in one write: with more, the server would idle while we work, and we while it does."""
+"""Messages per write: with more, server and client would wait for each other."""
 LINES_PER_LOOK = 32
-"""Lines that are handled before the clock is looked at."""
+"""Lines that are handled before the time is checked."""
 EXIT_WAIT = 0.25
-"""How long after its last output a child's exit code is waited for, to tell it in the error."""
+"""Seconds to wait for the exit code after the last output, for the error message."""
 
 UNSTARTED_GRACE = 0.5
 """Seconds that a child that was not listed yet gets to exit, if `shutdown_grace` is longer."""
@@ -59,7 +59,7 @@ class StdioTransport(DuplexTransport):
             self.cancel_on_wire(key)
         self._flush()
         self.die("the connection was closed")
-        # A server that has not even finished its start has nothing to put in order.
+        # A server that has not finished its start needs no grace.
         await self.child.end(grace if self.listed else min(grace, UNSTARTED_GRACE))
 
     # --- out ----------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class StdioTransport(DuplexTransport):
         return "not sent" if waiter.place >= self.child.written - self._unread else "unknown"
 
     def _flush(self) -> None:
-        """All that was said in one turn of the loop leaves in one write."""
+        """Messages of one turn of the loop are sent in one write."""
         if self.death is None and self._outbox:
             lines, self._outbox = self._outbox, []
             self._put(b"\n".join(lines) + b"\n")
@@ -176,7 +176,7 @@ class StdioTransport(DuplexTransport):
 
     def _stdout_ended(self) -> None:
         if self._later:
-            self._ends = True  # what it said before is heard first
+            self._ends = True  # earlier output is handled first
             return
         self._unread = self.child.unread if self.waiting else 0
         self.die("the server closed its output")

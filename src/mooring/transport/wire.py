@@ -1,5 +1,5 @@
-"""Raw JSON of a server -> our own values: checked once, here. What is broken is mended or set aside
-with a reason; one bad entry never costs its neighbours.
+"""Raw JSON of a server as values, checked once. Invalid fields are corrected or set aside
+with a reason; an invalid entry does not affect others.
 
 Pure: dicts in, values out.
 """
@@ -10,6 +10,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from mooring.core.skills import InvalidSkillError, read_skill_entry
 from mooring.core.types import (
     EMPTY,
     Block,
@@ -20,6 +21,7 @@ from mooring.core.types import (
     ResourceTemplate,
     Result,
     ServerInfo,
+    Skill,
     Tool,
 )
 from mooring.transport.message import MAX_DEPTH, TOO_DEEP
@@ -36,7 +38,7 @@ _PROMPT = {"name", "title", "description", "arguments"}
 
 
 class Invalid(ValueError):
-    """This entry cannot be used; the text says why."""
+    """An entry cannot be used; the text is the reason."""
 
 
 def entries(raw: Raw, key: str, make: Callable[[str, Raw], T], server: str) -> tuple[list[T], list[str]]:
@@ -124,8 +126,15 @@ def prompt(server: str, raw: Raw) -> Prompt:
     )
 
 
+def skill(server: str, raw: Raw) -> Skill:
+    try:
+        return read_skill_entry(server, raw)
+    except InvalidSkillError as problem:
+        raise Invalid(str(problem)) from None
+
+
 def info(raw: Raw, protocol: str) -> ServerInfo:
-    """How the server describes itself: `serverInfo` of a handshake, or the stamp of a discovery."""
+    """Return the server info: `serverInfo` of a handshake, or of a discovery."""
     stamp = raw.get("serverInfo")
     if stamp is None:
         meta = raw.get("_meta")
@@ -182,7 +191,7 @@ def content(items: Any) -> tuple[list[Block], list[str]]:
 
 
 def contents(server: str, uri: str, raw: Raw) -> Contents:
-    """What was read of a resource.
+    """Return the contents of a resource.
 
     Raises:
         Invalid: a part of it cannot be used.
@@ -210,7 +219,7 @@ def _piece(uri: str, item: Any) -> Any:
 
 
 def messages(raw: Raw) -> tuple[Message, ...]:
-    """The messages of a prompt.
+    """Return the messages of a prompt.
 
     Raises:
         Invalid: one of them cannot be used: half a prompt may say the opposite of the whole.
@@ -232,7 +241,7 @@ def messages(raw: Raw) -> tuple[Message, ...]:
 
 
 def completion(raw: Raw) -> tuple[str, ...]:
-    """The values that a server proposes."""
+    """Return the completions that a server proposes."""
     inner = raw.get("completion")
     values = cast("Raw", inner).get("values") if isinstance(inner, dict) else None
     items = cast("list[Any]", values) if isinstance(values, list) else []
@@ -240,7 +249,7 @@ def completion(raw: Raw) -> tuple[str, ...]:
 
 
 def time_to_live(raw: Raw) -> float | None:
-    """Seconds for which a result holds, if the server says so."""
+    """Return the seconds for which a result is valid, if the server says so."""
     hint = raw.get("ttlMs")
     if isinstance(hint, bool) or not isinstance(hint, int | float):
         return None

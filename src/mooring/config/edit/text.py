@@ -105,28 +105,28 @@ _EDITORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Set what stands at `path`; mappings on the way there are made where they are missing."""
+    """Set the value at `path`; missing mappings are created."""
 
     path: KeyPath
     value: Any
 
     def __repr__(self) -> str:
-        """Without the value, which may hold a secret."""
+        """Without the value, which may contain a secret."""
         return f"Put({self.path!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """Take away what stands at `path`."""
+    """Delete the value at `path`."""
 
     path: KeyPath
 
 
 def edited(text: str, changes: Sequence[Put | Drop], *, file: Path) -> str:
-    """`text` with the changes made; `file` tells the format. An empty text is a new file.
+    """Return `text` with the changes; the suffix of `file` is the format. An empty text is a new file.
 
     Raises:
-        ConfigError: it cannot be parsed, or not be changed without touching something else.
+        ConfigError: It cannot be parsed, or not be changed without changing something else.
     """
     kind = file.suffix.lower()
     if kind not in _EDITORS:
@@ -154,7 +154,7 @@ def _one(editor: Any, text: str, change: Put | Drop, file: Path) -> str:
             return editor.put(text, change.path, change.value)
         return editor.drop(text, change.path)
     except (LookupError, TypeError, ValueError, AttributeError) as problem:
-        # The libraries raise what they like about a layout that they do not expect.
+        # The libraries raise various exceptions for a layout that they do not expect.
         if isinstance(problem, BadSyntaxError):
             raise ConfigError(problem.problem, file=str(file), place=problem.place) from None
         raise _refusal(file) from problem
@@ -168,7 +168,7 @@ def _refusal(file: Path) -> ConfigError:
 
 
 def _imitate(data: Any, change: Put | Drop, reads: Callable[[Any], Any]) -> None:
-    """Does to the data what was meant to happen to the text."""
+    """Apply the change to the data."""
     for key, following in zip(change.path[:-1], change.path[1:], strict=True):
         if isinstance(key, str) and data.get(key) is None:
             data[key] = {} if isinstance(following, str) else []
@@ -183,7 +183,7 @@ def _imitate(data: Any, change: Put | Drop, reads: Callable[[Any], Any]) -> None
 
 
 def _copied(data: Any) -> Any:
-    """Without anything that stands in it twice, as an alias of YAML does."""
+    """Return a deep copy, in which aliases of YAML are separate values."""
     match data:
         case dict():
             return {key: _copied(item) for key, item in cast("dict[str, Any]", data).items()}
@@ -194,7 +194,7 @@ def _copied(data: Any) -> Any:
 
 
 def _as_yaml(value: Any) -> Any:
-    """What our reader of YAML, to which every scalar is text, makes of a value."""
+    """Return a value as our YAML parser reads it: every scalar is text."""
     match value:
         case Mapping():
             pairs = cast("Mapping[Any, Any]", value).items()
@@ -208,7 +208,7 @@ def _as_yaml(value: Any) -> Any:
 
 
 def _pruned(data: Any) -> Any:
-    """Without mappings that hold nothing: a TOML table goes with its last entry."""
+    """Return the data without empty mappings: a TOML table is removed with its last entry."""
     if not isinstance(data, dict):
         return data
     items = {key: _pruned(item) for key, item in cast("dict[str, Any]", data).items()}
@@ -220,14 +220,14 @@ _ORDER = ("transport", "command", "args", "cwd", "url", "env", "headers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one entry stands."""
+    """The place of one entry."""
 
     path: KeyPath
     entry: Mapping[str, Any]
 
 
 def find(data: Mapping[str, Any], name: str) -> Place | None:
-    """Where the server `name` is written in a file; None when it is not."""
+    """Return the place of the server `name` in a file; None if it is not there."""
     for shape in SHAPES:
         servers = at(data, shape)
         if isinstance(servers, Mapping) and name in servers:
@@ -243,12 +243,12 @@ def find(data: Mapping[str, Any], name: str) -> Place | None:
 
 
 def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, own: bool) -> Put:
-    """The change that writes `entry` into a file, in the shape that the file has.
+    """Return the change that writes `entry` into a file, in the format of the file.
 
     Args:
-        data: What stands in the file.
-        name: Of the server. One of that name is replaced.
-        entry: In our own words.
+        data: The content of the file.
+        name: The name of the server. An entry with this name is replaced.
+        entry: The fields, with mooring's names.
         own: Whether the file is mooring's alone.
     """
     there = find(data, name)
@@ -270,7 +270,7 @@ def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, o
 
 
 def switch(place: Place, *, on: bool) -> Put:
-    """The change that turns an entry on or off, in the word that it already uses."""
+    """Return the change that turns an entry on or off, with the key that it already has."""
     for word in ("enabled", "active"):
         if word in place.entry:
             return Put(path=(*place.path, word), value=on)
@@ -279,12 +279,12 @@ def switch(place: Place, *, on: bool) -> Put:
 
 
 def canonical_entry(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a server was given, as they would be written: without what goes without saying."""
+    """Return the fields of a server as they are written, without defaults."""
     given = ServerConfig(name="any", **{name: fields[name] for name in fields if name != "name"})
     names = [*_ORDER, *(name for name in fields if name not in (*_ORDER, "name", "source"))]
     entry = {name: _plain(getattr(given, name)) for name in names if name in fields}
     if entry.get("transport") in ("stdio", "http"):
-        del entry["transport"]  # follows from what stands beside it
+        del entry["transport"]  # follows from the other fields
     if entry.get("disabled") is False:
         del entry["disabled"]
     return {
@@ -311,14 +311,14 @@ def _plain(value: Any) -> Any:
 
 
 def _spelled(shape: tuple[str, ...], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry as the other readers of such a file expect it; we read both."""
+    """Return the entry as other programs expect it in such a file; mooring reads both."""
     spelled = dict(entry)
     transport = spelled.pop("transport", None)
     if shape[0] == "mcp_servers":
         if "headers" in spelled:
             spelled["http_headers"] = spelled.pop("headers")
     elif shape[0] in ("mcpServers", "servers"):
-        # Without it some of them take an address for an error.
+        # Without `type`, some programs reject an entry with a URL.
         spelled = {"type": transport or "http", **spelled} if "url" in spelled else spelled
         transport = None
     return {**({"transport": transport} if transport else {}), **spelled}
@@ -329,7 +329,7 @@ Edits = list[tuple[int, int, str]]
 
 
 def put(text: str, path: KeyPath, value: object) -> str:
-    """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
+    """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
     root = _Spans(text).document()
     way, rest = descend(root, path)
     unit = unit_of(text, root)
@@ -341,7 +341,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 
 def drop(text: str, path: KeyPath) -> str:
-    """`text` without what stands at `path`. KeyError when nothing does."""
+    """Return `text` without the value at `path`. Raises KeyError when there is none."""
     way, rest = descend(_Spans(text).document(), path)
     if rest:
         raise KeyError(path)
@@ -368,13 +368,13 @@ class _Spans(JsoncParser):
 
 
 def unit_of(text: str, root: Node) -> str:
-    """What one more level is indented by."""
+    """Return the indentation of one level."""
     first = next(iter(children(root)), None)
     return (indent_of(text, first.at) if first else "") or "  "
 
 
 def flow_insert(text: str, node: Node, key: str | int, value: object, unit: str) -> Edits:
-    """The edits that put a new last member into brackets, laid out like its siblings."""
+    """Return the edits that add a last member inside brackets, formatted like its siblings."""
     label = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
     outer = indent_of(text, node.start)
     if not (members := children(node)):
@@ -396,7 +396,7 @@ def flow_insert(text: str, node: Node, key: str | int, value: object, unit: str)
 
 
 def _fill(text: str, node: Node, label: str, value: object, outer: str, unit: str) -> Edits:
-    """The edits that put a first member between empty brackets, which may hold comments."""
+    """Return the edits that add a first member to empty brackets, which may contain comments."""
     inside = text[node.start + 1 : node.end - 1]
     if "\n" not in text.strip() and text.strip() != text[node.start : node.end]:
         return [(node.start + 1, node.end - 1, f"{inside}{label}{_compact(value)}")]
@@ -406,7 +406,7 @@ def _fill(text: str, node: Node, label: str, value: object, outer: str, unit: st
 
 
 def flow_drop(text: str, parent: Node, node: Node) -> Edits:
-    """The edits that take one member out of its brackets, with its own lines and no others."""
+    """Return the edits that remove one member from its brackets, with its own lines only."""
     members = children(parent)
     place = next(index for index, member in enumerate(members) if member is node)
     comma, tail = _after(text, node.end)
@@ -430,7 +430,7 @@ def flow_drop(text: str, parent: Node, node: Node) -> Edits:
 
 
 def _after(text: str, end: int) -> tuple[int | None, int]:
-    """Where the comma after a value stands, if there is one, and where its line's own text ends."""
+    """Return the position of the comma after a value, if any, and the end of the text on its line."""
     blank = BLANK.match(text, end)
     after = blank.end() if blank else end
     comma = after if text.startswith(",", after) else None
@@ -443,7 +443,7 @@ def _after(text: str, end: int) -> tuple[int | None, int]:
 
 
 def _render(value: object, indent: str, unit: str) -> str:
-    """JSON over several lines, with lists of scalars on one."""
+    """Return JSON on several lines, with lists of scalars on one line."""
     if _is_flat(value):
         return _compact(value)
     deeper = indent + unit
@@ -461,7 +461,7 @@ def _render(value: object, indent: str, unit: str) -> str:
 
 
 def _is_flat(value: object) -> bool:
-    """Whether it fits one line: a scalar, nothing, or a list of scalars."""
+    """Whether it fits on one line: a scalar, an empty value, or a list of scalars."""
     if isinstance(value, list):
         return not any(isinstance(item, dict | list) for item in cast("list[object]", value))
     return not isinstance(value, dict) or not value

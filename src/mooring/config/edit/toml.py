@@ -15,7 +15,7 @@ from mooring.config.edit.text import KeyPath, is_mapping, wrapped
 
 __all__ = ["drop", "put"]
 
-# Texts of several lines may hold anything, so they are stepped over as a whole.
+# Multi-line strings may contain anything, so they are skipped as a whole.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*|\n|[\[\]{}]',
     re.DOTALL,
@@ -33,7 +33,7 @@ class _Table:
 
 
 def put(text: str, path: KeyPath, value: object) -> str:
-    """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
+    """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
     tables = _tables(text)
     own = [table for table in tables if table.key[: len(path)] == path]
     home = next((table for table in tables if table.key == path[:-1]), None)
@@ -72,11 +72,11 @@ def _stands(text: str, path: KeyPath) -> bool:
 
 
 def drop(text: str, path: KeyPath) -> str:
-    """`text` without what stands at `path`. KeyError when nothing does."""
+    """Return `text` without the value at `path`. Raises KeyError when there is none."""
     own = [table for table in _tables(text) if table.key[: len(path)] == path]
     if own:
         rest = "".join(_cut(text.splitlines(keepends=True), own))
-        # A file of nothing at all looks like an accident.
+        # An empty file would look like an accident.
         return rest if rest.strip() else tomlkit.dumps({str(path[0]): wrapped({}, path[1:-1])})
     document: Any = tomlkit.parse(text)
     container = document
@@ -87,7 +87,7 @@ def drop(text: str, path: KeyPath) -> str:
 
 
 def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
-    """The lines without these tables; of two blank lines that come together, one goes."""
+    """Return the lines without these tables; two adjacent blank lines become one."""
     for table in reversed(tables):
         before, after = lines[: table.start], lines[table.end :]
         if before and not before[-1].strip() and not (after and after[0].strip()):

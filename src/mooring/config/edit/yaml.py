@@ -1,4 +1,4 @@
-"""YAML edited in place. The parser's marks say where things stand; only the lines of one entry change.
+"""YAML edited in place. The parser reports positions; only the lines of one entry change.
 
 Libraries that rewrite a whole document keep most comments but reformat untouched parts, and lose the comment
 after a removed entry. So only lines are replaced here.
@@ -33,7 +33,7 @@ _UNIT = "  "
 
 
 def put(text: str, path: KeyPath, value: object) -> str:
-    """`text` with `value` at `path`: in place of what stands there, or after its last sibling."""
+    """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
     root = _located(text)
     if root is None:  # comments at most
         head = text if not text or text.endswith("\n") else f"{text}\n"
@@ -51,7 +51,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 
 def drop(text: str, path: KeyPath) -> str:
-    """`text` without what stands at `path`. KeyError when nothing does."""
+    """Return `text` without the value at `path`. Raises KeyError when there is none."""
     root = _located(text)
     way, rest = descend(root, path) if root else ([], path)
     if rest:
@@ -176,7 +176,7 @@ def _dash(text: str, item: Node) -> int:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists under their key, as people do."""
+    """Indents lists under their key."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

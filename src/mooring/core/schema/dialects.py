@@ -1,4 +1,4 @@
-"""What each dialect of JSON Schema takes, as data, and notes on what was changed."""
+"""The dialects of JSON Schema as data, and notes on changes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Subset:
     null: Literal["anyOf", "type", "nullable"]
     """How null is allowed beside something else: a branch, one more `type`, or OpenAPI's keyword."""
     unions: bool
-    """Whether a value may be one of several things."""
+    """Whether unions are supported."""
     anything: bool
     """Whether a schema may leave the type open."""
     maps: bool

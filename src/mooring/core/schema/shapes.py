@@ -1,4 +1,4 @@
-"""What a schema means, in one form, and bounds on its size."""
+"""The normal form of a schema, and limits on its size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mooring.core.types import EMPTY, Json
 from mooring.errors import MooringError
 
 DEPTH = 64
-"""Subschemas inside one another, references followed."""
+"""Nesting of subschemas, with references resolved."""
 SUBSCHEMAS = 5_000
 """Subschemas that one schema may hold or expand to."""
 LENGTH = 10_000_000
@@ -19,7 +19,7 @@ LENGTH = 10_000_000
 VALUES = 50_000
 """JSON values of any kind in the schema."""
 NESTING = 3 * DEPTH
-"""JSON values inside one another: a subschema is at most two levels below the next."""
+"""Nesting of JSON values: a subschema is at most two levels below the next."""
 _LARGEST = float_info.max
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
@@ -33,7 +33,7 @@ class SetAside(MooringError):
 
 
 class Budget:
-    """Subschemas that may still be read, combined or written."""
+    """The number of subschemas that may still be read, combined or written."""
 
     def __init__(self, left: int = SUBSCHEMAS) -> None:
         self.left = left
@@ -42,7 +42,7 @@ class Budget:
         """Take one subschema.
 
         Raises:
-            SetAside: there is none left, or it lies too deep.
+            SetAside: None is left, or the nesting is too deep.
         """
         self.left -= 1
         if self.left < 0:
@@ -52,10 +52,10 @@ class Budget:
 
 
 def check(schema: Json) -> bool:
-    """Look once at every value, and return whether there may be references.
+    """Check every value once, and return whether there may be references.
 
     Raises:
-        SetAside: the schema is no JSON, or larger or deeper than allowed.
+        SetAside: The schema is not JSON, or larger or deeper than allowed.
     """
     length = seen = 0
     refers = False
@@ -117,7 +117,7 @@ def _no_fields() -> Mapping[str, Shape]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """Any one of some alternatives; none at all for a schema that nothing satisfies."""
+    """A union of alternatives; empty for a schema that no value satisfies."""
 
     alts: tuple[Alt, ...]
     text: Mapping[str, Json] = field(default_factory=_nothing)
@@ -125,13 +125,13 @@ class Shape:
     raw: Mapping[str, Json] | None = None
     """The schema it was read from, to be shared when it comes out unchanged."""
     vague: bool = False
-    """Whether the types are only meant, not said: met with others, it takes nothing away from them."""
+    """Whether the types are implied, not declared: an intersection ignores them."""
     mixed: bool = False
-    """Whether it stands for several places: a value alone does not tell which alternative is meant."""
+    """Whether it was merged from several places, so that a value does not identify the alternative."""
 
     @property
     def open(self) -> bool:
-        """Whether every value will do."""
+        """Whether every value is allowed."""
         return any(alt.kind == "any" for alt in self.alts)
 
     @property
@@ -153,9 +153,9 @@ class Alt:
     fields: Mapping[str, Shape] = field(default_factory=_no_fields)
     required: tuple[str, ...] = ()
     extra: Shape | None = None
-    """What other members of an object must be; None when there may be none."""
+    """The schema of other members of an object; None when none are allowed."""
     stated: bool = False
-    """Whether the schema itself says what other members there may be."""
+    """Whether the schema declares `additionalProperties`."""
     options: tuple[Alt, ...] = ()
     """The exact alternatives, where several objects were merged into this wider one."""
     text: Mapping[str, Json] = field(default_factory=_nothing)
@@ -194,12 +194,12 @@ def kind_of(value: Json) -> Kind:
 
 
 def value_key(value: Json) -> str:
-    """Equal for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+    """Return a key that is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
 
 
 class _Fuel:
-    """Steps left for one comparison: what takes longer is taken to fit."""
+    """Steps left for one comparison; when they are used up, the value counts as fitting."""
 
     def __init__(self) -> None:
         self.left = 20_000
@@ -268,7 +268,7 @@ _TIGHTER: Mapping[str, Any] = {"min": max, "exclusiveMin": max, "max": min, "exc
 
 
 def join(shapes: Sequence[Shape], *, mixed: bool = False) -> Shape:
-    """Whatever one of the shapes allows: equal alternatives once, fixed values of one type together.
+    """Return the union of shapes: equal alternatives once, fixed values of one type together.
 
     Without any shape, everything is allowed.
     """
@@ -312,10 +312,10 @@ def _union(first: tuple[Json, ...], second: tuple[Json, ...]) -> tuple[Json, ...
 
 
 def meet(one: Shape, other: Shape, budget: Budget, depth: int) -> Shape:
-    """What both shapes allow. Where one object meets several, the outcome is one merged object.
+    """Return the intersection of two shapes. One object and several become one merged object.
 
     Raises:
-        SetAside: the budget is spent.
+        SetAside: The budget is used up.
     """
     budget.spend(depth)
     text = {**other.text, **one.text}
@@ -422,7 +422,7 @@ def _tightest(one: Mapping[str, Json], other: Mapping[str, Json]) -> Mapping[str
 
 
 def merge(objects: Sequence[Alt]) -> Alt:
-    """One object that allows whatever one of the objects does, remembering them as its options."""
+    """Return one object that allows what any of the objects allows, with these as its options."""
     options = [option for alt in objects for option in alt.options or (alt,)]
     names = dict.fromkeys(name for alt in objects for name in alt.fields)
     fields = {

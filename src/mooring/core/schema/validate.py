@@ -1,7 +1,7 @@
 """Whether a JSON value fits a JSON Schema: drafts 4 to 2020-12. Nothing is fetched. Pure.
 
-The schema may be hostile, so the two things that can take long belong to the caller: `matches` decides about
-regular expressions, and `tick` is called for every schema that is looked at and may raise to stop.
+The schema may be hostile, so the two slow operations belong to the caller: `matches` evaluates
+regular expressions, and `tick` is called for every visited schema and may raise to stop.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ _ASSERTIONS: Mapping[str, Callable[[Any, Any, Any], str | None]] = {
     "type": _type,
     "uniqueItems": _unique,
 }
-"""By keyword: what is wrong with a value (the keyword's own value, the value, the schema), or None."""
+"""By keyword: a function of the keyword's value, the value and the schema. Returns an error or None."""
 
 
 Matches = Callable[[str, str], bool | None]
-"""Whether the pattern is found in the text; None when that is not known."""
+"""Whether the pattern matches the text; None when that is not known."""
 
 _OLD = ("draft-04", "draft-06", "draft-07")
 """Dialects in which `$ref` hides the keywords beside it."""
@@ -166,7 +166,7 @@ class Unresolvable(Exception):
 
 
 class Violation:
-    """The first thing that does not fit."""
+    """The first error of a value."""
 
     __slots__ = ("_path", "message")
 
@@ -175,18 +175,18 @@ class Violation:
         self._path: list[str | int] = []
 
     def within(self, key: str | int) -> Violation:
-        """The same, in a value that the key leads to."""
+        """Return the same error, below a key."""
         self._path.append(key)
         return self
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        """The keys and indexes that lead to the value."""
+        """Keys and indexes of the value, from the root."""
         return tuple(reversed(self._path))
 
 
 class Validator:
-    """One schema, ready to be used for many values, by one thread at a time."""
+    """A schema, prepared for many values; for one thread at a time."""
 
     def __init__(self, schema: Mapping[str, Any], *, matches: Matches, tick: Callable[[], None]) -> None:
         dialect = schema.get("$schema")
@@ -203,9 +203,9 @@ class Validator:
         """The first problem of a value, or None.
 
         Raises:
-            Unresolvable: A reference leads out of the schema.
-            RecursionError: References lead in a circle.
-            Exception: The schema is not one, or `tick` has raised.
+            Unresolvable: A reference is not in the schema.
+            RecursionError: References are circular.
+            Exception: The schema is invalid, or `tick` has raised.
         """
         self._scopes = []
         return self._check(value, self._schema)
@@ -243,7 +243,7 @@ class Validator:
     # --- references -----------------------------------------------------------------------------
 
     def _index(self, schema: Any) -> None:
-        """Note every part that a reference can name."""
+        """Index every part that a reference can name."""
         left: list[tuple[Any, str]] = [(schema, "")]
         self._resources[""] = schema
         while left:
@@ -493,7 +493,7 @@ class Validator:
         return seen
 
     def _applied(self, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        """The parts of a schema that speak of the same value, and fit it."""
+        """The subschemas that apply to the same value and match it."""
         for keyword in ("allOf", "anyOf", "oneOf"):
             yield from (part for part in schema.get(keyword, ()) if self._fits(value, part))
         if "if" in schema:

@@ -34,15 +34,15 @@ def _no_fields() -> Mapping[str, FieldPlan]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldPlan:
     name: str
-    """What the server calls it."""
+    """The name that the server uses."""
     plan: Plan | None = None
     drop_null: bool = False
-    """Null stands for a member that is not given."""
+    """Null means that the member is not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """An object: members renamed, undone one by one, and those that stand for nothing left out."""
+    """An object: members are renamed and converted, and placeholders left out."""
 
     fields: Mapping[str, FieldPlan] = field(default_factory=_no_fields)
     """By the name that the model uses; other members follow `extra`."""
@@ -75,7 +75,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branches:
-    """A union: the first branch whose outcome fits is meant."""
+    """A union: the first branch whose result fits is used."""
 
     branches: tuple[tuple[tuple[Alt, ...], Plan | None], ...]
 
@@ -113,14 +113,14 @@ def _members(plan: Members, value: Mapping[str, Json]) -> dict[str, Json]:
             outcome[known.name] = undo(known.plan, member)
         if member is None:
             nulls.add(known.name if known else sent)
-    # Of several readings, the one with the fewest nulls: a null is more likely to stand for nothing.
+    # Of several candidates, the one with the fewest nulls: a null more likely means "not given".
     readings = [_reading(option, outcome, nulls) for option in plan.options]
     fitting = [one for one, option in zip(readings, plan.options, strict=True) if fits(option, one)]
     return min(fitting, key=len, default=outcome)
 
 
 def _reading(option: Alt, outcome: dict[str, Json], nulls: set[str]) -> dict[str, Json]:
-    """The members as one of the merged objects would have them: without nulls that it does not know."""
+    """Return the members of one of the merged objects, without nulls that it does not allow."""
     kept = {name for name, shape in option.fields.items() if shape.nullable} | {*option.required}
     return {name: member for name, member in outcome.items() if name not in nulls or name in kept}
 
@@ -146,7 +146,7 @@ def _parsed(text: str, kinds: frozenset[Kind]) -> Json:
         return text
     kind = kind_of(value)
     allowed = "any" in kinds or kind in kinds or (kind == "integer" and "number" in kinds)
-    # Where the server takes no text here, the parsed value is nearer to what it wants, even if wrong.
+    # If the server accepts no text here, the parsed value is closer to its schema, even if wrong.
     return value if allowed or "string" not in kinds else text
 
 
@@ -165,7 +165,7 @@ class Written:
     schema: dict[str, Json]
     plan: Plan | None = None
     null: bool = False
-    """Whether null, sent here, is a value that the server knows."""
+    """Whether the server allows null here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class Writer:
     def shape(
         self, shape: Shape, at: Path, level: int, *, absent: bool = False, hints: tuple[str, ...] = ()
     ) -> Written:
-        """Write a shape. `absent`: null must be allowed as well, to stand for nothing.
+        """Write a shape. `absent`: null must be allowed as well, for "not given".
 
         Raises:
             SetAside: the schema is larger than the dialect takes.
@@ -215,7 +215,7 @@ class Writer:
         if shape.mixed and not self._subset.anything:
             alts = blend(alts)
         branches = self._branches(alts, null, at, level)
-        # JSON text says null by itself, so that a null beside it can only mean that nothing is given.
+        # JSON text can contain null itself, so a null beside it means "not given".
         null = null and not any(isinstance(branch.plan, Text) for branch in branches)
         schema = self._assembled(branches, shape, null or absent, hints)
         plan = branches[0].plan
@@ -262,7 +262,7 @@ class Writer:
         return self._subset.maps if alt.extra is not None else self._subset.empty
 
     def _text(self, alts: Sequence[Alt], null: bool, at: Path) -> _Branch:
-        """JSON as text, for what the dialect cannot say."""
+        """JSON as text, for schemas that the dialect cannot express."""
         kinds: list[Kind] = [*dict.fromkeys(alt.kind for alt in alts)]
         if null or not alts:
             kinds.append("null")
@@ -440,7 +440,7 @@ def _labels(values: Sequence[Json]) -> dict[str, Json]:
 
 
 def _as_one(alts: Sequence[Alt]) -> Alt | None:
-    """One alternative that allows whatever one of several does, if there is a good one."""
+    """Return one alternative that covers several, if there is one."""
     kinds = {alt.kind for alt in alts}
     if kinds == {"integer", "number"}:
         return Alt(kind="number")

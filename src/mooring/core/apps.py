@@ -1,0 +1,206 @@
+"""MCP Apps: who may see a tool, the address of its page, and what the page may do in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, cast
+
+from mooring.core.extensions import ORIGIN
+from mooring.core.types import EMPTY, Json, Tool
+from mooring.core.value import Value
+
+__all__ = [
+    "ALL_MIME_TYPES",
+    "MIME_TYPE",
+    "PageRules",
+    "for_model",
+    "for_pages",
+    "gateway_origin",
+    "own_name",
+    "page_address",
+    "page_digest",
+    "page_rules",
+]
+
+MIME_TYPE = "text/html;profile=mcp-app"
+ALL_MIME_TYPES: Mapping[str, Json] = {"mimeTypes": [MIME_TYPE]}
+"""Settings of a client that can show every page."""
+
+_META = "ui"
+_FLAT = "ui/resourceUri"
+"""Deprecated key, which servers still send."""
+MOST_DOMAINS = 64
+"""Domains of one kind that a page may name."""
+_ORIGIN = re.compile(
+    r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]{1,5})?"
+)
+_KINDS = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
+_PERMISSIONS: Mapping[str, str] = {
+    "camera": "camera",
+    "microphone": "microphone",
+    "geolocation": "geolocation",
+    "clipboardWrite": "clipboard-write",
+}
+
+
+def _ui(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = meta.get(_META)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY
+
+
+def _audience(tool: Tool) -> tuple[str, ...]:
+    """Return who may use a tool: `model`, `app`, or both, which is the default. A value that cannot be read
+    is no permission for the model."""
+    given = _ui(tool.meta).get("visibility")
+    if given is None:
+        return ("model", "app")
+    if isinstance(given, str):
+        return (given,)
+    return tuple(cast("list[str]", given)) if isinstance(given, list | tuple) else ()
+
+
+def for_model(tool: Tool) -> bool:
+    """Whether a model may see and call a tool."""
+    return not tool.meta or "model" in _audience(tool)
+
+
+def for_pages(tool: Tool) -> bool:
+    """Whether a page of the same server may call a tool."""
+    return not tool.meta or "app" in _audience(tool)
+
+
+def page_address(tool: Tool) -> str | None:
+    """Return the `ui://` address of the page of a tool, or None."""
+    if not tool.meta:
+        return None
+    for found in (_ui(tool.meta).get("resourceUri"), tool.meta.get(_FLAT)):
+        if isinstance(found, str) and found.lower().startswith("ui://"):
+            return found
+    return None
+
+
+def own_name(tool: Tool) -> tuple[str, str]:
+    """Return the server that defines a tool and the server's own name of it. A gateway adds them to the
+    metadata of what it lists; such a server is named `<gateway>/<server>`."""
+    found = gateway_origin(tool.meta)
+    if found is None or not found[1]:
+        return tool.server, tool.remote_name
+    return f"{tool.server}/{found[0]}", found[1]
+
+
+def gateway_origin(meta: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the server behind a gateway and that server's own name of a tool, if a gateway names them.
+    Behind two gateways, the server is `<inner gateway>/<server>`."""
+    value = meta.get(ORIGIN)
+    said = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY
+    server, name = said.get("server"), said.get("tool", "")
+    return (server, name) if isinstance(server, str) and server and isinstance(name, str) else None
+
+
+class PageRules(Value):
+    """What a page may do, from the metadata of its resource."""
+
+    csp: str
+    """Value of the `Content-Security-Policy` header."""
+    domains: Mapping[str, tuple[str, ...]] = EMPTY
+    """The valid domains by kind, as the protocol names them."""
+    permissions: tuple[str, ...] = ()
+    """Browser permissions that the page asks for, as `allow` of an iframe names them."""
+    prefers_border: bool | None = None
+    domain: str | None = None
+    warnings: tuple[str, ...] = ()
+    """Parts of the metadata that were ignored, each with the reason."""
+
+    @property
+    def allow(self) -> str:
+        """Value of the `allow` attribute of an iframe that grants all permissions."""
+        return "; ".join(self.permissions)
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """All domains that the page may reach."""
+        return tuple(sorted({one for group in self.domains.values() for one in group}))
+
+
+def page_rules(item: Mapping[str, Any], listed: Mapping[str, Any] = EMPTY) -> PageRules:
+    """Return the rules of a page.
+
+    Args:
+        item: `_meta` of the content that was read. Its values win.
+        listed: `_meta` of the entry in the list of resources.
+    """
+    meta = {**_ui(listed), **_ui(item)}
+    warnings: list[str] = []
+    given = meta.get("csp")
+    csp = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else None
+    domains: dict[str, tuple[str, ...]] = {}
+    for kind in _KINDS if csp is not None else ():
+        if valid := _domains(kind, cast("Mapping[str, Any]", csp).get(kind), warnings):
+            domains[kind] = valid
+    asked = meta.get("permissions")
+    wanted = cast("Mapping[str, Any]", asked) if isinstance(asked, Mapping) else EMPTY
+    domain, border = meta.get("domain"), meta.get("prefersBorder")
+    return PageRules(
+        csp=_policy(None if csp is None else domains),
+        domains=domains,
+        permissions=tuple(
+            allow for name, allow in _PERMISSIONS.items() if isinstance(wanted.get(name), Mapping)
+        ),
+        prefers_border=border if isinstance(border, bool) else None,
+        domain=domain if isinstance(domain, str) else None,
+        warnings=tuple(warnings),
+    )
+
+
+def _domains(kind: str, value: object, warnings: list[str]) -> tuple[str, ...]:
+    """Return the valid origins of one kind. Anything else could add directives to the policy."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        warnings.append(f"csp.{kind} is not a list and is ignored")
+        return ()
+    found: list[str] = []
+    for one in cast("list[object]", value)[:MOST_DOMAINS]:
+        text = one.removesuffix("/") if isinstance(one, str) else ""
+        if len(text) <= 300 and _ORIGIN.fullmatch(text):
+            found.append(text)
+        else:
+            warnings.append(
+                f"csp.{kind}: {str(one)[:80]!r} is no origin such as 'https://example.com'; it is ignored"
+            )
+    if len(cast("list[object]", value)) > MOST_DOMAINS:
+        warnings.append(f"csp.{kind} has more than {MOST_DOMAINS} domains; the rest is ignored")
+    return tuple(dict.fromkeys(found))
+
+
+def _policy(domains: Mapping[str, tuple[str, ...]] | None) -> str:
+    """Return the policy for these domains; None for a page that declares none at all."""
+    if domains is None:
+        return (
+            "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+            "img-src 'self' data:; media-src 'self' data:; connect-src 'none'; object-src 'none'"
+        )
+
+    scripts, images = "'self' 'unsafe-inline'", "'self' data:"
+    frames, bases = domains.get("frameDomains", ()), domains.get("baseUriDomains", ())
+    sources: dict[str, tuple[str, ...]] = {
+        "default-src": ("'none'",),
+        "script-src": (scripts, *domains.get("resourceDomains", ())),
+        "style-src": (scripts, *domains.get("resourceDomains", ())),
+        "img-src": (images, *domains.get("resourceDomains", ())),
+        "media-src": (images, *domains.get("resourceDomains", ())),
+        "font-src": ("'self'", *domains.get("resourceDomains", ())),
+        "connect-src": ("'self'", *domains.get("connectDomains", ())),
+        "frame-src": frames or ("'none'",),
+        "object-src": ("'none'",),
+        "base-uri": bases or ("'self'",),
+    }
+    return "; ".join(f"{directive} {' '.join(allowed)}" for directive, allowed in sources.items())
+
+
+def page_digest(html: str) -> str:
+    """Return the SHA-256 of a page."""
+    return sha256(html.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,1 @@
+"""Extensions of the protocol for applications: pages of tools (MCP Apps) and skills."""

@@ -1,0 +1,348 @@
+"""The protocol between a host and a page of a tool (MCP Apps): answers to the messages of the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from mooring import __version__
+from mooring.config.logs import logger
+from mooring.core.apps import own_name
+from mooring.core.json_values import heavy
+from mooring.core.text import line, nearest
+from mooring.core.types import EMPTY, Json, Result, Tool
+from mooring.errors import MooringError, UnknownTool
+
+if TYPE_CHECKING:
+    from mooring.extensions.views import CallTool, View, Views
+
+__all__ = ["ViewBridge"]
+
+log = logger("mooring.views")
+
+PROTOCOL = "2026-01-26"
+"""Version of the protocol between a host and a page."""
+MOST_WAITING = 64
+"""Requests of one page that are answered at the same time, and messages that wait for the page."""
+TEARDOWN_TIMEOUT = 2.0
+"""Seconds that a page gets to save its state before it is removed."""
+_DENIED, _INVALID, _UNKNOWN, _INTERNAL = -32000, -32602, -32601, -32603
+
+
+class _Refused(Exception):
+    """The answer to a request of the page is an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ViewBridge:
+    """Speaks the protocol of one page that is shown.
+
+    Give each message of the page to `receive`. The bridge calls tools of the page's own server and no
+    others, and sends nothing to the page before it is initialized.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        views: Views,
+        call: CallTool,
+        send: Callable[[dict[str, Any]], Awaitable[None] | None],
+        handlers: Mapping[str, Callable[..., Any] | None],
+        context: Mapping[str, Json],
+    ) -> None:
+        self.view = view
+        self._views, self._call, self._send, self._on = views, call, send, handlers
+        self._context: dict[str, Any] = dict(context)
+        self.initialized = False
+        """Whether the page has started."""
+        self.model_context: Mapping[str, Any] | None = None
+        """What the page last gave for the next turn of the model."""
+        self._queued: list[dict[str, Any]] = []
+        self._input_sent = False
+        self._requests = 0
+        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._under_way = 0
+
+    # --- host to page ---------------------------------------------------------------------------
+
+    async def tool_input(self, arguments: Mapping[str, Any], *, partial: bool = False) -> None:
+        """Send the arguments of the call that the page shows: `partial` ones while the model still writes
+        them, then the complete ones once.
+
+        Raises:
+            RuntimeError: The complete arguments were sent before.
+        """
+        if self._input_sent:
+            raise RuntimeError("the arguments of this call were sent before")
+        self._input_sent = not partial
+        name = "tool-input-partial" if partial else "tool-input"
+        await self._notify(f"ui/notifications/{name}", {"arguments": dict(arguments)})
+
+    async def tool_result(self, result: Result) -> None:
+        """Send the result of the call that the page shows.
+
+        Raises:
+            RuntimeError: The arguments were not sent before.
+        """
+        if not self._input_sent:
+            raise RuntimeError("send the arguments with `tool_input` before the result")
+        await self._notify("ui/notifications/tool-result", _result(result))
+
+    async def tool_cancelled(self, reason: str = "") -> None:
+        """Tell the page that the call was cancelled."""
+        await self._notify("ui/notifications/tool-cancelled", {"reason": reason})
+
+    async def context_changed(self, **fields: Json) -> None:
+        """Tell the page which fields of the host context changed, such as `theme`."""
+        self._context |= fields
+        await self._notify("ui/notifications/host-context-changed", dict(fields))
+
+    async def teardown(self, reason: str = "", timeout: float = TEARDOWN_TIMEOUT) -> bool:
+        """Ask the page to save its state before it is removed.
+
+        Args:
+            reason: For the page.
+            timeout: Seconds to wait for its answer.
+
+        Returns:
+            Whether it answered in time.
+        """
+        if not self.initialized:
+            return False
+        self._requests += 1
+        key, answer = self._requests, asyncio.get_running_loop().create_future()
+        self._asked[key] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await self._deliver(
+                    {"id": key, "method": "ui/resource-teardown", "params": {"reason": reason}}
+                )
+                await answer
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            del self._asked[key]
+
+    async def _notify(self, method: str, params: dict[str, Any]) -> None:
+        message = {"method": method, "params": params}
+        if self.initialized:
+            await self._deliver(message)
+        elif len(self._queued) < MOST_WAITING:
+            self._queued.append(message)
+
+    async def _deliver(self, message: dict[str, Any]) -> None:
+        sent = self._send({"jsonrpc": "2.0", **message})
+        if isawaitable(sent):
+            await sent
+
+    # --- page to host ---------------------------------------------------------------------------
+
+    async def receive(self, message: object) -> None:
+        """Handle one message of the page. A malformed one is logged and ignored."""
+        fields = _mapping(message)
+        method, key = fields.get("method"), fields.get("id")
+        if fields.get("jsonrpc") != "2.0" or heavy(message):
+            log.warning(
+                "message of a page ignored, it is malformed or too large: page=%s", line(self.view.uri, 200)
+            )
+            return
+        if not isinstance(method, str):
+            waiter = self._asked.get(key) if isinstance(key, int) else None
+            if waiter is not None and not waiter.done():
+                waiter.set_result(_mapping(fields.get("result")))
+            return
+        params = _mapping(fields.get("params"))
+        log.debug("message of a page: page=%s method=%s", line(self.view.uri, 200), line(method, 80))
+        if "id" not in fields:
+            await self._noticed(method, params)
+            return
+        if isinstance(key, bool) or not isinstance(key, int | str):
+            return
+        try:
+            result = await self._within_limit(method, params)
+        except _Refused as refused:
+            await self._deliver({"id": key, "error": {"code": refused.code, "message": str(refused)}})
+        else:
+            await self._deliver({"id": key, "result": result})
+
+    async def _within_limit(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._under_way >= MOST_WAITING:
+            raise _Refused(_DENIED, "too many requests are under way; wait for their answers")
+        self._under_way += 1
+        try:
+            return await self._answer(method, params)
+        except MooringError as problem:
+            raise _Refused(_DENIED, str(problem)) from None
+        except _Refused:
+            raise
+        except Exception:
+            log.exception(
+                "callback for a page failed: page=%s method=%s", line(self.view.uri, 200), line(method, 80)
+            )
+            raise _Refused(_INTERNAL, "the host failed to handle this request") from None
+        finally:
+            self._under_way -= 1
+
+    async def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+        match method:
+            case "ui/notifications/initialized":
+                if not self.initialized:
+                    self.initialized = True
+                    queued, self._queued = self._queued, []
+                    for message in queued:
+                        await self._deliver(message)
+            case "ui/notifications/sandbox-proxy-ready":
+                rules = self.view.rules
+                more = (
+                    {"csp": {key: list(value) for key, value in rules.domains.items()}}
+                    if rules.domains
+                    else {}
+                )
+                params = {"html": self.view.html, "sandbox": "allow-scripts allow-same-origin", **more}
+                await self._deliver({"method": "ui/notifications/sandbox-resource-ready", "params": params})
+            case "ui/notifications/size-changed":
+                await self._told("size", _number(params.get("width")), _number(params.get("height")))
+            case "ui/notifications/request-teardown":
+                await self._told("close")
+            case "notifications/message":
+                text = line(str(params.get("data")), 500)
+                log.info(
+                    "log of a page: page=%s level=%s %s", line(self.view.uri, 200), params.get("level"), text
+                )
+            case _:
+                log.debug("notification of a page ignored: method=%s", line(method, 80))
+
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        match method:
+            case "ui/initialize":
+                return self._hello()
+            case "ping":
+                return {}
+            case "tools/call":
+                return await self._tool_call(params)
+            case "tools/list":
+                return {
+                    "tools": [_definition(name, tool) for name, tool in self._views.tools(self.view).items()]
+                }
+            case "resources/read":
+                contents = await self._views.read(self.view, _text(params, "uri"))
+                return {"contents": [block.raw["resource"] for block in contents.blocks]}
+            case "ui/open-link":
+                url = _text(params, "url")
+                if urlsplit(url).scheme not in ("http", "https"):
+                    raise _Refused(_DENIED, "only http and https addresses can be opened")
+                await self._permitted("openLinks", url)
+                return {}
+            case "ui/message":
+                if params.get("role", "user") != "user":
+                    raise _Refused(_INVALID, "the 'role' of a message must be 'user'")
+                await self._permitted("message", _blocks(params.get("content")))
+                return {}
+            case "ui/update-model-context":
+                given = {key: params[key] for key in ("content", "structuredContent") if key in params}
+                if "content" in given:
+                    given["content"] = _blocks(given["content"])
+                await self._permitted("updateModelContext", given)
+                self.model_context = given
+                return {}
+            case "ui/request-display-mode":
+                return {"mode": self._context.get("displayMode", "inline")}
+            case _:
+                raise _Refused(_UNKNOWN, f"unknown method {line(method, 80)!r}")
+
+    def _hello(self) -> dict[str, Any]:
+        tool = {"toolInfo": {"tool": _definition(own_name(self.view.tool)[1], self.view.tool)}}
+        able: dict[str, Any] = {
+            name: {} for name in ("openLinks", "message", "updateModelContext") if self._on[name] is not None
+        }
+        return {
+            "protocolVersion": PROTOCOL,
+            "hostInfo": {"name": "mooring", "version": __version__},
+            "hostCapabilities": {"serverTools": {}, "serverResources": {}, "logging": {}, **able},
+            "hostContext": {
+                **tool,
+                "displayMode": "inline",
+                "availableDisplayModes": ["inline"],
+                **self._context,
+            },
+        }
+
+    async def _tool_call(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool of the page's own server, by the server's own name."""
+        name, given = _text(params, "name"), params.get("arguments")
+        known = self._views.tools(self.view)
+        tool = known.get(name)
+        if tool is None:
+            raise UnknownTool(
+                line(name, 80), nearest(name, known), hint="Pages call tools of their own server."
+            )
+        result = await self._call(tool, cast("Mapping[str, Any] | None", given))
+        if result.error is not None:
+            raise result.error
+        return _result(result)
+
+    async def _permitted(self, name: str, *given: Any) -> None:
+        handler = self._on[name]
+        if handler is None or await _called(handler, *given) is False:
+            raise _Refused(_DENIED, "the host does not allow this")
+
+    async def _told(self, name: str, *given: Any) -> None:
+        if (handler := self._on[name]) is not None:
+            try:
+                await _called(handler, *given)
+            except Exception:
+                log.exception("callback for a page failed: page=%s", line(self.view.uri, 200))
+
+
+async def _called(handler: Callable[..., Any], *given: Any) -> Any:
+    outcome = handler(*given)
+    return await outcome if isawaitable(outcome) else outcome
+
+
+def _result(result: Result) -> dict[str, Any]:
+    """Return a result as the server sent it."""
+    if result.raw is not None:
+        return {key: value for key, value in result.raw.items() if key != "resultType"}
+    made: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    return made if result.structured is None else {**made, "structuredContent": result.structured}
+
+
+def _definition(name: str, tool: Tool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": name, "inputSchema": dict(tool.input_schema)}
+    texts = {"title": tool.title, "description": tool.description, "_meta": dict(tool.meta)}
+    return entry | {key: value for key, value in texts.items() if value}
+
+
+def _blocks(value: object) -> list[Mapping[str, Any]]:
+    """Return content blocks, given as a list or as one block.
+
+    Raises:
+        _Refused: it is neither.
+    """
+    given = cast("list[object]", value) if isinstance(value, list) else [value]
+    blocks = [cast("Mapping[str, Any]", one) for one in given if isinstance(one, Mapping)]
+    if len(blocks) != len(given) or not all(isinstance(one.get("type"), str) for one in blocks):
+        raise _Refused(_INVALID, "'content' must be content blocks")
+    return blocks
+
+
+def _text(params: Mapping[str, Any], key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str) or not value:
+        raise _Refused(_INVALID, f"{key!r} must be a text")
+    return value
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY

@@ -1,0 +1,253 @@
+"""The skills of all servers: list them, and read them for a model after the checks of the extension."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from binascii import a2b_base64
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.core.builtin_tools import READ_SKILL
+from mooring.core.discovery import OWNER
+from mooring.core.skills import InvalidSkillError, altered, changed_field, file_of, frontmatter
+from mooring.core.text import line, nearest, quote
+from mooring.core.types import EMPTY, Block, Contents, Group, Result, Skill, SkillFile, Snapshot, Tool
+from mooring.errors import CallError, ToolChanged
+from mooring.local import Progress, StaticProvider
+from mooring.resources import BUILTIN, Resources, ResourceTools
+from mooring.servers.catalog import CatalogBuilder
+
+__all__ = ["BuiltinTools", "SkillVerbs", "Skills"]
+
+MOST_LISTED = 100
+_LINE = 200
+
+TOOL = Tool(
+    name=READ_SKILL,
+    server=OWNER,
+    remote_name=READ_SKILL,
+    description="Read a skill: the instructions of an MCP server for a task. Without a name, list the "
+    "skills. With 'file', read a supporting file that the instructions mention, by its path relative to the "
+    "skill.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Name of the skill, as the list shows it"},
+            "file": {"type": "string", "description": "Path of a supporting file of the skill"},
+        },
+        "additionalProperties": False,
+    },
+    annotations={"readOnlyHint": True},
+)
+
+
+class Skills:
+    """Lists and reads the skills of the servers of a host.
+
+    Files are read only on request, from the server that listed the skill, and only those in its manifest.
+    """
+
+    def __init__(self, catalog: CatalogBuilder, resources: Resources) -> None:
+        self._builder, self._resources = catalog, resources
+        self._refused: dict[tuple[str, str], Skill] = {}
+        """Skills whose `SKILL.md` contradicted the list, until they are listed differently."""
+
+    def list(self) -> tuple[Skill, ...]:
+        """Implement `Host.skills`."""
+        return self._builder.catalog.skills
+
+    def find(self, name: str) -> Skill:
+        """Return the skill of this name.
+
+        Raises:
+            CallError: There is none, or several servers have one.
+        """
+        known = {skill.name: skill for skill in self.list()}
+        if name in known:
+            return known[name]
+        same = [one for one in known.values() if one.name.partition("/")[2] == name]
+        if len(same) == 1:
+            return same[0]
+        if same:
+            shown = ", ".join(sorted(one.name for one in same))
+            raise _not_read(name, f"several servers have a skill of that name; use one of {shown}")
+        if (withheld := self._builder.pins.explain_skill(name)) is not None:
+            raise withheld
+        near = ", ".join(nearest(name, known))
+        raise _not_read(name, f"there is no such skill{f'; did you mean {near}?' if near else ''}")
+
+    async def read(self, skill: Skill, file: str | None = None, timeout: float | None = None) -> Contents:
+        """Return a file of a skill (default: its `SKILL.md`) after the checks.
+
+        Raises:
+            CallError: The file is not in the manifest, or what the server sent contradicts the list.
+            MooringError: The server did not answer.
+        """
+        if self._refused.get((skill.server, skill.uri)) == skill and file is not None:
+            raise _altered(skill, "its SKILL.md was not used, so its other files are not read either")
+        try:
+            uri, listed = file_of(skill, file)
+        except InvalidSkillError as problem:
+            raise _not_read(skill.name, str(problem), skill.server) from None
+        contents = await self._resources.read_fresh(uri, skill.server, timeout=timeout)
+        if uri == skill.uri or listed is not None:
+            try:
+                self._check(skill, uri, listed, contents)
+            except ToolChanged:
+                self._refused[skill.server, skill.uri] = skill
+                raise
+        self._refused.pop((skill.server, skill.uri), None)
+        return contents
+
+    def _check(self, skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
+        where = line(uri, 200)
+        data = _bytes(contents)
+        if data is None:
+            raise _altered(skill, f"{where!r} was sent in several parts")
+        if listed is not None and (problem := altered(listed, data)) is not None:
+            raise _altered(skill, f"{where!r} was not used: {problem}")
+        if uri == skill.uri and (field := _other_field(skill, data)) is not None:
+            raise _altered(skill, f"{where!r} was not used: its {field!r} differs from the list of skills")
+
+
+class SkillVerbs:
+    """The verb of `Session` for skills."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> Result:
+        """See `Session.call`."""
+
+    async def read_skill(self, name: str, file: str | None = None, *, timeout: float | None = None) -> Result:
+        """Read a skill for the model: its `SKILL.md`, or one of its supporting files.
+
+        Size and digest are compared with the list of the server, and the head of `SKILL.md` with the listed
+        one. The text is tagged as text of its server.
+
+        Args:
+            name: The name from `Host.skills`; without the server if only one server has a skill of that name.
+            file: Path of a supporting file, relative to the skill. Default: its `SKILL.md`.
+            timeout: Seconds for the whole request. Default: `call_timeout` of the server.
+        """
+        given = {"name": name} if file is None else {"name": name, "file": file}
+        return await self.call(READ_SKILL, given, timeout=timeout)
+
+
+class BuiltinTools(StaticProvider):
+    """The provider of mooring's own tools that read from servers. The catalog shows those that have
+    something to read."""
+
+    name = OWNER
+
+    def __init__(self, resources: Resources, skills: Skills) -> None:
+        self._resources, self._skills = ResourceTools(resources), skills
+
+    @property
+    def snapshot(self) -> Snapshot:
+        group = Group(
+            id=self.name,
+            title="Resources and skills of MCP servers",
+            description="Find and read the resources and the skills of the MCP servers.",
+            members=(*sorted(BUILTIN), READ_SKILL),
+        )
+        return Snapshot(server=self.name, tools=(*self._resources.snapshot.tools, TOOL), groups=(group,))
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        meta: Mapping[str, Any] = EMPTY,
+    ) -> Result:
+        if tool != READ_SKILL:
+            return await self._resources.call(tool, arguments, timeout=timeout)
+        started = time.monotonic()
+        for name, value in arguments.items():
+            if name not in TOOL.input_schema["properties"]:
+                raise _not_read("", f"it has no argument {line(name, 40)!r}; it takes name and file")
+            if not isinstance(value, str | None):
+                raise _not_read("", f"{name!r} must be text")
+        name = arguments.get("name")
+        if name is None:
+            blocks, structured = self._listed()
+        else:
+            skill = self._skills.find(name)
+            contents = await self._skills.read(skill, arguments.get("file"), timeout)
+            blocks, structured = _quoted(skill, contents), None
+        return Result(
+            server=self.name,
+            tool=tool,
+            blocks=blocks,
+            structured=structured,
+            duration=time.monotonic() - started,
+        )
+
+    def _listed(self) -> tuple[tuple[Block, ...], dict[str, Any]]:
+        found = self._skills.list()
+        entries = [
+            {"name": one.name, "description": line(one.description, _LINE)} for one in found[:MOST_LISTED]
+        ]
+        lines = [f"{entry['name']}: {entry['description']}" for entry in entries]
+        if len(found) > MOST_LISTED:
+            lines.append(f"There are {len(found) - MOST_LISTED} more: find them with tools_search.")
+        text = quote("\n".join(lines), "MCP servers") if lines else "No server has skills."
+        return (Block({"type": "text", "text": text}),), {"skills": entries}
+
+
+def _quoted(skill: Skill, contents: Contents) -> tuple[Block, ...]:
+    """Return contents for a model, tagged with the server and the skill that they come from."""
+    about = {"skill": skill.name}
+    if skill.files is None:
+        about["verified"] = "no"
+    blocks: list[Block] = []
+    for block in contents.blocks:
+        if block.text is not None:
+            text = quote(block.text, skill.server, **about, uri=block.uri or contents.uri)
+            blocks.append(Block({"type": "text", "text": text}))
+        else:
+            blocks.append(block)
+    return tuple(blocks) or (Block({"type": "text", "text": f"[{contents.uri} is empty.]"}),)
+
+
+def _bytes(contents: Contents) -> bytes | None:
+    """Return the bytes of a file; None if it was not sent as one content."""
+    if len(contents.blocks) != 1:
+        return None
+    block = contents.blocks[0]
+    if block.text is not None:
+        return block.text.encode("utf-8", "surrogatepass")
+    return a2b_base64(block.data or "")
+
+
+def _other_field(skill: Skill, data: bytes) -> str | None:
+    """Return the first field of the frontmatter in `SKILL.md` that differs from the list, or None."""
+    from mooring.config.documents import BadSyntaxError, parse_yaml
+
+    head = frontmatter(data.decode("utf-8", "replace"))
+    if head is None:
+        return "frontmatter"
+    try:
+        return changed_field(skill.frontmatter, parse_yaml(head))
+    except BadSyntaxError:
+        return "frontmatter"
+
+
+def _not_read(name: str, problem: str, server: str = OWNER) -> CallError:
+    what = f"skill {line(name, 80)!r}" if name else READ_SKILL
+    return CallError(f"{what} was not read: {problem}", server=server, tool=READ_SKILL, outcome="not sent")
+
+
+def _altered(skill: Skill, problem: str) -> ToolChanged:
+    return ToolChanged(
+        f"Skill {skill.name!r} is not what its server listed: {problem}. Refresh the server, review "
+        "the skill with `mooring check`, and report it to the server's owner if it happens again.",
+        server=skill.server,
+        tool=skill.name,
+        reason="altered",
+    )

@@ -1,0 +1,213 @@
+"""Plans of writes: what a script would do, what was approved, and whether a call is one of the approved ones.
+
+Pure. A plan is found by running the rest of a script without its writes: each write gets a stand-in instead
+of a result. Stand-ins can be used in the arguments of later writes; what they stood for is put in when the
+real result is known, and the call must then be exactly that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from mooring.core.value import Value
+
+__all__ = ["Approvals", "Decision", "Plan", "PlannedCall", "StandIns", "canonical"]
+
+MOST_QUESTIONS = 5
+"""Plans that one script may ask for."""
+SHOWN_CALLS, SHOWN_TEXT = 3, 500
+_FIRST_NUMBER, _PER_CALL = 8_000_000_000_000, 1_000
+_DEEPEST, _MOST_LEAVES = 4, 200
+
+Decision = Literal["go", "ask", "refuse"]
+Path = tuple[str | int, ...]
+
+
+def canonical(value: Any) -> str:
+    """Return a text that is equal for equal JSON values only."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True)
+
+
+class PlannedCall(Value):
+    """One write of a plan."""
+
+    function: str
+    """Name of the function in the script."""
+    tool: str
+    """Name of the tool in the catalog."""
+    server: str
+    arguments: Mapping[str, Any]
+    """May hold stand-ins for results of earlier writes of the plan."""
+
+
+class Plan(Value):
+    """The writes that a script would make from where it stands."""
+
+    calls: tuple[PlannedCall, ...]
+    complete: bool
+    """Whether the script ended after them. Otherwise it needs the result of one, and may ask again."""
+    why_open: str = ""
+
+    def document(self, stand_ins: StandIns) -> dict[str, Any]:
+        """Return the plan for a person: for each tool the number of calls and the arguments of the first."""
+        by_tool: dict[str, list[PlannedCall]] = {}
+        for call in self.calls:
+            by_tool.setdefault(call.tool, []).append(call)
+        return {
+            "writes": len(self.calls),
+            "calls": [
+                {
+                    "tool": tool,
+                    "server": calls[0].server,
+                    "count": len(calls),
+                    "first": [stand_ins.shown(call.arguments) for call in calls[:SHOWN_CALLS]],
+                }
+                for tool, calls in by_tool.items()
+            ],
+            "complete": self.complete,
+            **({} if self.complete else {"then": self.why_open or "more may follow, after another question"}),
+        }
+
+
+class StandIns:
+    """Values that stand for the results of planned writes."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[int, Path]] = {}
+        self._texts: dict[str, tuple[int, Path]] = {}
+
+    def make(self, index: int, schema: Mapping[str, Any] | None) -> Any:
+        """Return a stand-in for the result of call `index` (from 0): a text, or what fits the schema."""
+        if schema is None:
+            return self._text(index, ())
+        left = [_MOST_LEAVES]
+        return self._value(index, schema, (), left)
+
+    def expanded(self, value: Any, results: Mapping[int, Any]) -> Any:
+        """Return a value with real results in the place of stand-ins.
+
+        Raises:
+            LookupError: A result is not known, or has no such part.
+        """
+        if isinstance(value, str):
+            if value in self._texts:
+                return _part(results, *self._texts[value])
+            for text, source in self._texts.items():
+                if text in value:
+                    value = value.replace(text, str(_part(results, *source)))
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:
+            return _part(results, *self._numbers[int(value)])
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[str, Any]", value).items()
+            return {key: self.expanded(item, results) for key, item in pairs}
+        if isinstance(value, list | tuple):
+            return [self.expanded(item, results) for item in cast("Sequence[Any]", value)]
+        return value
+
+    def shown(self, value: Any) -> Any:
+        """Return a value for a person: numbers that stand for results as text, long texts cut."""
+        if isinstance(value, str):
+            return value if len(value) <= SHOWN_TEXT else f"{value[:SHOWN_TEXT]}… ({len(value):,} characters)"
+        if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:
+            return _name(*self._numbers[int(value)])
+        if isinstance(value, Mapping):
+            return {key: self.shown(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            items = cast("Sequence[Any]", value)
+            return [self.shown(item) for item in items[:50]]
+        return value
+
+    def _text(self, index: int, path: Path) -> str:
+        text = _name(index, path)
+        self._texts[text] = (index, path)
+        return text
+
+    def _value(self, index: int, schema: Any, path: Path, left: list[int]) -> Any:
+        left[0] -= 1
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+        kind = given.get("type")
+        if left[0] < 0 or len(path) > _DEEPEST:
+            return self._text(index, path)
+        if kind == "object" and isinstance(given.get("properties"), Mapping):
+            members = cast("Mapping[str, Any]", given["properties"]).items()
+            return {name: self._value(index, one, (*path, name), left) for name, one in members}
+        if kind == "array":
+            return [self._value(index, given.get("items"), (*path, 0), left)]
+        if kind in ("integer", "number"):
+            number = _FIRST_NUMBER + index * _PER_CALL + len(self._numbers) % _PER_CALL
+            self._numbers[number] = (index, path)
+            return number
+        return True if kind == "boolean" else None if kind == "null" else self._text(index, path)
+
+
+def _name(index: int, path: Path) -> str:
+    part = "." + ".".join(map(str, path)) if path else ""
+    return f"\u27e6result of write {index + 1}{part}\u27e7"
+
+
+def _part(results: Mapping[int, Any], index: int, path: Path) -> Any:
+    value = results[index]
+    for step in path:
+        if isinstance(value, str | int | float | None):
+            raise LookupError(step)
+        value = value[step]
+    return value
+
+
+class Approvals:
+    """Which writes of one script may be made. A write is made only if a plan with exactly this call was
+    approved, and each planned call at most once."""
+
+    def __init__(self, most_questions: int = MOST_QUESTIONS) -> None:
+        self.stand_ins = StandIns()
+        self.questions = 0
+        self._most = most_questions
+        self._plan: Plan | None = None
+        self._approved = False
+        self._left: dict[int, PlannedCall] = {}
+        self._results: dict[int, Any] = {}
+
+    def decide(self, function: str, arguments: Mapping[str, Any]) -> tuple[Decision, int | None]:
+        """Return what happens to a write: it is made (with its number in the plan), a plan must be approved
+        first, or it differs from the approved plan and is refused."""
+        if self._plan is None:
+            return "ask", None
+        if not self._approved:
+            return "refuse", None
+        wanted = canonical(arguments)
+        for index, call in self._left.items():
+            if call.function == function and self._matches(call, wanted):
+                del self._left[index]
+                return "go", index
+        if not self._plan.complete and not self._left and self.questions < self._most:
+            return "ask", None
+        return "refuse", None
+
+    def propose(self, plan: Plan) -> None:
+        """Replace the plan. Nothing of it is approved, and nothing of an earlier one any more."""
+        self._plan, self._approved, self._left, self._results = plan, False, {}, {}
+        self.questions += 1
+
+    def answer(self, approved: bool) -> None:
+        """Record the answer to the last proposed plan. Only the first answer counts."""
+        if self._plan is None or self._approved or self._left:
+            return
+        self._approved = approved is True
+        if self._approved:
+            self._left = dict(enumerate(self._plan.calls))
+        else:
+            self._plan = Plan(calls=(), complete=True)
+
+    def finished(self, index: int | None, value: Any) -> None:
+        """Record the result of a planned write."""
+        if index is not None:
+            self._results[index] = value
+
+    def _matches(self, call: PlannedCall, wanted: str) -> bool:
+        try:
+            return canonical(self.stand_ins.expanded(call.arguments, self._results)) == wanted
+        except (LookupError, TypeError):
+            return False

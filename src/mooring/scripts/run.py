@@ -1,0 +1,437 @@
+"""Run one script: its calls are calls of its session, its writes wait for an approved plan."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mooring.audit import NOTE
+from mooring.core.events import Event, ScriptFinished, ScriptStarted
+from mooring.core.names import OWNER
+from mooring.core.render import text_block
+from mooring.core.text import did_you_mean, dumps, line
+from mooring.core.types import Result, Tool
+from mooring.errors import CallTimeout, MooringError, PolicyDenied
+from mooring.policy import ApprovalRequest
+from mooring.scripts.calls import (
+    CallsById,
+    ScriptCall,
+    ScriptCalls,
+    Settled,
+    Stopped,
+    cancel,
+    encoded,
+    script_error,
+    summary,
+)
+from mooring.scripts.plan import Approvals, Plan, PlannedCall
+from mooring.scripts.stubs import HEADER, Stub, function_names, identifiers, stub_of
+from mooring.scripts.workers import Worker, WorkerLost, Workers
+
+if TYPE_CHECKING:
+    from mooring.config.sections import ScriptSettings
+
+__all__ = ["LONGEST_CODE", "META", "ScriptRun"]
+
+LONGEST_CODE = 100_000
+"""Characters of a program."""
+ANSWER = 300.0
+"""Seconds to answer a question about writes."""
+SHOWN_BEFORE = 2_000
+"""Characters of the output that an error repeats."""
+META = "mooring/script"
+"""Key of the `meta` of a result: the id of the script and its calls."""
+
+
+class Refused(Stopped):
+    """The dry run showed that the script must not go on."""
+
+
+class ScriptRun:
+    """One run of a script in a session."""
+
+    def __init__(
+        self,
+        *,
+        call: Callable[..., Awaitable[Result]],
+        tools: Mapping[str, Tool],
+        plans: Callable[[Tool], str | None],
+        approve: Callable[[ApprovalRequest, float], Awaitable[bool]],
+        emit: Callable[[Event], None],
+        observed: Callable[[], bool],
+        workers: Workers,
+        settings: ScriptSettings,
+        session: str,
+        timeout: float,
+        on_call: Callable[[int, str], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            call: `Session.call` of the session.
+            tools: The tools that the model of this session may call, by local name.
+            plans: Returns why a tool must be planned, or None for one that may be called at once.
+            approve: Asks for approval of a plan.
+            emit: Receives the events of the script.
+            observed: Returns whether a stream delivers the events of calls.
+            workers: Where it runs.
+            settings: Its limits.
+            session: The id of the session.
+            timeout: Seconds for everything but waiting for a person.
+            on_call: Called after each call, with the number of finished calls and a text.
+        """
+        self._plans, self._approve, self._emit = plans, approve, emit
+        self._workers, self._settings, self._session_id = workers, settings, session
+        self._timeout = timeout
+        self._functions = function_names(tools.values())
+        self.id = secrets.token_hex(6)
+        self._worker: Worker | None = None
+        self._calls: CallsById = {}
+        self._printed: list[str] = []
+        self._length = 0
+        self._approvals = Approvals()
+        self._caller = ScriptCalls(
+            self.id,
+            session,
+            call=call,
+            emit=emit,
+            observed=observed,
+            finished=self._approvals.finished,
+            on_call=on_call,
+        )
+        self._limit: asyncio.Timeout | None = None
+        self._now, self._seed = time.time(), secrets.randbits(32)
+        self._stubs: dict[str, Stub] = {}
+        self._pausing: list[str] = []
+        self._at_rest = False
+        """Whether the worker has ended the program and can be used again."""
+
+    async def run(self, code: str) -> Result:
+        """Run a program and return its result. Failures are results with `is_error`; nothing is raised for
+        them. Cancelling this cancels the calls that are under way."""
+        started = time.monotonic()
+        if (note := NOTE.get()) is not None:
+            note.script = self.id
+        self._emit(ScriptStarted(script=self.id, session=self._session_id))
+        error: MooringError | None = None
+        value: Any = None
+        failed = True
+        try:
+            async with asyncio.timeout(self._timeout) as self._limit:
+                value = await self._run(code)
+            failed = False
+        except TimeoutError:
+            error = CallTimeout(
+                f"The script ran longer than {self._timeout:g} s and was stopped.",
+                server=OWNER,
+                tool="script_run",
+                elapsed=time.monotonic() - started,
+                outcome="unknown",
+            )
+        except Stopped as stopped:
+            error = stopped.problem
+        except WorkerLost as lost:
+            error = script_error(f"The script was stopped: {lost}.", outcome="unknown")
+        finally:
+            await self._end()
+            took = time.monotonic() - started
+            self._emit(
+                ScriptFinished(
+                    script=self.id,
+                    session=self._session_id,
+                    calls=len(self._calls),
+                    duration=took,
+                    is_error=failed,
+                )
+            )
+        return self._result(value, error, took)
+
+    # --- the program ----------------------------------------------------------------------------
+
+    async def _run(self, code: str) -> Any:
+        if len(code) > LONGEST_CODE:
+            raise Stopped(
+                script_error(
+                    f"The script has {len(code):,} characters; at most {LONGEST_CODE:,} are allowed."
+                )
+            )
+        used = [name for name in self._functions if name in identifiers(code)]
+        self._stubs = {name: stub_of(name, self._functions[name]) for name in used}
+        self._pausing = [name for name in used if self._plans(self._functions[name]) is not None]
+        self._worker = await self._workers.acquire()
+        stubs = "\n".join((HEADER, *(stub.text for stub in self._stubs.values()), ""))
+        event, _ = await self._worker.exchange(
+            "start",
+            code=code,
+            stubs=stubs,
+            memory=self._settings.memory,
+            time=self._settings.time,
+            **self._frame(self._pausing),
+        )
+        return await self._follow(event, code)
+
+    def _frame(self, pausing: list[str], *, dry: bool = False) -> dict[str, Any]:
+        return {
+            "names": list(self._stubs),
+            "pausing": pausing,
+            "calls": max(self._settings.calls - len(self._calls), 0),
+            "length": self._length,
+            "now": self._now,
+            "seed": self._seed,
+            "dry": dry,
+        }
+
+    async def _follow(self, event: dict[str, Any], code: str) -> Any:
+        """Do what the script needs, until it ends; return its value."""
+        while True:
+            assert self._worker is not None
+            self._heard(event, self._calls)
+            event["calls"], event["printed"] = [], ""
+            self._at_rest = event["event"] in ("done", "invalid", "error")
+            match event["event"]:
+                case "done":
+                    running = [id_ for id_, call in self._calls.items() if call.task and not call.task.done()]
+                    if running:
+                        await self._settled(self._calls, running)  # the script did not await them
+                        continue
+                    return event["value"]
+                case "waiting":
+                    results = await self._settled(self._calls, event["pending"])
+                    event, _ = await self._worker.results(results)
+                case "write":
+                    event = await self._write(event["call"], code)
+                case _:
+                    raise Stopped(self._problem(event))
+
+    def _heard(self, event: dict[str, Any], calls: CallsById) -> None:
+        """Keep what was printed, and start the calls that the script made."""
+        if calls is self._calls:
+            self._printed.append(event["printed"])
+            self._length += len(event["printed"])
+        for one in event["calls"]:
+            self._begin(one, calls)
+
+    def _problem(self, event: dict[str, Any]) -> MooringError:
+        match event["event"]:
+            case "invalid":
+                lines = [f"line {number}: {self._hinted(text)}" for number, text in event["problems"]]
+                listed = "\n".join(lines)
+                return script_error(
+                    f"The script was not run. Correct it and try again:\n{listed}", outcome="not sent"
+                )
+            case "limit":
+                return script_error(f"The script was stopped: {event['text']}.", outcome="unknown")
+            case "crash":
+                return script_error(
+                    f"The interpreter of the script ended: {event['text']}.", outcome="unknown"
+                )
+            case _:
+                return script_error(str(event.get("text") or "The script failed."))
+
+    def _hinted(self, text: str) -> str:
+        if text.startswith("Name `") and text.endswith("` used when not defined"):
+            name = text.split("`")[1]
+            near = did_you_mean(name, self._functions)
+            more = f"; did you mean `{near}`?" if near else "; script_api lists the tools"
+            return f"`{line(name, 60)}` is not defined{more}"
+        return text
+
+    def _begin(self, one: dict[str, Any], calls: CallsById, *, planned: int | None = None) -> ScriptCall:
+        """Start a call of the script; a write of a dry run is only noted."""
+        name = one["name"]
+        given = self._caller.arguments(self._stubs[name], one["arguments"])
+        call = calls[one["id"]] = ScriptCall(self._functions[name], given, write=name in self._pausing)
+        call.planned = planned
+        if calls is self._calls or not call.write:
+            self._caller.start(call)
+        return call
+
+    async def _settled(self, calls: CallsById, pending: list[int]) -> list[Settled]:
+        assert self._worker is not None
+        results = await self._caller.settled(calls, pending, self._worker.gone)
+        if not results:
+            raise self._worker.lost()
+        return results
+
+    # --- writes ---------------------------------------------------------------------------------
+
+    async def _write(self, one: dict[str, Any], code: str) -> dict[str, Any]:
+        """Make an approved write, or find and ask for a plan; return the next event."""
+        assert self._worker is not None
+        if self._settings.writes == "deny":
+            raise Stopped(self._denied(one["name"], "`scripts.writes` is `deny`"))
+        given = self._caller.arguments(self._stubs[one["name"]], one["arguments"])
+        decision, index = self._approvals.decide(one["name"], given)
+        if decision == "refuse":
+            raise Stopped(
+                PolicyDenied(
+                    f"The script was stopped: {self._functions[one['name']].name!r} with "
+                    f"{line(dumps(given), 200)} is not in the plan that was approved.",
+                    server=OWNER,
+                    tool="script_run",
+                    reason="differs from the approved plan",
+                )
+            )
+        if decision == "ask":
+            return await self._planned(code)
+        self._begin(one, self._calls, planned=index)
+        event, _ = await self._worker.exchange("go")
+        return event
+
+    async def _planned(self, code: str) -> dict[str, Any]:
+        """Find out what the script would write, ask for approval, and load its snapshot again."""
+        assert self._worker is not None
+        event, snapshot = await self._worker.exchange("dump")
+        if event["event"] != "snapshot":
+            raise Stopped(self._problem(event))
+        plan = await self._dry_run(snapshot)
+        await self._give_back()
+        self._approvals.propose(plan)
+        reasons = {self._plans(self._functions[call.function]) or "" for call in plan.calls}
+        request = ApprovalRequest(
+            server=OWNER,
+            tool="script_run",
+            name="script_run",
+            title="Run a script that makes changes",
+            arguments={
+                "script": self.id,
+                **plan.document(self._approvals.stand_ins),
+                "done": dict(Counter(call.tool.name for call in self._calls.values() if call.state == "ok")),
+                "code": code,
+            },
+            reason="; ".join(sorted(filter(None, reasons))) or "the script makes changes",
+            session=self._session_id,
+        )
+        approved = await self._asked(request)
+        self._approvals.answer(approved)
+        if not approved:
+            raise Stopped(self._denied(plan.calls[0].function, "the plan was not approved"))
+        self._worker, self._at_rest = await self._workers.acquire(), False
+        event, _ = await self._worker.exchange("load", snapshot, **self._frame(self._pausing))
+        return event
+
+    async def _asked(self, request: ApprovalRequest) -> bool:
+        """Ask a person. The time limit of the script does not run meanwhile."""
+        assert self._limit is not None
+        loop, until = asyncio.get_running_loop(), self._limit.when()
+        left = None if until is None else max(until - loop.time(), 0.0)
+        self._limit.reschedule(None)
+        try:
+            return await self._approve(request, ANSWER)
+        finally:
+            self._limit.reschedule(None if left is None else loop.time() + left)
+
+    async def _dry_run(self, snapshot: bytes) -> Plan:
+        """Run the rest of the script with stand-ins for the results of writes. Reads are made."""
+        assert self._worker is not None
+        calls: CallsById = dict(self._calls)
+        planned: list[PlannedCall] = []
+        stood: dict[int, bytes] = {}
+        try:
+            event, _ = await self._worker.exchange("load", snapshot, **self._frame([], dry=True))
+            while True:
+                for one in event["calls"]:
+                    call = self._begin(one, calls)
+                    if call.write:
+                        tool = call.tool
+                        stand_in = self._approvals.stand_ins.make(len(planned), tool.output_schema)
+                        stood[one["id"]] = encoded(stand_in)
+                        planned.append(
+                            PlannedCall(
+                                function=one["name"],
+                                tool=tool.name,
+                                server=tool.server,
+                                arguments=call.arguments,
+                            )
+                        )
+                if event["event"] != "waiting":
+                    return self._found(event, tuple(planned))
+                ready = [(id_, True, stood[id_]) for id_ in event["pending"] if id_ in stood]
+                if not ready:
+                    ready = await self._settled(calls, event["pending"])
+                event, _ = await self._worker.results(ready)
+        except Refused:
+            raise
+        except Stopped as stopped:
+            return Plan(calls=tuple(planned), complete=False, why_open=line(str(stopped), 200))
+        finally:
+            await cancel([call for id_, call in calls.items() if id_ not in self._calls])
+
+    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...]) -> Plan:
+        if event["event"] == "done":
+            return Plan(calls=planned, complete=True)
+        if event["event"] == "limit" and "more calls" in event["text"]:
+            raise Refused(
+                script_error(
+                    "The script was stopped before its first write: it would make more than "
+                    f"{self._settings.calls} calls (`scripts.calls`)."
+                )
+            )
+        if event["event"] == "error":
+            return Plan(
+                calls=planned,
+                complete=False,
+                why_open="the script then uses the result of a write, and may ask again",
+            )
+        raise Refused(self._problem(event))
+
+    def _denied(self, function: str, why: str) -> MooringError:
+        tool = self._functions[function]
+        return PolicyDenied(
+            f"The script was stopped before {tool.name!r}: {why}. "
+            "Do not try again; tell the user what you wanted to do.",
+            server=OWNER,
+            tool="script_run",
+            reason=why,
+        )
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def _give_back(self) -> None:
+        """Give the worker to other scripts."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            try:
+                event, _ = await worker.exchange("stop")
+                usable = event["event"] == "idle"
+            except WorkerLost:
+                usable = False
+            await self._workers.release(worker, usable=usable)
+
+    async def _end(self) -> None:
+        """Cancel the calls that are still running, and give the worker back or kill it."""
+        await cancel(self._calls.values())
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await self._workers.release(worker, usable=self._at_rest)
+
+    def _result(self, value: Any, error: MooringError | None, took: float) -> Result:
+        printed = "".join(self._printed)
+        if error is not None:
+            parts = [
+                str(error),
+                summary(self._calls.values()),
+                f"Printed before that:\n{_end_of(printed)}" if printed.strip() else "",
+            ]
+        else:
+            shown = "" if value is None else value if isinstance(value, str) else dumps(value)
+            parts = [printed.rstrip("\n"), shown]
+        calls = [call.document() for call in self._calls.values()]
+        return Result(
+            server=OWNER,
+            tool="script_run",
+            blocks=(text_block("\n".join(filter(None, parts))),),
+            structured=value,
+            is_error=error is not None,
+            duration=took,
+            meta={META: {"id": self.id, "calls": calls}},
+            error=error,
+        )
+
+
+def _end_of(printed: str) -> str:
+    """Return the end of what a script printed before its error."""
+    return printed if len(printed) <= SHOWN_BEFORE else f"…{printed[-SHOWN_BEFORE:]}"

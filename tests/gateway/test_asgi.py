@@ -1,0 +1,208 @@
+"""The gateway as an ASGI application: the same behaviour under other servers, and mounted in other apps."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bench.listening import free_port
+from mooring import Host, HostConfig
+from mooring.config.sections import GatewaySettings
+from mooring.errors import ConfigError
+from mooring.gateway import ClientBridge, asgi_app
+from tests.lab.caller import Caller, soon
+from tests.lab.stdio import lab_server
+
+pytestmark = pytest.mark.anyio
+TOKEN = "a-token-of-twenty-letters"
+
+
+@asynccontextmanager
+async def uvicorn(app: Any, port: int) -> AsyncIterator[None]:
+    module: Any = importlib.import_module("uvicorn")
+    config = module.Config(app, port=port, log_level="error", lifespan="on", timeout_graceful_shutdown=5)
+    server = module.Server(config)
+    server.install_signal_handlers = lambda: None
+    running = asyncio.create_task(server._serve())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await running
+
+
+@asynccontextmanager
+async def hypercorn(app: Any, port: int) -> AsyncIterator[None]:
+    pytest.importorskip("hypercorn", reason="hypercorn is not installed")
+    serve: Any = importlib.import_module("hypercorn.asyncio").serve
+    config: Any = importlib.import_module("hypercorn.config").Config()
+    config.bind, config.loglevel, config.graceful_timeout = [f"127.0.0.1:{port}"], "CRITICAL", 5
+    ending = asyncio.Event()
+    running = asyncio.create_task(serve(app, config, shutdown_trigger=ending.wait))
+    try:
+        yield
+    finally:
+        ending.set()
+        await running
+
+
+SERVERS = pytest.mark.parametrize("server", [uvicorn, hypercorn])
+
+
+def host_with(*servers: Any, **gateway: Any) -> Host:
+    config = HostConfig(servers=servers, style="raw", gateway=GatewaySettings(**gateway))
+    return Host(config, lock=False, relay=ClientBridge())
+
+
+@asynccontextmanager
+async def served(app: Any, server: Any) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    async with asyncio.timeout(60), server(app, port), aiohttp.ClientSession() as http:
+        while True:
+            try:
+                async with http.get(base + "/anything"):
+                    break
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)
+        yield base, http
+
+
+@SERVERS
+async def test_both_eras_streams_cancellation_and_limits_are_as_with_our_own_server(
+    server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("ANA", TOKEN)
+    log = tmp_path / "access.log"
+    host = host_with(
+        lab_server(tools=["echo", "sleep"]),
+        tokens=[{"name": "ana", "token": "${ANA}"}],
+        max_body=20_000,
+        body_timeout=1.0,
+        concurrency=2,
+        access_log=str(log),
+    )
+    app = asgi_app(host)
+    async with served(app, server) as (base, http):
+        assert await host.ready(20)
+        assert app._service is not None
+        gateway = app._service.gateway
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        for modern in (True, False):
+            caller = Caller(http, base + "/mcp", modern=modern, headers=headers)
+            await caller.begin()
+            assert (await caller.call("echo", {"text": "hi"})).text == "hi"
+        modern = Caller(http, base + "/mcp", modern=True, headers=headers)
+        async with modern.listening(toolsListChanged=True) as messages:
+            await host.remove("lab")
+            assert (await soon(messages))["method"] == "notifications/tools/list_changed"
+        await host.add(lab_server(tools=["echo", "sleep"]))
+        async with caller.standing() as stream:
+            assert (await caller.call("echo", {"text": "beside a stream"})).text == "beside a stream"
+            del stream
+        async with aiohttp.ClientSession() as other:
+            gone = Caller(other, base + "/mcp", modern=True, headers=headers)
+            calls = [asyncio.create_task(gone.call("sleep", {"seconds": 30})) for _ in range(2)]
+            while gateway.under_way < 2:
+                await asyncio.sleep(0.01)
+            assert (await caller.call("echo", {"text": "x"})).status == 429, "concurrency"
+            for call in calls:
+                call.cancel()
+        while gateway.under_way:
+            await asyncio.sleep(0.01)
+        assert (await Caller(http, base + "/mcp", modern=True).call("echo")).status == 401
+        assert (await caller.call("echo", {"text": "x" * 30_000})).status == 413
+        usual = {**caller.message("tools/list", {}, 1)[1], "Host": "evil.example"}
+        async with http.post(base + "/mcp", data="{}", headers=usual) as answer:
+            assert answer.status == 403
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write(
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Authorization: Bearer %s\r\nContent-Length: 50\r\n\r\n{" % TOKEN.encode()
+        )
+        assert b"408" in await reader.readline(), "a body that never comes"
+        writer.close()
+        async with http.get(base + "/metrics", headers=headers) as answer:
+            assert (
+                'mooring_tool_calls_total{server="lab",tool="sleep",outcome="cancelled"} 2'
+                in await answer.text()
+            )
+    outcomes = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["outcome"] for line in outcomes if line.get("tool") == "sleep"] == ["cancelled"] * 2
+
+
+@SERVERS
+async def test_mounted_in_another_application_it_keeps_its_base_path_and_the_rest_is_untouched(
+    server: Any,
+) -> None:
+    starlette: Any = pytest.importorskip("starlette.applications")
+    routing: Any = importlib.import_module("starlette.routing")
+    responses: Any = importlib.import_module("starlette.responses")
+    host = host_with(lab_server())
+    gateway = asgi_app(host, sse=True)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async with host, gateway:
+            yield
+
+    async def home(_: Any) -> Any:
+        return responses.PlainTextResponse("my own page")
+
+    app = starlette.Starlette(
+        routes=[routing.Route("/", home), routing.Mount("/tools", gateway)], lifespan=lifespan
+    )
+    async with served(app, server) as (base, http):
+        assert await host.ready(20)
+        async with http.get(base + "/") as answer:
+            assert await answer.text() == "my own page"
+        caller = Caller(http, base + "/tools/mcp", modern=False)
+        await caller.begin()
+        assert (await caller.call("echo", {"text": "mounted"})).text == "mounted"
+        async with http.get(base + "/tools/health") as answer:
+            assert await answer.json() == {"status": "ok"}
+        async with http.get(base + "/tools/sse") as stream:
+            await stream.content.readline()
+            assert (await stream.content.readline()).startswith(b"data: /tools/messages?session_id=")
+
+
+async def send(app: Any, scope: dict[str, Any]) -> tuple[int, Any]:
+    """Status and JSON of one request to an application, without a server."""
+    sent: list[Any] = []
+    waiting = asyncio.Event()
+
+    async def receive() -> Any:
+        await waiting.wait()
+
+    async def collect(message: Any) -> None:
+        sent.append(message)
+
+    usual = {"type": "http", "method": "GET", "headers": [(b"host", b"127.0.0.1")], "path": "/health"}
+    await app({**usual, **scope}, receive, collect)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def test_without_tokens_only_clients_of_this_machine_are_served() -> None:
+    async with host_with(lab_server()) as host, asgi_app(host) as app:
+        local = {"path": "/metrics", "server": ("192.0.2.1", 80), "client": ("127.0.0.1", 1)}
+        status, said = await send(app, local)
+        assert (status, "only clients of this machine" in said["error"]) == (403, True)
+        for server in (None, ("/run/socket", None)):
+            assert (await send(app, {"path": "/metrics", "server": server}))[0] == 403
+
+
+async def test_a_gateway_that_was_not_started_says_so_and_tls_belongs_to_the_server() -> None:
+    async with host_with(lab_server()) as host:
+        status, said = await send(asgi_app(host), {})
+        assert (status, "lifespan" in said["error"]) == (503, True)
+    async with host_with(lab_server(), tls={"cert": "x", "key": "y"}) as host:
+        with pytest.raises(ConfigError, match=r"gateway\.tls"):
+            async with asgi_app(host):
+                pass
