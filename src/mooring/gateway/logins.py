@@ -65,8 +65,8 @@ class Ticket:
         self.done = done
         self.ended.set()
         if done:
-            for told in self.listeners:
-                told()
+            for listener in self.listeners:
+                listener()
         self.listeners.clear()
 
 
@@ -126,7 +126,7 @@ class RemoteLogins:
         ticket = self.ticket(client.principal.name, server)
         asked = self._elicitation(ticket)
         if not client.can("elicitation/create", asked):
-            return self.told(client, self._text(ticket), failed=True)
+            return self.result_for(client, self._text(ticket), failed=True)
         if client.era == "modern":
             request = {"method": "elicitation/create", "params": asked}
             state = {"requestState": seal(ticket.key)}
@@ -139,11 +139,11 @@ class RemoteLogins:
         try:
             answer = await client.ask("elicitation/create", asked, exchange)
         except Refusal:
-            return self.told(client, self._text(ticket), failed=True)
+            return self.result_for(client, self._text(ticket), failed=True)
         if answer.get("action") != "accept":
-            return self.told(client, f"The user did not log in to {server!r}.", failed=True)
+            return self.result_for(client, f"The user did not log in to {server!r}.", failed=True)
         if not await self._waited(ticket, client):
-            return self.told(client, self._text(ticket), failed=True)
+            return self.result_for(client, self._text(ticket), failed=True)
         exchange.send(notice)
         return None
 
@@ -156,7 +156,7 @@ class RemoteLogins:
         answer = fields(fields(responses).get(KEY))
         ticket = self._tickets.get(key)
         if answer.get("action") in ("decline", "cancel"):
-            return self.told(client, "The user did not log in.", failed=True)
+            return self.result_for(client, "The user did not log in.", failed=True)
         if ticket is not None and ticket.principal == client.principal.name:
             await self._waited(ticket, client)
         return None
@@ -170,7 +170,7 @@ class RemoteLogins:
             return False
         return ticket.done
 
-    def told(self, client: Client, text: str, *, failed: bool) -> dict[str, Any]:
+    def result_for(self, client: Client, text: str, *, failed: bool) -> dict[str, Any]:
         """Return a result with this text."""
         return shaped({"content": [{"type": "text", "text": text}], "isError": failed}, client.era)
 
