@@ -17,6 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from mooring import ServerConfig
+from mooring.config.models import ConfigSource
 from mooring.config.network import auth_extensions
 from tests.lab.idp import IdpLab, new_key, pem, public, signed
 from tests.lab.oauth import AuthLab
@@ -108,7 +109,10 @@ async def test_a_key_of_another_client_is_refused_with_the_word_of_the_authoriza
 # --- workload identity ----------------------------------------------------------------------------
 
 
-async def test_the_jwt_of_a_workload_is_read_again_for_each_token(hosting: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["file", "cmd"])
+async def test_the_jwt_of_a_workload_is_read_again_for_each_token(
+    source: str, hosting: Any, tmp_path: Path
+) -> None:
     platform, file = new_key(), tmp_path / "token"
     async with AuthLab() as auth:
         auth.trusted["https://platform"] = public(platform)
@@ -118,7 +122,9 @@ async def test_the_jwt_of_a_workload_is_read_again_for_each_token(hosting: Any, 
             file.write_text(signed(platform, None, **claims) + "\n")
 
         rotate()
-        async with hosting(auth.config(auth={"assertion": f"${{file:{file}}}"})) as host:
+        reference = f"${{file:{file}}}" if source == "file" else f"${{cmd:cat {file}}}"
+        written = ConfigSource(scope="explicit")
+        async with hosting(auth.config(auth={"assertion": reference}, source=written)) as host:
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
             auth.revoke_all()
             rotate()  # as a platform does

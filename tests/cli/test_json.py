@@ -30,6 +30,8 @@ def test_list(ran, mixed_config) -> None:
         "tools": 2,
         "resources": 0,
         "prompts": 0,
+        "extensions": [],
+        "skills": 0,
         "error": None,
         "connected_at": CONNECTED,
         "breaker": "closed",

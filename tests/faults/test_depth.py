@@ -114,7 +114,7 @@ def test_a_large_message_is_not_searched_value_by_value_on_the_loop() -> None:
         decode(line.encode())
     finally:
         sys.setprofile(None)
-    assert steps < 100
+    assert steps < 10_000  # there are 30,000 values
     assert decode(line.replace("0.5", "-1e999", 1).encode()) == json.loads(line.replace("0.5", "null", 1))
 
 

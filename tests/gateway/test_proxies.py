@@ -47,6 +47,7 @@ def seen(settings: dict[str, Any], peer: str, *headers: tuple[str, str]) -> Plai
     request = Plain(
         method="POST",
         path="/mcp",
+        raw_path="/mcp",
         query_string="",
         headers=CIMultiDict(headers),
         raw_headers=raw,

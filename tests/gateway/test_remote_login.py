@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
-from mooring.auth.vault import Vault
+from mooring.auth.cipher import LoginCipher
 from mooring.config.sections import GatewaySettings
 from mooring.gateway import login_pages
 from tests.gateway.test_identity import ISOLATED, NAMES, TOKENS, carried, logged_in, token_of
@@ -497,11 +497,11 @@ def test_a_key_in_the_file_itself_is_refused() -> None:
 
 
 def test_a_sealed_text_opens_only_with_its_key_and_its_name() -> None:
-    vault = Vault("${LOGIN_KEY}")
-    sealed = vault.seal("secret", "ana")
-    assert vault.open(sealed, "ana") == "secret"
-    assert vault.open(sealed, "bob") is None
-    assert vault.open(sealed[:-4] + "AAAA", "ana") is None
-    assert vault.open("no base64!", "ana") is None
-    assert vault.seal("secret", "ana") != sealed
-    assert KEY not in repr(vault)
+    cipher = LoginCipher("${LOGIN_KEY}")
+    sealed = cipher.seal("secret", "ana")
+    assert cipher.open(sealed, "ana") == "secret"
+    assert cipher.open(sealed, "bob") is None
+    assert cipher.open(sealed[:-4] + "AAAA", "ana") is None
+    assert cipher.open("no base64!", "ana") is None
+    assert cipher.seal("secret", "ana") != sealed
+    assert KEY not in repr(cipher)

@@ -42,7 +42,7 @@ async def status_of(here: Any, token: str | None, path: str = "/mcp") -> int:
 def test_the_file_holds_hashes_only_and_is_private(file: TokenFile) -> None:
     token, entry = file.create("ana", scopes=["read"], profiles=["reading"], lifetime=60)
     text = file.path.read_text()
-    secret = token.rpartition("_")[2]
+    secret = token.split("_", 2)[2]
     assert token not in text
     assert secret not in text
     assert token not in repr(entry)
@@ -206,7 +206,7 @@ async def test_a_flood_of_guesses_is_refused_and_does_not_stop_known_tokens(
     created = CreatedTokens(file)
     created.load()
     assert await created.find(token) == entry.principal
-    stem = token.rpartition("_")[0]
+    stem = "_".join(token.split("_")[:2])
     monkeypatch.setattr(tokens_module, "MAX_WAITING", 4)
     guesses = [asyncio.create_task(created.find(f"{stem}_{n:043}")) for n in range(12)]
     await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.listening import free_port
-from mooring import Host
+from mooring import ConnectionLost, Host, ServerConfig
 from mooring.transport import process_tree
 from tests.lab.program import processes, program, running
 from tests.lab.stdio import COMMAND, lab_server, wire_log
@@ -61,15 +61,44 @@ async def test_FA24_it_ends_when_its_server_is_removed_and_that_of_another_serve
         assert all(map(running, second))
 
 
-async def test_FA24_it_ends_when_its_server_crashes(tmp_path: Path, hosting: Any) -> None:
+@pytest.mark.parametrize("leaving", ["own session", "same group", "daemon with its own limits"])
+async def test_FA24_it_ends_when_its_server_crashes(leaving: str, tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
-    server = lab_server(
-        tools=["crash"], log=str(log), spawn_grandchild="daemon with its own limits", settings=QUICK
-    )
+    server = lab_server(tools=["crash", "echo"], log=str(log), spawn_grandchild=leaving, settings=QUICK)
     async with hosting(server) as host:
         pids = _left(log)
-        await host.call("mcp_lab_crash")
+        # Some of them hold the pipes of the server open: its exit is noticed all the same.
+        assert isinstance((await host.call("mcp_lab_crash", timeout=30)).error, ConnectionLost)
         await until(lambda: not any(map(running, pids)))
+        assert (await host.call("mcp_lab_echo", {"text": "again"}, timeout=30)).text == "again"
+
+
+async def test_an_answer_that_the_server_wrote_before_its_exit_arrives_whole(
+    tmp_path: Path, hosting: Any
+) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(
+        "import json, os, subprocess, sys\n"
+        "subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "hello = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}},\n"
+        "         'serverInfo': {'name': 's', 'version': '1'}}\n"
+        "listing = {'tools': [{'name': 'last', 'inputSchema': {'type': 'object'}}]}\n"
+        "for line in sys.stdin:\n"
+        "    message = json.loads(line)\n"
+        "    answers = {'initialize': hello, 'tools/list': listing}\n"
+        "    last = {'content': [{'type': 'text', 'text': 'x' * 3_000_000}]}\n"
+        "    if message['method'] == 'tools/call':\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': last}), flush=True)\n"
+        "        os._exit(0)\n"
+        "    elif message['method'] in answers:\n"
+        "        answer = {'jsonrpc': '2.0', 'id': message['id'], 'result': answers[message['method']]}\n"
+        "        print(json.dumps(answer), flush=True)\n"
+        "    elif 'id' in message:\n"
+        "        error = {'code': -32601, 'message': 'no'}\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'error': error}), flush=True)\n"
+    )
+    async with hosting(ServerConfig(name="s", command=sys.executable, args=(str(script),))) as host:
+        assert len((await host.call("mcp_s_last", timeout=30, budget=0)).text) == 3_000_000
 
 
 @pytest.mark.parametrize("leaving", LEAVING)

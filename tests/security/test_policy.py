@@ -183,3 +183,21 @@ async def test_a_projects_policy_makes_the_users_stricter_and_never_milder(tmp_p
         assert (await host.call("mcp_lab_echo", {"text": "x"})).is_error
         assert "project's policy" in (await host.call("mcp_lab_pid")).text
         assert "mcp_lab_pid" not in host.catalog.tools
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"deny": ["pid"], "aks": ["echo"]}, {"deny": ["pid"], "ask": 5}, ["deny"], "deny", {"otherwise": "no"}],
+)
+async def test_a_policy_that_cannot_be_read_denies_every_call(wrong: object, tmp_path: Path) -> None:
+    script = json.dumps({"tools": ["echo", "pid"], "log": str(tmp_path / "log")})
+    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], script]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"lab": entry}, "policy": wrong}))
+    async with Host.from_config(str(file)) as host:
+        await host.ready(20)
+        [warning] = host.config.warnings
+        assert "Every tool is denied until the policy is correct" in str(warning)
+        for name in ("mcp_lab_pid", "mcp_lab_echo"):
+            assert (await host.call(name, {"text": "x"})).is_error
+    assert calls(tmp_path / "log") == 0

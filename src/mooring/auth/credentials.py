@@ -21,15 +21,15 @@ from mooring.transport.message import WireError
 from mooring.transport.pool import HttpRoute
 
 if TYPE_CHECKING:
+    from mooring.auth.cipher import LoginCipher
     from mooring.auth.flow import Found
     from mooring.auth.guarded_http import GuardedHttp
     from mooring.auth.login import Login
-    from mooring.auth.vault import Vault
 
 PROBE = 2.0
 """Seconds to wait for the metadata of a server that requires a login."""
 
-LAST_WORDS = 3.0
+REFRESH_GRACE = 3.0
 """Seconds that a running token refresh may take when the host is closed."""
 
 
@@ -63,7 +63,7 @@ class Credentials:
         principal: str | None = None,
         stores: dict[str, MemoryStore] | None = None,
         fresh: Callable[[], Awaitable[Target]] | None = None,
-        vault: Vault | None = None,
+        cipher: LoginCipher | None = None,
     ) -> None:
         self.server = server
         self.url = url
@@ -80,7 +80,7 @@ class Credentials:
         """The gateway client that used the connection last, for requests that belong to no call."""
         self._stores, self._fresh = {} if stores is None else stores, fresh
         lasting = auth.type in ("oauth", "client_credentials")
-        store = TokenStore(url, auth.client_id, principal, vault if principal is not None else None)
+        store = TokenStore(url, auth.client_id, principal, cipher if principal is not None else None)
         self._own = _Slot(store if lasting else self._shared(None))
         self._for_callers = principal is not None and auth.service is not None
         self._callers: dict[bytes, _Slot] = {}
@@ -114,7 +114,7 @@ class Credentials:
         return MemoryStore.shared(self._stores, self.url, _lasting(self.auth), *whose)
 
     def look_again(self) -> None:
-        """Read the store again if another process has logged in since."""
+        """Read the stored login again if another process has written it."""
         self._own.loaded = self._own.loaded and not self.news()
 
     def news(self) -> bool:
@@ -456,7 +456,7 @@ class Credentials:
     async def close(self) -> None:
         running = {slot.renewal for slot in (self._own, *self._callers.values()) if slot.renewal is not None}
         if running:
-            await asyncio.wait(running, timeout=LAST_WORDS)
+            await asyncio.wait(running, timeout=REFRESH_GRACE)
         if self._pending is not None:
             await self._pending.close()
 
@@ -470,7 +470,7 @@ def access_for(
     principal: str | None = None,
     stores: dict[str, MemoryStore] | None = None,
     fresh: Callable[[], Awaitable[Target]] | None = None,
-    vault: Vault | None = None,
+    cipher: LoginCipher | None = None,
 ) -> Credentials | None:
     """Return the credentials of an HTTP server without an Authorization header; None for others.
     `on_wanted` is called when the server requires more scopes than the login has. Client credentials and
@@ -492,7 +492,7 @@ def access_for(
         principal=whose,
         stores=stores,
         fresh=fresh,
-        vault=vault,
+        cipher=cipher,
     )
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
+from mooring.auth.cipher import LoginCipher
 from mooring.auth.metadata import AuthServer, scopes_in
-from mooring.auth.vault import Vault
 from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
@@ -297,9 +297,9 @@ class TokenStore:
     host serves."""
 
     def __init__(
-        self, url: str, client: str | None, principal: str | None = None, vault: Vault | None = None
+        self, url: str, client: str | None, principal: str | None = None, cipher: LoginCipher | None = None
     ) -> None:
-        self._vault = vault
+        self._cipher = cipher
         whose = [url, client] if principal is None else [url, client, principal]
         unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
@@ -327,7 +327,7 @@ class TokenStore:
         if sealed is not None:
             raw["secrets"] = self._unsealed(sealed)
         grant = grant_from_json(raw)
-        if grant is not None and sealed is None and self._vault is not None:
+        if grant is not None and sealed is None and self._cipher is not None:
             self.save(grant)  # it was stored before there was a key
             return grant
         if grant is None:
@@ -343,12 +343,12 @@ class TokenStore:
         self.place = "file"
         secrets = json.dumps(document["secrets"])
         try:
-            if self._vault is not None:
-                document["secrets"] = {"sealed": self._vault.seal(secrets, self._key)}
+            if self._cipher is not None:
+                document["secrets"] = {"sealed": self._cipher.seal(secrets, self._key)}
             elif self._to_keyring(secrets):
                 self.place, document["secrets"] = "keyring", SERVICE
             self._write(json.dumps(document).encode())
-            if self.place == "file" and self._vault is None:
+            if self.place == "file" and self._cipher is None:
                 _explain_file()
         except (OSError, UnsafeStoreError, ConfigError) as problem:
             self.place = "memory"
@@ -358,7 +358,7 @@ class TokenStore:
     def _unsealed(self, sealed: str) -> Any:
         """The secrets of an encrypted login; None if the key is missing or another one."""
         try:
-            text = None if self._vault is None else self._vault.open(sealed, self._key)
+            text = None if self._cipher is None else self._cipher.open(sealed, self._key)
         except ConfigError as problem:
             _warn_once(f"logins of gateway clients cannot be decrypted: {problem}")
             return None

@@ -8,14 +8,14 @@ from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import GAP, Output, table
 from mooring.core.text import clean_line
 
-USAGE = "mooring --gateway URL sessions [--end ID] [options]"
+USAGE = "mooring sessions --gateway URL [--end ID] [options]"
 DETAILS = """
 
 Lists the sessions of handshake clients at a running gateway. Clients of the
 2026 protocol have none. IDs are the first characters, as in its logs."""
 EXAMPLES = """\
-  mooring --gateway https://mcp.example.com sessions
-  mooring --gateway https://mcp.example.com sessions --end 1f2e3d4c"""
+  mooring sessions --gateway https://mcp.example.com
+  mooring sessions --gateway https://mcp.example.com --end 1f2e3d4c"""
 
 
 def configure(parser: Parser) -> None:

@@ -354,7 +354,10 @@ class _Merge:
         return good
 
     def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
-        """Return the host-wide settings, and the names of wrong ones, which have their default."""
+        """Return the host-wide settings, and the names of wrong ones, which have their default.
+
+        A wrong policy denies every tool: its rules may be what keeps a tool from being called.
+        """
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
             return HostConfig.from_fields(values), set()
@@ -362,17 +365,25 @@ class _Merge:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             good = {name: value for name, value in values.items() if name not in wrong}
+            if "policy" in wrong and not settings["policy"][2]:
+                good["policy"] = {"otherwise": "deny"}
+                wrong.remove("policy")
             return HostConfig.from_fields(good), wrong
 
     def refuse(
         self, problems: Sequence[Problem], settings: Mapping[str, _Setting], source: ConfigSource
     ) -> None:
         for problem in problems:
-            _, file, doubtful = settings[(problem.field or "").partition(".")[0]]
+            name = (problem.field or "").partition(".")[0]
+            _, file, doubtful = settings[name]
+            warning = _warning(file, None, problem)
             if doubtful:
-                self.notes.append(_warning(file, None, problem))
-            else:
-                self.wrong(source, _warning(file, None, problem))
+                self.notes.append(warning)
+                continue
+            if name == "policy":
+                message = f"{warning.message}. Every tool is denied until the policy is correct"
+                warning = replace(warning, message=message)
+            self.wrong(source, warning)
 
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:

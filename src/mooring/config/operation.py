@@ -20,19 +20,20 @@ from mooring.config.validate import (
     within,
 )
 
-__all__ = ["AccessLogSettings", "ForwardedSettings", "LogSettings", "MetricsSettings", "TlsSettings"]
+__all__ = ["AccessLogSettings", "ForwardedSettings", "GatewayTls", "LogSettings", "MetricsSettings"]
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-class TlsSettings(Settings):
+class GatewayTls(Settings):
     """Certificate of the gateway, and the authority of its clients. Each is the path of a PEM file, or one
     reference whose value is the PEM text, such as `${file:/run/secrets/tls.crt}`."""
 
     cert: str = setting(some_text)
     """The certificate chain; may hold the key as well."""
     key: str | None = setting(optional(some_text), default=None)
+    """The private key, if it is not in the certificate."""
     key_password: str | None = setting(optional(some_text), default=None)
     """One reference, such as `${TLS_PASSWORD}`."""
     client_ca: str | None = setting(optional(some_text), default=None)
@@ -51,7 +52,7 @@ class TlsSettings(Settings):
             raise ValueError("'client' and 'client_scopes' need 'client_ca'")
 
     def __repr__(self) -> str:
-        return f"TlsSettings(cert=…, client={self.client!r})"
+        return f"GatewayTls(cert=…, client={self.client!r})"
 
 
 def _networks(value: object) -> tuple[str, ...]:
@@ -84,6 +85,7 @@ class AccessLogSettings(Settings):
     path: str = setting(some_text, default="-")
     """A file, or `-` for standard error."""
     format: Literal["text", "json"] = setting(one_of("text", "json"), default="json")
+    """Form of the lines."""
 
 
 def read_access_log(value: object) -> AccessLogSettings | None:
@@ -106,7 +108,9 @@ class LogSettings(Settings):
     """The application log, on standard error."""
 
     format: Literal["text", "json"] = setting(one_of("text", "json"), default="text")
+    """Form of the lines."""
     level: LogLevel = setting(one_of(*LOG_LEVELS), default="info")
+    """Least level that is written."""
     levels: tuple[tuple[str, LogLevel], ...] = setting(_levels, default=())
     """Levels of single loggers, such as `mooring.connection`."""
 
@@ -119,3 +123,4 @@ class MetricsSettings(Settings):
     principals: bool = setting(flag, default=False)
     """Whether requests are also counted by principal."""
     max_principals: int = setting(within(whole, least=1, most=10_000), default=200)
+    """Principals with a series of their own; further ones count as `other`."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal, cast
 from mooring.config.operation import (
     AccessLogSettings,
     ForwardedSettings,
+    GatewayTls,
     LogSettings,
     MetricsSettings,
-    TlsSettings,
     read_access_log,
 )
 from mooring.config.references import is_reference
@@ -345,12 +345,17 @@ class GatewaySettings(Settings):
     """Audit log of the gateway, instead of the host's."""
     drain: float = setting(seconds, default=10.0)
     """Seconds that running calls may take when the gateway shuts down."""
-    tls: TlsSettings | None = setting(optional(section(TlsSettings)), default=None)
+    tls: GatewayTls | None = setting(optional(section(GatewayTls)), default=None)
+    """Certificate of the gateway; without it the gateway serves plain HTTP."""
     forwarded: ForwardedSettings | None = setting(optional(section(ForwardedSettings)), default=None)
+    """Proxies in front of the gateway."""
     base_path: str = setting(_base_path, default="")
     """Prefix of all paths, such as `/tools`, if a proxy does not remove it."""
     access_log: AccessLogSettings | None = setting(read_access_log, default=None)
+    """Log with one line for each request; a text is its path, `true` means standard error."""
     log: LogSettings | None = setting(optional(section(LogSettings)), default=None)
+    """The application log."""
     metrics: MetricsSettings = setting(section(MetricsSettings), default=MetricsSettings())
+    """What `/metrics` reports beyond the usual."""
     token_file: str | None = setting(optional(some_text), default=None)
     """File of the tokens that `mooring token` creates. Default: in the state directory of the user."""

@@ -303,7 +303,7 @@ class RequestHandlers:
                 return offered
             result = await self._session_call(request, tool, name, given, asked)
         if isinstance(result.error, ServerError) and (text := self._addresses(client, result.error)):
-            return self._logins.result_for(client, text, failed=True)
+            return self._logins.text_result(client, text, failed=True)
         if name == "tools_select" and not result.is_error:
             request.exchange.send(notice_body("notifications/tools/list_changed"))
         shown = shown_result(outcome(result, client.era), server)
@@ -339,13 +339,14 @@ class RequestHandlers:
             await getattr(provider, "connection", provider).supervisor.refresh()
         except MooringError as problem:
             if not isinstance(problem, AuthNeeded) or not self._logins.helps(client, problem):
-                return self._logins.result_for(client, str(problem), failed=True)
+                return self._logins.text_result(client, str(problem), failed=True)
             seal = partial(self._era_bridge.login_state, client, server, name)
             offered = await self._logins.offer(client, request.exchange, server, seal)
             if offered is not None:
                 return offered
-        text = f"Logged in to {server!r}. Its tools can be used now."
-        return self._logins.result_for(client, text, failed=False)
+        return self._logins.text_result(
+            client, f"Logged in to {server!r}. Its tools can be used now.", failed=False
+        )
 
     def _addresses(self, client: Client, problem: ServerError) -> str | None:
         """For clients that cannot open addresses: those that the server wants to be opened, as text."""

@@ -126,7 +126,7 @@ class RemoteLogins:
         ticket = self.ticket(client.principal.name, server)
         asked = self._elicitation(ticket)
         if not client.can("elicitation/create", asked):
-            return self.result_for(client, self._text(ticket), failed=True)
+            return self.text_result(client, self._text(ticket), failed=True)
         if client.era == "modern":
             request = {"method": "elicitation/create", "params": asked}
             state = {"requestState": seal(ticket.key)}
@@ -139,11 +139,11 @@ class RemoteLogins:
         try:
             answer = await client.ask("elicitation/create", asked, exchange)
         except Refusal:
-            return self.result_for(client, self._text(ticket), failed=True)
+            return self.text_result(client, self._text(ticket), failed=True)
         if answer.get("action") != "accept":
-            return self.result_for(client, f"The user did not log in to {server!r}.", failed=True)
+            return self.text_result(client, f"The user did not log in to {server!r}.", failed=True)
         if not await self._waited(ticket, client):
-            return self.result_for(client, self._text(ticket), failed=True)
+            return self.text_result(client, self._text(ticket), failed=True)
         exchange.send(notice)
         return None
 
@@ -156,7 +156,7 @@ class RemoteLogins:
         answer = fields(fields(responses).get(KEY))
         ticket = self._tickets.get(key)
         if answer.get("action") in ("decline", "cancel"):
-            return self.result_for(client, "The user did not log in.", failed=True)
+            return self.text_result(client, "The user did not log in.", failed=True)
         if ticket is not None and ticket.principal == client.principal.name:
             await self._waited(ticket, client)
         return None
@@ -170,7 +170,7 @@ class RemoteLogins:
             return False
         return ticket.done
 
-    def result_for(self, client: Client, text: str, *, failed: bool) -> dict[str, Any]:
+    def text_result(self, client: Client, text: str, *, failed: bool) -> dict[str, Any]:
         """Return a result with this text."""
         return shaped({"content": [{"type": "text", "text": text}], "isError": failed}, client.era)
 

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any
 
-from mooring.config.logs import redacted
+from mooring.config.logs import logger, redacted
 from mooring.config.operation import LOG_LEVELS, LogSettings
 from mooring.core.text import clean
 from mooring.errors import MooringError
@@ -68,7 +68,7 @@ class ApplicationLog:
     """The log of this process. `use` applies settings, `close` restores how logging was before."""
 
     def __init__(self) -> None:
-        self._root = logging.getLogger("mooring")
+        self._root = logger("mooring")
         self._before = self._root.level
         self._stream: logging.Handler | None = None
         self._memory = _Memory()
@@ -86,7 +86,7 @@ class ApplicationLog:
             self._root.removeHandler(self._stream)
             self._stream = None
         for name in self._set:
-            logging.getLogger(name).setLevel(logging.NOTSET)
+            logger(name).setLevel(logging.NOTSET)
         self._set.clear()
         if settings is None:
             verbose = logging.getLogger().isEnabledFor(logging.DEBUG)  # with `--verbose`
@@ -116,4 +116,4 @@ def set_level(name: str, level: str) -> None:
         raise MooringError(f"{level[:40]!r} is no level; take {', '.join(LOG_LEVELS)}")
     if name != "mooring" and not name.startswith("mooring."):
         raise MooringError(f"{name[:80]!r} is no logger of mooring; take 'mooring' or 'mooring.gateway'")
-    logging.getLogger(name).setLevel(level.upper())
+    logger(name).setLevel(level.upper())

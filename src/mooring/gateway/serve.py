@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mooring.auth.vault import Vault
+from mooring.auth.cipher import LoginCipher
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -227,7 +227,7 @@ class Service:
         settings = config.gateway
         check_public(settings)
         if settings.key is not None:
-            Vault(settings.key).key()
+            LoginCipher(settings.key).key()
         tokens = resolved_tokens(settings)
         self._host.redact.learn(value for _, value, _ in tokens)
         made = Authenticator(

@@ -16,7 +16,7 @@ from typing import Any
 from mooring.config import default_lookup
 from mooring.config.logs import logger
 from mooring.config.models import ConfigSource
-from mooring.config.operation import TlsSettings
+from mooring.config.operation import GatewayTls
 from mooring.config.references import expand, is_reference, references
 from mooring.errors import ConfigError
 
@@ -31,7 +31,7 @@ RECHECK = 10.0
 class Certificates:
     """The certificates of one gateway. `context()` loads them."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: GatewayTls) -> None:
         self.settings = settings
         self.expires: float | None = None
         """When the certificate in use expires, in seconds since 1970."""

@@ -342,7 +342,7 @@ def _line(problem: Any) -> int:
 
 def _end() -> None:
     """End this process and the interpreter at once."""
-    if os.name == "posix":
+    if sys.platform != "win32":
         import signal
 
         os.killpg(0, signal.SIGKILL)

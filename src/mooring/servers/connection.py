@@ -16,13 +16,14 @@ from mooring.core.events import Event
 from mooring.core.names import AUTHENTICATE, LOGIN
 from mooring.core.redact import Redactor
 from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, ServerStatus, Snapshot, State, Tool
-from mooring.core.value import Value, replace
+from mooring.core.value import replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
 from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
 from mooring.servers.eras import EraConnections, pid_of
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
+from mooring.servers.state import ServerLoad
 from mooring.servers.status import call_error
 from mooring.servers.supervisor import Supervisor
 from mooring.transport import wire
@@ -148,27 +149,6 @@ ASKING = ("prompts/get", "resources/read")
 """Requests other than calls that may return `input_required`."""
 RETIREMENT = 5.0
 """Seconds that running calls have to finish when their connection is replaced."""
-
-
-class ServerLoad(Value):
-    """What the connections to one server are doing."""
-
-    running: int = 0
-    """Requests under way."""
-    waiting: int = 0
-    """Requests in the queue."""
-    connects: int = 0
-    """How often it was connected."""
-    processes: int = 0
-    """Child processes."""
-
-    def __add__(self, other: ServerLoad) -> ServerLoad:
-        return ServerLoad(
-            running=self.running + other.running,
-            waiting=self.waiting + other.waiting,
-            connects=self.connects + other.connects,
-            processes=self.processes + other.processes,
-        )
 
 
 class Connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mooring.concurrency import EventHub, Tasks, shielded, side_by_side
 from mooring.config.logs import logger
@@ -20,9 +20,11 @@ from mooring.errors import NotTrusted, UnknownServer
 from mooring.local import Provider
 from mooring.policy import Trust
 from mooring.servers.catalog import CatalogBuilder
-from mooring.servers.connection import Connection, ServerLoad
 from mooring.servers.launcher import Launcher, OwnHeaders
-from mooring.servers.state import ServerTable
+from mooring.servers.state import ServerLoad, ServerTable
+
+if TYPE_CHECKING:
+    from mooring.servers.connection import Connection
 
 log = logger("mooring.host")
 

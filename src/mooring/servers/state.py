@@ -12,6 +12,7 @@ from mooring.core.discovery import Mode, checked_mode
 from mooring.core.names import may_belong
 from mooring.core.search import Ranker
 from mooring.core.types import Tool
+from mooring.core.value import Value
 from mooring.errors import ConfigError, NotTrusted
 from mooring.local import LocalTools, Provider
 from mooring.results.pipeline import directory
@@ -23,6 +24,27 @@ if TYPE_CHECKING:
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
     from mooring.transport.message import ClientBridge
+
+
+class ServerLoad(Value):
+    """What the connections to one server are doing."""
+
+    running: int = 0
+    """Requests under way."""
+    waiting: int = 0
+    """Requests in the queue."""
+    connects: int = 0
+    """How often it was connected."""
+    processes: int = 0
+    """Child processes."""
+
+    def __add__(self, other: ServerLoad) -> ServerLoad:
+        return ServerLoad(
+            running=self.running + other.running,
+            waiting=self.waiting + other.waiting,
+            connects=self.connects + other.connects,
+            processes=self.processes + other.processes,
+        )
 
 
 class CurrentConfig:

@@ -151,7 +151,7 @@ class Supervisor(StateReporter):
                 self.principal,
                 self._pool.grants,
                 partial(self._resolve, self.config),
-                self._pool.vault,
+                self._pool.cipher,
             )
             if self.access is not None:
                 self.access.caller = self.caller

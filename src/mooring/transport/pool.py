@@ -21,8 +21,8 @@ from mooring.errors import ConfigError
 if TYPE_CHECKING:
     import aiohttp
 
+    from mooring.auth.cipher import LoginCipher
     from mooring.auth.token_store import MemoryStore
-    from mooring.auth.vault import Vault
 
 
 MOST_FILES = 1_000
@@ -239,7 +239,7 @@ class HttpPool:
         self.ways = HttpRoutes()
         self.grants: dict[str, MemoryStore] = {}
         """Tokens that are kept in memory only, by identity."""
-        self.vault: Vault | None = None
+        self.cipher: LoginCipher | None = None
         """Encrypts stored logins of gateway clients; None for none."""
 
     def session(self) -> aiohttp.ClientSession:

@@ -93,6 +93,8 @@ OVERLAP = 4_096
 """Bytes kept beyond `STDERR_LINE`, so that a secret is not cut before it is redacted."""
 TERM_WAIT = 1.5
 KILL_WAIT = 1.0
+DRAIN_WAIT = 0.3
+"""Seconds without output after which the stdout of an exited child is given up."""
 PIPE = 65_536
 
 _INHERITED = (
@@ -133,6 +135,8 @@ class Child:
         """Bytes written to the pipe to stdin."""
         self._early: list[bytes] = []
         self._ended = False
+        self._received = 0
+        self._draining: asyncio.TimerHandle | None = None
         self._probe: ProcessProbe | None = None
         self._stderr = deque[str](maxlen=STDERR_LINES)
         self._stderr_rest = b""
@@ -182,10 +186,11 @@ class Child:
     def write(self, data: bytes) -> int:
         """Queue `data` for the child's stdin and return how many bytes are buffered.
 
-        A closed pipe drops the data; `on_end` reports the end of the child.
+        A closed pipe drops the data, and so does one that only descendants of an exited child hold open;
+        `on_end` reports the end of the child.
         """
         pipe = self._stdin
-        if pipe is None or pipe.is_closing():
+        if pipe is None or pipe.is_closing() or self.exited.is_set():
             return 0
         pipe.write(data)
         if pipe.is_closing():
@@ -227,6 +232,8 @@ class Child:
             self._close()
 
     def _close(self) -> None:
+        if self._draining is not None:
+            self._draining.cancel()
         for pipe in self._pipes.values():
             pipe.close()
         if self._stdin is not None and self._stdin.get_write_buffer_size():
@@ -366,7 +373,9 @@ class Child:
     def data_received(self, number: int, data: bytes) -> None:
         if number == 2:
             self._take_stderr(data)
-        elif self.on_data is not None:
+            return
+        self._received += 1
+        if self.on_data is not None:
             self.on_data(data)
         else:
             self._early.append(data)
@@ -382,6 +391,15 @@ class Child:
     def process_exited(self, code: int | None) -> None:
         self.returncode = code
         self.exited.set()
+        self._end_output(after=-1)
+
+    def _end_output(self, after: int) -> None:
+        """End stdout once nothing more arrives. A descendant of the exited child may hold the pipe open."""
+        if self._received == after:
+            self.output_ended(1)
+        elif not self._ended:
+            loop = asyncio.get_running_loop()
+            self._draining = loop.call_later(DRAIN_WAIT, self._end_output, self._received)
 
     def pause(self, number: int = 1) -> None:
         """Stop reading an output (1: stdout, 2: stderr) until `resume`."""

@@ -15,7 +15,7 @@ LEAST_KEY = 32
 _NONCE = 12
 
 
-class Vault:
+class LoginCipher:
     """Encrypts texts (AES-256-GCM) with the secret behind a reference, which is resolved on first use."""
 
     def __init__(self, reference: str) -> None:
@@ -23,7 +23,7 @@ class Vault:
         self._key: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"Vault({self._reference!r})"
+        return f"LoginCipher({self._reference!r})"
 
     def seal(self, text: str, about: str) -> str:
         """Return `text` encrypted; `open` needs the same `about`.
