@@ -14,9 +14,9 @@ MUTANTS ?= 200
 ROUNDS ?= 1000000
 COUNT ?= 500
 
-.PHONY: help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
+.PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
-	soak-gateway test-scripts bench-scripts test-remote-login test-apps soak-gateway-team
+	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -96,6 +96,9 @@ test-providers: $(READY)  ## Check compiled schemas with the providers' own SDKs
 conformance: $(READY)  ## The official suite: servers through the gateway, and our client (needs npm)
 	$(BIN)/python -m tests.conformance.run all
 
+conformance-short: $(READY)  ## The official suite over one upstream transport, newest revision (needs npm)
+	$(BIN)/python -m tests.conformance.run all --upstream http --spec 2026-07-28
+
 test-clients: $(READY)  ## Real clients against the gateway, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/clients
 
@@ -104,6 +107,14 @@ test-apps: $(READY)  ## An official MCP App through the gateway in a browser (ne
 
 test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
+
+test-browser: test-apps test-remote-login  ## The tests in Chromium; installs Debian's chromium if it is missing (root)
+
+chromium:
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
+
+test-apps test-remote-login: | chromium
 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways

@@ -180,7 +180,7 @@ AGAIN = 10.0
 """Seconds between two attempts to write a failing log."""
 MOST_WAITING = 5_000
 """Lines queued while the log cannot be written; further ones are lost and counted."""
-LAST_WORDS = 1.0
+CLOSE_TIMEOUT = 1.0
 """Longest wait in seconds for running calls when the host is closed."""
 _BATCH = 256
 
@@ -446,7 +446,7 @@ class Audit:
         self._idle.clear()
         if self._under_way:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._idle.wait()
         self._closing = True
         self._hurry.set()

@@ -206,5 +206,5 @@ def test_a_lock_of_an_older_mooring_still_holds_and_says_what_it_lacks(ran, proj
     assert "does not pin resources, `_meta`, icons and other fields of lab" in check.stderr
     assert ran("call", "--config", str(project.file), "mcp_lab_sum").returncode == 0
     locked(ran, project)
-    assert json.loads(project.lock.read_text())["version"] == 2
+    assert json.loads(project.lock.read_text())["version"] == 3
     assert ran("check", "--config", str(project.file)).stderr == ""

@@ -202,4 +202,4 @@ def test_a_full_disk_is_a_finding_and_the_servers_are_looked_at_all_the_same(ran
     done = ran("doctor", "--trace", "/dev/full", "--config", config({"clock": "clock"}))
     assert done.returncode == 0
     assert "✓ clock: connected" in done.stdout
-    assert "! not all messages were written to /dev/full: No space left on device\n" in done.stdout
+    assert "! not all messages were written to /dev/full: No space left on device [trace]\n" in done.stdout

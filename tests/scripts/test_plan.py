@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.scripts.plan import Approvals, Plan, PlannedCall, StandIns, canonical
+from mooring.scripts.plan import Approvals, PlannedCall, StandIns, WritePlan, canonical
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
@@ -26,7 +26,7 @@ def play(seed: int) -> tuple[int, int]:
     chance = random.Random(seed)
     approvals = Approvals(most_questions=chance.randint(1, 4))
     allowed: list[str] = []
-    plan: Plan | None = None
+    plan: WritePlan | None = None
     approved = answered = False
     questions = sent = held = 0
     for _ in range(chance.randint(6, 20)):
@@ -48,7 +48,7 @@ def play(seed: int) -> tuple[int, int]:
                         assert plan is None or (approved and not plan.complete and not allowed)
             case "propose":
                 calls = [planned(chance.choice("ab"), {"x": chance.choice((1, True, "1"))}) for _ in range(3)]
-                plan = Plan(calls=tuple(calls[: chance.randint(1, 3)]), complete=chance.random() < 0.5)
+                plan = WritePlan(calls=tuple(calls[: chance.randint(1, 3)]), complete=chance.random() < 0.5)
                 approvals.propose(plan)
                 approved, answered, allowed = False, False, []
                 questions += 1
@@ -61,7 +61,7 @@ def play(seed: int) -> tuple[int, int]:
                     if approved:
                         allowed = [canonical([call.function, call.arguments]) for call in plan.calls]
                     else:
-                        plan = Plan(calls=(), complete=True)
+                        plan = WritePlan(calls=(), complete=True)
             case _:
                 approvals.finished(chance.choice((None, 0, 1, 7)), chance.choice((1, "x", None)))
     return sent, held
@@ -77,13 +77,13 @@ def test_an_answer_before_a_plan_approves_nothing() -> None:
     approvals = Approvals()
     approvals.answer(True)
     assert approvals.decide("a", {})[0] == "ask"
-    approvals.propose(Plan(calls=(planned("a", {}),), complete=True))
+    approvals.propose(WritePlan(calls=(planned("a", {}),), complete=True))
     assert approvals.decide("a", {})[0] == "refuse", "the earlier answer was for no plan"
 
 
 def test_a_planned_write_is_made_once() -> None:
     approvals = Approvals()
-    approvals.propose(Plan(calls=(planned("a", {"x": 1}),), complete=True))
+    approvals.propose(WritePlan(calls=(planned("a", {"x": 1}),), complete=True))
     approvals.answer(True)
     approvals.answer(True)
     assert [approvals.decide("a", {"x": 1})[0] for _ in range(2)] == ["go", "refuse"]
@@ -94,7 +94,7 @@ def test_a_stand_in_is_only_what_the_result_was() -> None:
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
     made = approvals.stand_ins.make(0, schema)
     second = planned("label", {"id": made["id"], "text": f"<{made['name']}>"})
-    approvals.propose(Plan(calls=(planned("make", {}), second), complete=True))
+    approvals.propose(WritePlan(calls=(planned("make", {}), second), complete=True))
     approvals.answer(True)
     real = {"id": 7, "text": "<rope>"}
     assert approvals.decide("label", real)[0] == "refuse", "the result is not known yet"
@@ -119,7 +119,7 @@ def test_values_without_stand_ins_are_never_changed(value: Any) -> None:
 
 def test_the_document_counts_calls_and_shows_the_first_arguments() -> None:
     calls = tuple(planned("a", {"x": number}) for number in range(9))
-    document = Plan(calls=calls, complete=True).document(StandIns())
+    document = WritePlan(calls=calls, complete=True).document(StandIns())
     assert document == {
         "writes": 9,
         "calls": [{"tool": "mcp_a", "server": "s", "count": 9, "first": [{"x": 0}, {"x": 1}, {"x": 2}]}],

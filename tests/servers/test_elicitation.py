@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,3 +56,18 @@ async def test_a_request_of_the_only_client_is_passed_to_it() -> None:
 async def test_without_a_gateway_the_refusal_names_the_missing_callback() -> None:
     with pytest.raises(WireError, match="no `on_elicit`"):
         await ElicitationHandler(None).answer("lab", ELICIT, QUESTION)
+
+
+async def test_a_log_line_of_a_call_that_waits_for_its_client_reaches_no_other_client() -> None:
+    handler = ElicitationHandler(None, ClientBridge())
+    heard: list[str] = []
+    waiting, running = (
+        replace(request_of(name), heard=lambda method, params, name=name: heard.append(name))
+        for name in ("waiting", "running")
+    )
+    waiting.waiting = 1
+    handler.heard("notifications/message", {"data": "about the waiting call"}, [waiting, running])
+    assert heard == []
+    handler.heard("notifications/message", {"data": "x"}, [waiting])
+    handler.heard("notifications/message", {"data": "x"}, [running])
+    assert heard == ["waiting", "running"]

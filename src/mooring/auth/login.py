@@ -35,7 +35,7 @@ log = logger("mooring.login")
 LIFE = 300.0
 """Seconds that a login waits for the user."""
 PATH = "/callback"
-_LAST_WORDS = 1.0
+_SHUTDOWN_GRACE = 1.0
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "Cache-Control": "no-store",
@@ -94,7 +94,7 @@ class Callback:
 
     async def close(self) -> None:
         self._server.close()
-        await self._pages.shutdown(_LAST_WORDS)
+        await self._pages.shutdown(_SHUTDOWN_GRACE)
 
     async def _page(self, request: web.BaseRequest) -> web.StreamResponse:
         hosts = request.headers.getall("Host", [])

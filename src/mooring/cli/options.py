@@ -131,7 +131,8 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
     end = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(prog="mooring", usage="", description="", examples="")
     _add_options(parser)
-    _add_gateway(parser)
+    if "export" not in argv[:end]:  # `export` has an option of the same name
+        _add_gateway(parser)
     args, rest = parser.parse_known_args(argv[:end])
     options = Options(
         config=tuple(args.config),
@@ -140,7 +141,7 @@ def split_options(argv: Sequence[str]) -> tuple[Options, list[str]]:
         verbose=args.verbose,
         timeout=args.timeout,
         no_lock=args.no_lock,
-        gateway=args.gateway,
+        gateway=getattr(args, "gateway", None),
     )
     return options, [*rest, *argv[end:]]
 

@@ -208,9 +208,9 @@ class ViewBridge:
                 params = {"html": self.view.html, "sandbox": "allow-scripts allow-same-origin", **more}
                 await self._deliver({"method": "ui/notifications/sandbox-resource-ready", "params": params})
             case "ui/notifications/size-changed":
-                await self._told("size", _number(params.get("width")), _number(params.get("height")))
+                await self._report("size", _number(params.get("width")), _number(params.get("height")))
             case "ui/notifications/request-teardown":
-                await self._told("close")
+                await self._report("close")
             case "notifications/message":
                 text = line(str(params.get("data")), 500)
                 log.info(
@@ -293,7 +293,7 @@ class ViewBridge:
         if handler is None or await _called(handler, *given) is False:
             raise _Refused(_DENIED, "the host does not allow this")
 
-    async def _told(self, name: str, *given: Any) -> None:
+    async def _report(self, name: str, *given: Any) -> None:
         if (handler := self._on[name]) is not None:
             try:
                 await _called(handler, *given)

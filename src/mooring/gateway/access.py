@@ -104,7 +104,7 @@ class AccessLog:
         self._failing = False
         self.lost = 0
         """Lines lost in total."""
-        self._untold = 0
+        self._lost = 0
 
     def use(self, settings: AccessLogSettings | None) -> None:
         """Write to this file from now on; None: nowhere. The file is opened for each batch, so that it can be
@@ -171,7 +171,7 @@ class AccessLog:
         entry["time"] = time.time()
         if len(self._waiting) >= MAX_WAITING:
             self.lost += 1
-            self._untold += 1
+            self._lost += 1
             return
         self._waiting.append(entry)
         if self._writing is None:
@@ -202,8 +202,8 @@ class AccessLog:
         batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
         if settings is None:
             return True
-        if self._untold:
-            batch.insert(0, {"time": batch[0]["time"], "lost": self._untold})
+        if self._lost:
+            batch.insert(0, {"time": batch[0]["time"], "lost": self._lost})
         try:
             shape = as_json if settings.format == "json" else as_text
             data = self._redact("\n".join(map(shape, batch)) + "\n").encode()
@@ -213,9 +213,9 @@ class AccessLog:
                 reason = problem.strerror or problem
                 log.error("access log cannot be written path=%s reason=%s", settings.path, reason)
             self._failing = True
-            self._waiting.extendleft(reversed(batch[1:] if self._untold else batch))
+            self._waiting.extendleft(reversed(batch[1:] if self._lost else batch))
             return False
-        self._failing, self._untold = False, 0
+        self._failing, self._lost = False, 0
         return True
 
     async def close(self) -> None:

@@ -410,6 +410,9 @@ class Authenticator:
         Raises:
             Denied: There is neither, or the token is invalid, lacks a scope or is for another profile.
         """
+        if self.open and "Authorization" in request.headers:
+            with suppress(ConfigError):  # reported by the task that watches the file
+                self._created.load()  # the client knows of a token that this process has not seen yet
         if self.open:
             if request.local is False:
                 raise Denied(403, "no token is required, so only clients of this machine are served")

@@ -1,7 +1,6 @@
 """Metrics of the gateway in the Prometheus text format.
 
-`prometheus-client` would be the 21st package of an installation and takes 60 ms to import; what is needed of
-it is the text format.
+`prometheus-client` would be the 21st package of an installation; only its text format is needed.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class ResultPipeline:
         self._stores: tuple[Converter, OutputStore] | None = None
         self._schemas: Schemas | None = None
         self._records: Artifacts | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     # --- results --------------------------------------------------------------------------------
 
@@ -139,8 +139,8 @@ class ResultPipeline:
         if problem is None:
             return result
         key = (tool.server, tool.remote_name)
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._reported:
+            self._reported.add(key)
             log.warning("result does not match its output schema tool=%s problem=%s", _source(*key), problem)
         if not strict:
             return result

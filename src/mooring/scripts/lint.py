@@ -69,7 +69,7 @@ _NO_ASYNCIO = {
 }
 _NO_BUILTIN = {
     "open": "there are no files; call a tool",
-    "input": "nobody can answer; take a value from a tool",
+    "input": "a script has no input; take a value from a tool",
     "eval": "write the expression out",
     "exec": "write the statements out",
     "compile": "write the statements out",

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from mooring.core.value import Value
 
-__all__ = ["Approvals", "Decision", "Plan", "PlannedCall", "StandIns", "canonical"]
+__all__ = ["Approvals", "Decision", "PlannedCall", "StandIns", "WritePlan", "canonical"]
 
 MOST_QUESTIONS = 5
 """Plans that one script may ask for."""
@@ -42,7 +42,7 @@ class PlannedCall(Value):
     """May hold stand-ins for results of earlier writes of the plan."""
 
 
-class Plan(Value):
+class WritePlan(Value):
     """The writes that a script would make from where it stands."""
 
     calls: tuple[PlannedCall, ...]
@@ -165,7 +165,7 @@ class Approvals:
         self.stand_ins = StandIns()
         self.questions = 0
         self._most = most_questions
-        self._plan: Plan | None = None
+        self._plan: WritePlan | None = None
         self._approved = False
         self._left: dict[int, PlannedCall] = {}
         self._results: dict[int, Any] = {}
@@ -186,7 +186,7 @@ class Approvals:
             return "ask", None
         return "refuse", None
 
-    def propose(self, plan: Plan) -> None:
+    def propose(self, plan: WritePlan) -> None:
         """Replace the plan. Nothing of it is approved, and nothing of an earlier one any more."""
         self._plan, self._approved, self._left, self._results = plan, False, {}, {}
         self.questions += 1
@@ -199,7 +199,7 @@ class Approvals:
         if self._approved:
             self._left = dict(enumerate(self._plan.calls))
         else:
-            self._plan = Plan(calls=(), complete=True)
+            self._plan = WritePlan(calls=(), complete=True)
 
     def finished(self, index: int | None, value: Any) -> None:
         """Record the result of a planned write."""

@@ -28,7 +28,7 @@ from mooring.scripts.calls import (
     script_error,
     summary,
 )
-from mooring.scripts.plan import Approvals, Plan, PlannedCall
+from mooring.scripts.plan import Approvals, PlannedCall, WritePlan
 from mooring.scripts.stubs import HEADER, Stub, function_names, identifiers, stub_of
 from mooring.scripts.workers import Worker, WorkerLost, Workers
 
@@ -324,7 +324,7 @@ class ScriptRun:
         finally:
             self._limit.reschedule(None if left is None else loop.time() + left)
 
-    async def _dry_run(self, snapshot: bytes) -> Plan:
+    async def _dry_run(self, snapshot: bytes) -> WritePlan:
         """Run the rest of the script with stand-ins for the results of writes. Reads are made."""
         assert self._worker is not None
         calls: CallsById = dict(self._calls)
@@ -356,13 +356,13 @@ class ScriptRun:
         except Refused:
             raise
         except Stopped as stopped:
-            return Plan(calls=tuple(planned), complete=False, why_open=line(str(stopped), 200))
+            return WritePlan(calls=tuple(planned), complete=False, why_open=line(str(stopped), 200))
         finally:
             await cancel([call for id_, call in calls.items() if id_ not in self._calls])
 
-    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...]) -> Plan:
+    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...]) -> WritePlan:
         if event["event"] == "done":
-            return Plan(calls=planned, complete=True)
+            return WritePlan(calls=planned, complete=True)
         if event["event"] == "limit" and "more calls" in event["text"]:
             raise Refused(
                 script_error(
@@ -371,7 +371,7 @@ class ScriptRun:
                 )
             )
         if event["event"] == "error":
-            return Plan(
+            return WritePlan(
                 calls=planned,
                 complete=False,
                 why_open="the script then uses the result of a write, and may ask again",

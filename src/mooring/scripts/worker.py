@@ -29,11 +29,11 @@ LONGEST_SLEEP = 10.0
 LONGEST_TRACEBACK = 4_000
 
 
-class TooLarge(Exception):
+class ValueTooLarge(Exception):
     """A value is too large or too deep to leave the sandbox."""
 
 
-class Worker:
+class Driver:
     """Drives the interpreter. The host sees what it does as frames."""
 
     def __init__(self, monty: Any, pool: Any, lint: Any, out: BinaryIO) -> None:
@@ -174,7 +174,7 @@ class Worker:
             self.send("invalid", problems=[(_line(problem), problem.display("msg"))])
         except monty.MontyRuntimeError as problem:
             self._failed(problem)
-        except (TooLarge, monty.MontyConversionError) as problem:
+        except (ValueTooLarge, monty.MontyConversionError) as problem:
             self.send("error", text=str(problem))
         except TimeoutError:
             self.send("crash", text="no interpreter was free")
@@ -229,7 +229,7 @@ class Worker:
             return snapshot.resume({"exc_type": "TypeError", "message": f"{name}(): {problem}"})
         self._new_size += size
         if self._new_size > LARGEST_FRAME:
-            raise TooLarge("The arguments of the calls that run at once are too large.")
+            raise ValueTooLarge("The arguments of the calls that run at once are too large.")
         if self._calls_left <= 0:
             self.send("limit", text="it made more calls than its limit")
             return None
@@ -255,7 +255,7 @@ class Worker:
         except TypeError:
             value = repr(output)[:LONGEST_TRACEBACK]
         except ValueError as problem:
-            raise TooLarge(f"The value that the script returns cannot be used: {problem}.") from None
+            raise ValueTooLarge(f"The value that the script returns cannot be used: {problem}.") from None
         self._close()
         self.send("done", value=value)
 
@@ -380,7 +380,7 @@ def main() -> None:
         request_timeout=setup["longest"],
     )
     with pool:
-        worker = Worker(monty, pool, lint, out)
+        worker = Driver(monty, pool, lint, out)
         worker.send("ready", missing=missing)
         while (frame := _read(source)) is not None:
             worker.handle(*frame)

@@ -493,7 +493,7 @@ class Connection:
         Raises:
             CallError, AuthNeeded: The server does not support it.
         """
-        async with self._told("resources/subscribe", timeout):
+        async with self._request_errors("resources/subscribe", timeout):
             known = uri in self.supervisor.notices.watched
             self.supervisor.notices.watched.add(uri)
             try:
@@ -513,13 +513,13 @@ class Connection:
         """
         self.supervisor.notices.watched.discard(uri)
         if self.supervisor.live is not None:
-            async with self._told("resources/unsubscribe", timeout):
+            async with self._request_errors("resources/unsubscribe", timeout):
                 assert self.supervisor.notices.watching is not None
                 await self.supervisor.notices.watching.remove(uri)
                 await self._eras.watch(uri, wanted=False)
 
     @asynccontextmanager
-    async def _told(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
+    async def _request_errors(self, about: str, timeout: float | None) -> AsyncGenerator[None]:
         """Return a live connection; transport errors become mooring errors."""
         started = concurrency.monotonic()
         try:

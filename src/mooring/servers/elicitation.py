@@ -70,7 +70,9 @@ class ElicitationHandler:
         self, method: str, params: Mapping[str, Any], forwarded_requests: Sequence[ForwardedRequest] = ()
     ) -> None:
         """Pass a notice to the client that it concerns; `forwarded_requests` are under way on its wire."""
-        if self._bridge is not None and (forwarded := self._bridge.find(forwarded_requests)) is not None:
+        if self._bridge is None:
+            return
+        if (forwarded := self._bridge.find(forwarded_requests, question=False)) is not None:
             forwarded.heard(method, params)
 
     async def answer(
@@ -85,7 +87,8 @@ class ElicitationHandler:
         Raises:
             WireError: there is none; the text is fit for the server and for the model.
         """
-        if self._bridge is not None and (forwarded := self._bridge.find(forwarded_requests)) is not None:
+        bridge = self._bridge
+        if bridge is not None and (forwarded := bridge.find(forwarded_requests, question=True)) is not None:
             forwarded.waiting += 1
             try:
                 return await forwarded.asked(method, params)

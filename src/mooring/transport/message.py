@@ -286,18 +286,23 @@ class ClientBridge:
         finally:
             FORWARDED.reset(token)
 
-    def find(self, forwarded_requests: Sequence[ForwardedRequest]) -> ForwardedRequest | None:
+    def find(
+        self, forwarded_requests: Sequence[ForwardedRequest], *, question: bool
+    ) -> ForwardedRequest | None:
         """Return the request that a message of a server belongs to, or None.
 
         That is the request of this task, or else the last one of the only client with `forwarded_requests`
         under way on the connection. A pipe does not say which request a message belongs to: with several
-        clients it belongs to none of them, which `isolation: session` avoids. Requests that wait for an
-        answer of their client do not count: the server waits, too, and the client may never answer.
+        clients it belongs to none of them, which `isolation: session` avoids. For a question, requests that
+        wait for an answer of their client do not count: the server waits, too, and the client may never
+        answer. For a notification they do: a log line can come from a call that waits.
         """
         forwarded = FORWARDED.get()
         if forwarded is not None:
             return forwarded
-        candidates = [one for one in forwarded_requests if not one.waiting] or forwarded_requests
+        candidates = forwarded_requests
+        if question:
+            candidates = [one for one in forwarded_requests if not one.waiting] or forwarded_requests
         if candidates and all(one.client is candidates[0].client for one in candidates):
             return candidates[-1]
         return None

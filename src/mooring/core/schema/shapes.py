@@ -277,7 +277,7 @@ def join(shapes: Sequence[Shape], *, mixed: bool = False) -> Shape:
     if len({id(shape) for shape in shapes}) == 1:
         return shapes[0]
     alts: dict[object, Alt] = {}
-    for alt in (alt for shape in shapes for alt in _told_alts(shape)):
+    for alt in (alt for shape in shapes for alt in _explicit_alts(shape)):
         if alt.values is not None and not alt.text:
             key: object = ("values", alt.kind)
             if (known := alts.get(key)) and known.values is not None:
@@ -292,7 +292,7 @@ def join(shapes: Sequence[Shape], *, mixed: bool = False) -> Shape:
     )
 
 
-def _told_alts(shape: Shape) -> Iterable[Alt]:
+def _explicit_alts(shape: Shape) -> Iterable[Alt]:
     """The alternatives of one branch, the first of them carrying what the branch says about itself."""
     text = {name: shape.text[name] for name in ("title", "description") if name in shape.text}
     for alt in shape.alts:
