@@ -131,10 +131,14 @@ def _restrict_files(libc: Any, policy: Confinement, abi: int) -> None:
         os.close(ruleset)
 
 
+_O_PATH, _O_CLOEXEC = 0o10000000, 0o2000000
+"""Linux values of `os.O_PATH` and `os.O_CLOEXEC`, which other systems do not have."""
+
+
 def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
     """Allow rights below a path. A path that does not exist is left out."""
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)  # pyright: ignore[reportAttributeAccessIssue]
+        descriptor = os.open(path, _O_PATH | _O_CLOEXEC)
     except OSError:
         return
     try:
