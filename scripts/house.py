@@ -28,6 +28,8 @@ CAPABILITIES = {
     "extensions": "cli.skill cli.skills core.apps core.extensions core.skills extensions gateway.extensions",
     "authorization extensions": "auth.cipher auth.grants auth.subject gateway.login_pages gateway.logins",
     "scripts": "cli.run core.calls scripts transport.confine",
+    "rules, transforms and guards": """cli.policy config.shaping core.callers core.rules core.transforms
+        policy.external policy.guards policy.replay""",
     "operation of the gateway": """cli.remote cli.sessions cli.token config.operation gateway.access
         gateway.admin gateway.asgi gateway.logs gateway.tls gateway.tokens gateway.web""",
 }
