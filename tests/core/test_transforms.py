@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from mooring import ServerConfig, Tool
 from mooring.config.shaping import Transform
-from mooring.core.transforms import CallContext, Shape, TransformError, described, shape_tools
+from mooring.core.transforms import CallContext, ToolShape, TransformError, described, shape_tools
 from tests.lab.schemas import EXAMPLES, schemas_with_values
 
 ANA = CallContext(session="s-1", principal="ana", headers={"x-team": "blue"})
@@ -39,7 +39,7 @@ def transforms(**by_tool: Any) -> dict[str, Transform]:
     return dict(ServerConfig(name="hub", command="x", transforms=by_tool).transforms)
 
 
-def shaped(schema: dict[str, Any] | None = None, **transform: Any) -> tuple[Tool, Shape]:
+def shaped(schema: dict[str, Any] | None = None, **transform: Any) -> tuple[Tool, ToolShape]:
     found = shape_tools([tool(schema)], transforms(list_issues=transform))
     assert found.warnings == ()
     [one] = found.tools

@@ -32,7 +32,7 @@ from mooring.core.types import EMPTY
 
 __all__ = [
     "ArgumentTransform",
-    "Budget",
+    "BudgetSettings",
     "DecideSettings",
     "GuardSettings",
     "Preset",
@@ -291,7 +291,7 @@ class SecretsGuard(Settings):
     """Globs of `server/tool` that may get secrets."""
 
 
-class Budget(Settings):
+class BudgetSettings(Settings):
     """Limits what each principal spends in a day (UTC)."""
 
     per_day: float = setting(_amount)
@@ -304,8 +304,12 @@ def _secrets(value: object) -> SecretsGuard:
     return SecretsGuard(enabled=flag(value)) if isinstance(value, bool) else section(SecretsGuard)(value)
 
 
-def _budget(value: object) -> Budget:
-    return Budget(per_day=_amount(value)) if isinstance(value, int | float | str) else section(Budget)(value)
+def _budget(value: object) -> BudgetSettings:
+    return (
+        BudgetSettings(per_day=_amount(value))
+        if isinstance(value, int | float | str)
+        else section(BudgetSettings)(value)
+    )
 
 
 class GuardSettings(Settings):
@@ -313,7 +317,7 @@ class GuardSettings(Settings):
 
     secrets: SecretsGuard | None = setting(optional(_secrets), default=None)
     """True, or settings."""
-    budget: Budget | None = setting(optional(_budget), default=None)
+    budget: BudgetSettings | None = setting(optional(_budget), default=None)
     """Calls per principal and day, or settings."""
     timeout: float = setting(within(seconds, above=0, most=60), default=5.0)
     """Seconds for each guard. After them the call is denied."""

@@ -1,6 +1,6 @@
 """Transforms of tools: other names, descriptions and annotations; fixed, hidden or narrowed arguments.
 
-A transform changes what a client sees; `Shape.sent` turns the client's arguments into those of the server.
+A transform changes what a client sees; `ToolShape.sent` turns the client's arguments into those of the server.
 Whatever a client may send for the schema that it sees is valid for the schema of the server: where the schema
 cannot guarantee that, the arguments are checked before they are sent. A transform that does not fit its tool
 never widens anything: the tool is left out, with a warning.
@@ -20,8 +20,8 @@ from mooring.core.value import Value, replace
 
 __all__ = [
     "CallContext",
-    "Shape",
     "Shaped",
+    "ToolShape",
     "TransformError",
     "call_context",
     "described",
@@ -93,7 +93,7 @@ class Shaped(Value):
     """Own names of tools that are left out, each with the reason."""
 
 
-class Shape(Value):
+class ToolShape(Value):
     """The transform of one tool: its shown name, and what its arguments become."""
 
     name: str
@@ -316,7 +316,7 @@ def _shaped(tool: Tool, name: str, transform: TransformSettings, problems: list[
         rules[argument] = rule
         adds = rule.value is not None or rule.default is not None
         checked = checked or doubtful or ((adds or rule.hide) and _entangled(schema))
-    shape = Shape(name=name, original=tool, arguments=rules, checked=checked)
+    shape = ToolShape(name=name, original=tool, arguments=rules, checked=checked)
     shown = _shown_schema(schema, rules) if rules else schema
     changes: dict[str, Any] = {"name": name, "input_schema": shown, "shape": shape}
     if transform.title is not None:
@@ -474,7 +474,7 @@ def _retargeted(part: Any) -> Any:
     return [_retargeted(item) for item in cast("list[Any]", part)] if isinstance(part, list) else part
 
 
-class _TooLong(Exception):
+class _PatternTooLong(Exception):
     pass
 
 
@@ -497,7 +497,7 @@ def _counter() -> Callable[[], None]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise _TooLong
+            raise _PatternTooLong
 
     return tick
 

@@ -13,7 +13,7 @@ from mooring.core.text import line
 from mooring.core.value import Value, field
 
 if TYPE_CHECKING:
-    from mooring.core.transforms import Shape
+    from mooring.core.transforms import ToolShape
     from mooring.errors import MooringError
 
 
@@ -62,7 +62,7 @@ class Tool(Value):
     """Fields of the definition that mooring does not know, passed through."""
     verb: Verb = "call"
     """`prompt` for a tool that returns a prompt of the server instead of calling a tool."""
-    shape: Shape | None = field(default=None, shown=False)
+    shape: ToolShape | None = field(default=None, shown=False)
     """The transform of the configuration, if there is one; it holds the server's own definition."""
 
     @property
