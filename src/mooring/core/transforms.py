@@ -1,6 +1,6 @@
 """Transforms of tools: other names, descriptions and annotations; fixed, hidden or narrowed arguments.
 
-A transform changes what a client sees; `ToolShape.sent` makes the arguments of the server of the client's.
+A transform changes what a client sees; `ToolShape.sent` turns the client's arguments into the server's.
 Whatever a client may send for the schema that it sees is valid for the schema of the server: where the schema
 cannot guarantee that, the arguments are checked before they are sent. A transform that does not fit its tool
 never widens anything: the tool is left out, with a warning.
