@@ -208,3 +208,18 @@ async def test_skills_are_known_from_the_cache_before_the_server_answers() -> No
         made.fail("initialize", hang, times=None)
         async with Host([config]) as host:
             assert [skill.name for skill in host.skills()] == ["shop/refunds"]
+
+
+def test_hidden_names_a_skill_that_was_not_approved(project: Any) -> None:
+    made = server()
+    with made:
+        file = project(made)
+        assert main(["--config", str(file), "lock"]) == 0
+        changed(made, "new skill")
+
+        async def look() -> None:
+            async with Host.from_config(file) as host:
+                await host.ready(20)
+                assert ("skill", "skill://theft/SKILL.md") in {(one.kind, one.name) for one in host.hidden()}
+
+        anyio.run(look)

@@ -261,3 +261,24 @@ async def test_status_and_snapshot_have_the_extensions_of_a_server() -> None:
         assert host.status()[0].extensions == ("com.example/maps",)
         [found] = host.provider("shop").snapshot.extensions
         assert (found.name, found.settings) == ("com.example/maps", {"tiles": 3})
+
+
+async def test_pages_and_files_of_skills_have_no_second_reading_path_for_models() -> None:
+    made = FakeServer("shop")
+    made.define({"name": "show", "inputSchema": {"type": "object"}}, "shown")
+    made.resource("ui://shop/view", "<p>page</p>", mime_type="text/html;profile=mcp-app")
+    made.resource("memo://a", "a memo")
+    made.skill("refunds", "Do it.", **{"more.md": "More."})
+    async with made, Host([made.http()], lock=False) as host:
+        await host.ready(20)
+        chat = host.session("a")
+        skill = host.skills()[0]
+        for server in ({"server": "shop"}, {}):
+            for uri in ("ui://shop/view", skill.uri, skill.uri.replace("SKILL.md", "more.md")):
+                result = await chat.call("read_mcp_resource", {"uri": uri, **server})
+                assert result.is_error, uri
+                assert "Do it" not in result.text
+                assert "page</p>" not in result.text
+        read = await chat.call("read_mcp_resource", {"server": "shop", "uri": "memo://a"})
+        assert "a memo" in read.text
+        assert "Do it." in (await chat.read_skill(skill.name)).text

@@ -118,11 +118,11 @@ def test_values_without_stand_ins_are_never_changed(value: Any) -> None:
 
 
 def test_the_document_counts_calls_and_shows_the_first_arguments() -> None:
-    calls = tuple(planned("a", {"x": number}) for number in range(9))
+    calls = tuple(planned("a", {"x": number}) for number in range(12))
     document = WritePlan(calls=calls, complete=True).document(StandIns())
     assert document == {
-        "writes": 9,
-        "calls": [{"tool": "mcp_a", "server": "s", "count": 9, "first": [{"x": 0}, {"x": 1}, {"x": 2}]}],
+        "writes": 12,
+        "calls": [{"tool": "mcp_a", "server": "s", "count": 12, "first": [{"x": n} for n in range(10)]}],
         "complete": True,
     }
 

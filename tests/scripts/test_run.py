@@ -298,3 +298,24 @@ async def test_denied_writes_end_the_script(server: FakeServer) -> None:
     assert "`scripts.writes` is `deny`" in result.text
     assert "Printed before that:\na" in result.text
     assert server.calls("note") == []
+
+
+async def test_the_time_of_a_script_covers_its_calls(server: FakeServer) -> None:
+    server.fail("get", hang)
+    async with shop_host(server, scripts={"time": 0.5}) as host:
+        result = await host.session().run_script("await mcp_shop_get(id=1)", timeout=60)
+    assert isinstance(result.error, CallTimeout)
+
+
+async def test_sleeping_is_part_of_the_time(server: FakeServer) -> None:
+    async with shop_host(server, scripts={"time": 0.5}) as host:
+        result = await host.session().run_script("import asyncio\nawait asyncio.sleep(30)\n1")
+    assert isinstance(result.error, CallTimeout)
+
+
+@pytest.mark.parametrize("code", ["import yaml\n1", "from mcp_shop import get\n1", "import foo.bar"])
+async def test_a_module_that_does_not_exist_is_reported_with_its_line(server: FakeServer, code: str) -> None:
+    async with shop_host(server) as host:
+        result = await host.session().run_script(code)
+    assert "line 1: module `" in result.text
+    assert "these modules exist: asyncio" in result.text

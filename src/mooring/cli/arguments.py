@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -278,7 +277,7 @@ def _read(name: str) -> str:
 
 async def _ask(name: str, schema: Mapping[str, Any], out: Output) -> Any:
     """Ask for one argument on the terminal until it fits the schema."""
-    from anyio import to_thread
+    from mooring.cli.ask import typed_line
 
     properties = schema.get("properties")
     about: Any = properties.get(name) if isinstance(properties, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -287,8 +286,7 @@ async def _ask(name: str, schema: Mapping[str, Any], out: Output) -> Any:
     while True:
         sys.stderr.write(f"{clean_line(name)}{hint}: ")
         sys.stderr.flush()
-        # In a thread, so that Ctrl-C ends the wait; `sys.stdin.read` would keep its lock after that.
-        typed = await to_thread.run_sync(os.read, sys.stdin.fileno(), 65536, abandon_on_cancel=True)
+        typed = await typed_line()
         if not typed:
             raise UsageError(f"Missing: {name}. The terminal was closed before it was entered.")
         try:

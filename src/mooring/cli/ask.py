@@ -16,18 +16,42 @@ if TYPE_CHECKING:
     from mooring.core.elicitation import Answer, Elicitation
 
 
+async def typed_line(most: int = 65_536) -> bytes:
+    """Wait for a line of the terminal. Empty: the terminal was closed.
+
+    A daemon thread reads it, so that neither Ctrl-C nor the end of the program waits for the Enter key;
+    `sys.stdin.read` would keep its lock after an interrupt.
+    """
+    import threading
+
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(line: bytes) -> None:
+        if not answer.done():
+            answer.set_result(line)
+
+    def read() -> None:
+        try:
+            line = os.read(sys.stdin.fileno(), most)
+        except OSError:
+            line = b""
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, line)
+
+    threading.Thread(target=read, name="mooring terminal", daemon=True).start()
+    return await answer
+
+
 async def confirm(question: str, refused: str, out: Output) -> bool:
     """Ask for a yes on the terminal. Otherwise print `refused`, which says what was not done."""
-    from anyio import to_thread
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         out.error(f"{refused} There is no terminal to confirm it on: review the output, then use --yes.")
         return False
     sys.stdout.flush()
     sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
-    # In a thread, so that Ctrl-C ends the wait; `sys.stdin.read` would keep its lock after that.
-    answer = await to_thread.run_sync(os.read, sys.stdin.fileno(), 100, abandon_on_cancel=True)
+    answer = await typed_line(100)
     if answer.strip().lower() in (b"y", b"yes"):
         return True
     out.error(refused, label="")

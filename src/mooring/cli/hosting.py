@@ -70,12 +70,13 @@ async def open_host(
         ConfigError: a file cannot be read, or has no usable entry.
         UnknownServer: one of `servers` is not configured; nothing has been started.
     """
+    from mooring.cli.logs import kept_server_logs
     from mooring.host import Host, runtime_of
     from mooring.servers.state import HostOptions
     from mooring.transport.message import ClientBridge
 
     log_to_stderr(options.verbose)
-    with show_warnings("mooring.lock.enforce", out, at_end=True):
+    with kept_server_logs(), show_warnings("mooring.lock.enforce", out, at_end=True):
         given = HostOptions(
             style=style or ("raw" if one_off is not None else None),
             lock=lock and not options.no_lock and one_off is None,
@@ -183,12 +184,6 @@ def log_to_stderr(verbose: bool) -> None:
     logging.getLogger().addHandler(handler)
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
-    from mooring.cli.logs import server_log_handler
-    from mooring.config.logs import logger
-
-    servers = logger("mooring.server")  # their stderr
-    servers.addHandler(server_log_handler())
-    servers.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 @contextmanager

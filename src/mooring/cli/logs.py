@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from argparse import Namespace
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 from mooring.cli.options import Options, Parser, UsageError, positive
@@ -16,15 +17,12 @@ from mooring.cli.output import Output
 from mooring.core.text import clean_line, nearest
 from mooring.errors import UnknownServer
 
-if TYPE_CHECKING:
-    import logging
-
 USAGE = "mooring logs [SERVER ...] [-n LINES] [-f] [options]"
 DETAILS = """
 
 Every command that starts a server, `mooring serve` included, appends its stderr
-to a file in the state directory: 1 MiB per server and one older file, for
-its owner only, without secrets. Programs that use mooring as a library have
+to a file in the state directory: at most 50 lines per second, 1 MiB and one
+older file per server, for its owner only, without secrets. Programs that use mooring as a library have
 their own log.
 
 With --gateway it shows the last lines of the log of a running gateway, or of
@@ -36,6 +34,8 @@ EXAMPLES = """\
   mooring --gateway https://mcp.example.com logs --audit"""
 
 _SIZE = 2**20
+_LINES = 50
+"""Lines of one server that are kept in a second."""
 _POLL = 0.5
 """Seconds between two looks at the files with `--follow`."""
 
@@ -136,32 +136,71 @@ def _tail(path: Path, count: int) -> list[str]:
         return [line.rstrip("\n") for line in deque(file, count)]
 
 
-def server_log_handler() -> logging.Handler:
-    """A handler that appends the stderr of each server to its own file.
+@contextmanager
+def kept_server_logs() -> Generator[None]:
+    """During the block, append the stderr of each server to its own file.
 
-    A full disk loses lines and fails no command.
+    A server may fill `_LINES` lines per second; the rest is counted. A full disk loses lines and fails no
+    command.
     """
     import logging
+
+    from mooring.config.logs import logger
 
     class ServerLogs(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             server = getattr(record, "server", None)
             if isinstance(server, str):
-                text = record.getMessage().removeprefix(f"{server}: ")
-                with suppress(OSError):
-                    _append(server, f"{clock.formatTime(record)} {clean_line(text)}\n")
+                if server not in files:
+                    files[server] = _ServerLog(server)
+                files[server].append(record.created, record.getMessage().removeprefix(f"{server}: "))
 
-    clock = logging.Formatter()
-    return ServerLogs(logging.INFO)
-
-
-def _append(server: str, line: str) -> None:
-    path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    files: dict[str, _ServerLog] = {}
+    handler, servers = ServerLogs(logging.INFO), logger("mooring.server")
+    before = servers.level
+    servers.addHandler(handler)
+    servers.setLevel(min(servers.getEffectiveLevel(), logging.INFO))
     try:
-        os.write(file, line.encode("utf-8", "replace"))
-        if os.fstat(file).st_size > _SIZE:
-            os.replace(path, path.with_suffix(".old"))
+        yield
     finally:
-        os.close(file)
+        servers.removeHandler(handler)
+        servers.setLevel(before)
+        for file in files.values():
+            file.close()
+
+
+class _ServerLog:
+    """The log file of one server."""
+
+    def __init__(self, server: str) -> None:
+        self._path = _directory() / f"{quote(server, safe=' ')[:200]}.log"
+        self._file: int | None = None
+        self._second, self._lines, self._dropped = 0, 0, 0
+
+    def append(self, when: float, text: str) -> None:
+        if int(when) != self._second:
+            dropped, self._dropped = self._dropped, 0
+            self._second, self._lines = int(when), 0
+            if dropped:
+                self._write(when, f"({dropped} more lines in the last second)")
+        if self._lines >= _LINES:
+            self._dropped += 1
+            return
+        self._lines += 1
+        self._write(when, text)
+
+    def _write(self, when: float, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+        with suppress(OSError):
+            if self._file is None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            os.write(self._file, f"{stamp} {clean_line(text)}\n".encode("utf-8", "replace"))
+            if os.fstat(self._file).st_size > _SIZE:
+                self.close()
+                os.replace(self._path, self._path.with_suffix(".old"))
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -427,6 +427,7 @@ class GatewaySettings(Settings):
 
 def read_extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
     """Return the extensions that a host declares, each with its settings."""
+    from mooring.config.documents import as_json
     from mooring.core.extensions import check_identifier
 
     if not isinstance(value, Mapping):
@@ -435,5 +436,5 @@ def read_extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
     for name, settings in cast("Mapping[object, object]", value).items():
         if settings is not None and not isinstance(settings, Mapping):
             raise ValueError(f"{shown(str(name))} must have a mapping of settings, not {kind(settings)}")
-        found[check_identifier(str(name))] = cast("Mapping[str, Any]", settings or EMPTY)
+        found[check_identifier(str(name))] = cast("Mapping[str, Any]", as_json(dict(settings or EMPTY)))
     return MappingProxyType(found)

@@ -13,6 +13,7 @@ from mooring.core.discovery import OWNER
 from mooring.core.skills import InvalidSkillError, altered, changed_field, file_of, frontmatter
 from mooring.core.text import line, nearest, quote
 from mooring.core.types import EMPTY, Block, Contents, Group, Result, Skill, SkillFile, Snapshot, Tool
+from mooring.core.uris import scheme_of
 from mooring.errors import CallError, ToolChanged
 from mooring.local import Progress, StaticProvider
 from mooring.resources import BUILTIN, Resources, ResourceTools
@@ -166,6 +167,8 @@ class BuiltinTools(StaticProvider):
         meta: Mapping[str, Any] = EMPTY,
     ) -> Result:
         if tool != READ_SKILL:
+            if tool == "read_mcp_resource":
+                self._refuse_unchecked(arguments)
             return await self._resources.call(tool, arguments, timeout=timeout)
         started = time.monotonic()
         for name, value in arguments.items():
@@ -187,6 +190,17 @@ class BuiltinTools(StaticProvider):
             structured=structured,
             duration=time.monotonic() - started,
         )
+
+    def _refuse_unchecked(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse to read pages and files of skills as plain resources: their checks are elsewhere."""
+        uri, server = arguments.get("uri"), arguments.get("server")
+        if not isinstance(uri, str):
+            return
+        if scheme_of(uri) == "ui":
+            raise _unchecked(uri, "it is a page, which the application shows (`host.view`)")
+        for skill in self._skills.list():
+            if server in (None, skill.server) and uri.startswith(skill.uri.removesuffix("SKILL.md")):
+                raise _unchecked(uri, f"it is a file of a skill; call {READ_SKILL} with name {skill.name!r}")
 
     def _listed(self) -> tuple[tuple[Block, ...], dict[str, Any]]:
         found = self._skills.list()
@@ -241,6 +255,11 @@ def _other_field(skill: Skill, data: bytes) -> str | None:
 def _not_read(name: str, problem: str, server: str = OWNER) -> CallError:
     what = f"skill {line(name, 80)!r}" if name else READ_SKILL
     return CallError(f"{what} was not read: {problem}", server=server, tool=READ_SKILL, outcome="not sent")
+
+
+def _unchecked(uri: str, problem: str) -> CallError:
+    text = f"{line(uri, 200)!r} was not read: {problem}"
+    return CallError(text, server=OWNER, tool="read_mcp_resource", outcome="not sent")
 
 
 def _altered(skill: Skill, problem: str) -> ToolChanged:

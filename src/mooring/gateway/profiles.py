@@ -200,7 +200,12 @@ class Profile:
         return self._runtime.absence(tool, self)
 
     def withheld(self, tool: str) -> MooringError | None:
-        return self._runtime.withheld(tool)
+        """Return why a tool is hidden; None for tools of pages and of servers that the profile does not have,
+        which do not exist for its clients."""
+        if tool in self._runtime.catalog.app_tools:
+            return None
+        problem: Any = self._runtime.withheld(tool)
+        return problem if problem is None or self.admits(problem.server) else None
 
     def check_running(self) -> None:
         self._runtime.check_running()

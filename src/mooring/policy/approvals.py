@@ -11,7 +11,7 @@ import anyio
 
 from mooring.concurrency import call_back
 from mooring.config.logs import logger
-from mooring.core.text import clean_for_model, line
+from mooring.core.text import clean_json, line
 from mooring.core.types import Tool
 from mooring.core.value import Value
 
@@ -38,7 +38,9 @@ async def approved_by(
 
 ANSWER_TIMEOUT = 300.0
 """Seconds that a person has to approve, unless the call has a timeout of its own."""
-LONGEST_PLAN = 4_000
+LONGEST_PLAN = 8_000
+LONGEST_SHOWN = 600
+"""Characters of the arguments of one planned call."""
 PLANNED: ContextVar[tuple[str, str] | None] = ContextVar("mooring_planned", default=None)
 """The write of an approved plan that this task makes: local name and arguments as canonical JSON."""
 
@@ -76,14 +78,21 @@ def plan_text(request: ApprovalRequest) -> str:
         lines.append(
             f"- {entry['count']} x {line(entry['tool'], 80)} of server {line(entry['server'], 80)!r}"
         )
-        lines += [f"    {line(json.dumps(one, ensure_ascii=False), 300)}" for one in entry["first"]]
+        lines += [f"    {_shown(one)}" for one in entry["first"]]
         if entry["count"] > len(entry["first"]):
             lines.append(f"    … and {entry['count'] - len(entry['first'])} more")
     done = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in plan["done"].items()) or "nothing"
     lines.append(f"So far: {done}.")
     if not plan["complete"]:
         lines.append(f"Then: {line(plan['then'], 200)}.")
-    return clean_for_model("\n".join(lines), LONGEST_PLAN)
+    text = "\n".join(lines)
+    return text if len(text) <= LONGEST_PLAN else f"{text[:LONGEST_PLAN]}… ({len(text):,} characters)"
+
+
+def _shown(arguments: Any) -> str:
+    """The arguments of a call for a person: invisible characters as escapes, what is cut counted."""
+    text = clean_json(json.dumps(arguments, ensure_ascii=False))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text):,} characters)"
 
 
 Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]

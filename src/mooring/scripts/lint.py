@@ -24,6 +24,9 @@ base64, hashlib, csv, typing, dataclasses, time."""
 """What a model must know about the language."""
 
 MOST_PROBLEMS = 20
+_LISTED = DIALECT.rpartition("Modules: ")[2].rstrip(".")
+MODULES = frozenset((*_LISTED.split(", "), "__future__", "os", "pathlib", "sys"))
+"""Modules that the interpreter has; the last ones in parts."""
 _NO_MODULE = {
     "statistics": "compute it with sum(), len() and sorted()",
     "heapq": "use sorted(...)[:n]",
@@ -148,6 +151,8 @@ def _of_module(name: str) -> Iterator[str]:
     top = name.partition(".")[0]
     if top in _NO_MODULE:
         yield f"module `{name}` is not available; {_NO_MODULE[top]}"
+    elif top not in MODULES:
+        yield f"module `{name}` is not available; tools need no import, and these modules exist: {_LISTED}"
 
 
 def _of_call(node: ast.Call, tools: Collection[str]) -> Iterator[str]:

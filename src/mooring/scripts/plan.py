@@ -17,7 +17,7 @@ __all__ = ["Approvals", "Decision", "PlannedCall", "StandIns", "WritePlan", "can
 
 MOST_QUESTIONS = 5
 """Plans that one script may ask for."""
-SHOWN_CALLS, SHOWN_TEXT = 3, 500
+SHOWN_CALLS, SHOWN_TEXT = 10, 500
 _FIRST_NUMBER, _PER_CALL = 8_000_000_000_000, 1_000
 _DEEPEST, _MOST_LEAVES = 4, 200
 
@@ -205,6 +205,11 @@ class Approvals:
         """Record the result of a planned write."""
         if index is not None:
             self._results[index] = value
+
+    @property
+    def left(self) -> tuple[PlannedCall, ...]:
+        """Approved calls that were not made."""
+        return tuple(self._left.values())
 
     def _matches(self, call: PlannedCall, wanted: str) -> bool:
         try:

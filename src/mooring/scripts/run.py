@@ -408,6 +408,12 @@ class ScriptRun:
         if worker is not None:
             await self._workers.release(worker, usable=self._at_rest)
 
+    def _not_made(self) -> str:
+        """Approved writes that the script did not make after all."""
+        left = Counter(call.tool for call in self._approvals.left)
+        listed = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in left.items())
+        return f"Approved, but not made by the script: {listed}." if listed else ""
+
     def _result(self, value: Any, error: MooringError | None, took: float) -> Result:
         printed = "".join(self._printed)
         if error is not None:
@@ -418,7 +424,7 @@ class ScriptRun:
             ]
         else:
             shown = "" if value is None else value if isinstance(value, str) else dumps(value)
-            parts = [printed.rstrip("\n"), shown]
+            parts = [printed.rstrip("\n"), shown, self._not_made()]
         calls = [call.document() for call in self._calls.values()]
         return Result(
             server=OWNER,

@@ -136,7 +136,7 @@ class ScriptTools:
                 await on_progress(float(finished), None, text)
 
         settings = runtime.scripts
-        await _await_tools(runtime, code, settings.time if timeout is None else timeout)
+        await _await_tools(runtime, code, min(settings.time, settings.time if timeout is None else timeout))
         run = ScriptRun(
             call=session.call,
             tools=runtime.catalog.tools,
@@ -147,7 +147,7 @@ class ScriptTools:
             workers=runtime.workers,
             settings=settings,
             session=session.id,
-            timeout=settings.time if timeout is None else timeout,
+            timeout=min(settings.time, settings.time if timeout is None else timeout),
             on_call=None if on_progress is None else report,
         )
         return await run.run(code)

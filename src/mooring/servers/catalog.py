@@ -334,7 +334,14 @@ class CatalogBuilder:
         return planned
 
 
-_ORDER: Mapping[HiddenKind, int] = {"server": 0, "tool": 1, "resource": 2, "template": 3, "prompt": 4}
+_ORDER: Mapping[HiddenKind, int] = {
+    "server": 0,
+    "tool": 1,
+    "resource": 2,
+    "template": 3,
+    "prompt": 4,
+    "skill": 5,
+}
 
 
 def _without_login(snapshot: Snapshot) -> Snapshot:

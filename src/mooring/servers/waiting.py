@@ -229,7 +229,8 @@ def _absent(status: ServerStatus, login_helps: bool) -> str:
         case "needs-auth" if login_helps:
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
         case "needs-auth":
-            return f"{server} needs a login, but offers no OAuth: give it a token in `headers` of its entry."
+            why = line(status.error or "its configuration must be corrected", 300)
+            return f"{server} needs a login, and one in a browser does not help: {why}."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
         case "pending":
