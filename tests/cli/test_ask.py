@@ -1,6 +1,11 @@
 """Calls that need a yes, and files that need one, on a terminal and without."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +70,24 @@ def test_TH03_a_name_that_looks_like_another_is_added_with_a_warning(ran, tmp_pa
     assert done.returncode == 0
     assert "looks like" in done.stderr
     assert "'clock'" in done.stderr
+
+
+def test_ctrl_c_at_a_question_ends_the_program_without_enter(config, environment, tmp_path) -> None:
+    file = config({"notes": {"bundled": "notes", "approve": ["*"]}})
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "mooring", "--config", file, "call", "mcp_notes_list_notes"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(ours, 4096)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(20) == 130
+    os.close(ours)
