@@ -436,5 +436,5 @@ def read_extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
     for name, settings in cast("Mapping[object, object]", value).items():
         if settings is not None and not isinstance(settings, Mapping):
             raise ValueError(f"{shown(str(name))} must have a mapping of settings, not {kind(settings)}")
-        found[check_identifier(str(name))] = cast("Mapping[str, Any]", as_json(dict(settings or EMPTY)))
+        found[check_identifier(str(name))] = as_json(cast("object", settings or {}))
     return MappingProxyType(found)
