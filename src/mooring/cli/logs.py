@@ -22,8 +22,8 @@ DETAILS = """
 
 Every command that starts a server, `mooring serve` included, appends its stderr
 to a file in the state directory: at most 50 lines per second, 1 MiB and one
-older file per server, for its owner only, without secrets. Programs that use mooring as a library have
-their own log.
+older file per server, for its owner only, without secrets. Programs that use
+mooring as a library have their own log.
 
 With --gateway it shows the last lines of the log of a running gateway, or of
 what one of its servers wrote; with --audit, of its audit log."""
