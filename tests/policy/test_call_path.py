@@ -297,7 +297,7 @@ async def test_decide_allows_only_what_it_says_clearly_and_in_time(tmp_path: Pat
 
 
 async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> None:
-    log, asked = tmp_path / "log", list[Any]()
+    log, asked, over = tmp_path / "log", list[Any](), asyncio.Event()
     replies: list[Any] = [
         {"result": True},
         {"result": {"allow": False, "reason": "not today"}},
@@ -311,7 +311,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
         asked.append(await request.json())
         reply = replies[len(asked) - 1]
         if reply == "hang":
-            await asyncio.sleep(30)
+            await over.wait()
         if reply == 500:
             return web.Response(status=500)
         return web.json_response(reply) if isinstance(reply, dict) else web.Response(text=reply)
@@ -329,6 +329,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
             await host.ready(20)
             texts = [(await host.call("mcp_lab_echo", {"text": str(n)})).text for n in range(len(replies))]
     finally:
+        over.set()
         await runner.cleanup()
     assert texts[0] == "0"
     assert "not today" in texts[1]
