@@ -447,7 +447,7 @@ def test_a_member_whose_schema_is_no_schema_is_left_out() -> None:
     original = {"type": "object", "properties": {"a": {"type": "string"}, "type": "object"}}
     tool = compiled("openai", original)
     assert [*tool.schema["properties"]] == ["a"]
-    assert tool.notes == ("'type' is no schema; left out",)
+    assert tool.notes == ("'type' is not a schema; left out",)
 
 
 # Keywords

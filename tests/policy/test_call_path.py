@@ -339,7 +339,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
     assert asked[0]["input"]["arguments"] == {"text": "0"}
     async with running(config(lab(log), policy={"decide": url})) as host:
         await host.ready(20)
-        assert "could not be asked" in (await host.call("mcp_lab_echo", {"text": "x"})).text
+        assert "could not be reached" in (await host.call("mcp_lab_echo", {"text": "x"})).text
 
 
 # --- guards

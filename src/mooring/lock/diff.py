@@ -413,11 +413,11 @@ def _headline(change: Change) -> str:
 def _of_server(change: Change) -> str:
     match change.kind:
         case "launch":
-            return "is configured to run or reach something else than what was approved"
+            return "is configured to run or reach something other than what was approved"
         case "protocol":
             return "speaks an older protocol than it did when it was approved"
         case _:
-            return f"describes itself otherwise than was approved: {_areas(change)} changed"
+            return f"identifies itself differently since it was approved: {_areas(change)} changed"
 
 
 def _areas(change: Change) -> str:

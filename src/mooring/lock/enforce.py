@@ -246,7 +246,7 @@ class LockEnforcer:
             changes = admission.drift.changes
             warnings = warnings_of([one for one in changes if one.kind not in ("added", "removed")])
             if usual := [repr(one.name) for one in changes if one.kind in ("added", "removed")]:
-                log.info("server %r offers other entries than last time: %s", name, ", ".join(usual[:20]))
+                log.info("server %r lists other entries than last time: %s", name, ", ".join(usual[:20]))
         for warning in warnings:
             if warning not in already:
                 log.warning("%s", warning)

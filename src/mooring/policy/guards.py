@@ -240,7 +240,7 @@ class GuardChain:
             if said is None:
                 continue
             if not isinstance(said, Mapping) or not_json(cast("Mapping[str, Any]", said)):
-                raise self._denied(call, guard, "returned something else than arguments")
+                raise self._denied(call, guard, "returned something other than arguments")
             call = replace(call, arguments=cast("Mapping[str, Any]", said))
         return call.arguments
 
@@ -258,7 +258,7 @@ class GuardChain:
             if said is None:
                 continue
             if not isinstance(said, Result):
-                raise self._denied(call, guard, "returned something else than a result", called=True)
+                raise self._denied(call, guard, "returned something other than a result", called=True)
             result = replace(said, raw=None) if said.raw is result.raw and said != result else said
         return result
 
