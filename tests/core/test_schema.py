@@ -528,3 +528,16 @@ def test_one_bad_tool_is_set_aside_and_the_others_stay() -> None:
     done, aside = compile_tools(tools, "openai")
     assert [*done] == ["good"]
     assert aside == {"bad": "its schema allows no arguments at all"}
+
+
+@pytest.mark.parametrize("never", [{}, True])
+def test_a_schema_that_excludes_everything_leaves_no_arguments(never: Any) -> None:
+    with pytest.raises(SetAside):
+        compile_schema({"not": never}, "openai")
+
+
+def test_a_schema_that_excludes_nothing_is_kept() -> None:
+    compiled = compile_schema(
+        {"type": "object", "properties": {"a": {"not": False, "type": "string"}}}, "openai"
+    )
+    assert "a" in compiled.schema["properties"]
