@@ -52,8 +52,8 @@ def _ui(meta: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _audience(tool: Tool) -> tuple[str, ...]:
-    """Return who may use a tool: `model`, `app`, or both, which is the default. A value that cannot be read
-    is no permission for the model."""
+    """Return who may use a tool: `model`, `app`, or both, which is the default. An invalid value gives the
+    model no access."""
     given = _ui(tool.meta).get("visibility")
     if given is None:
         return ("model", "app")

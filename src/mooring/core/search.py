@@ -1,4 +1,4 @@
-"""Search for tools by what they are for."""
+"""Search for tools by their purpose."""
 
 from __future__ import annotations
 

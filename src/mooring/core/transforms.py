@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_STEPS = 5_000
-"""Parts of a schema that one check looks at before it gives up."""
+"""Most parts of a schema that one check visits."""
 SOURCES = ("principal", "session", "header:NAME")
 """Names of placeholders, as in `${principal}`."""
 _PLACEHOLDER = re.compile(r"\$(\$)?\{([^{}]*)\}")
@@ -479,7 +479,7 @@ class _PatternTooLong(Exception):
 
 
 def _violation(schema: Mapping[str, Any], value: Any) -> tuple[str | int, ...] | None:
-    """Return where a value breaks a schema; None if it fits, or if that cannot be found out."""
+    """Return where a value breaks a schema; None if it fits, or if that cannot be determined."""
     from mooring.core.schema.patterns import linear_match  # lazy: only with transforms
     from mooring.core.schema.validate import Validator
 
