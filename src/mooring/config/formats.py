@@ -455,7 +455,7 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
 
 
 def _guarded_like(name: str) -> str | None:
-    """Return the security setting that an unknown name may stand for: misspelled, or in another form, such as
+    """Return the security setting that an unknown name may mean: misspelled, or in another form, such as
     `policies` or `audit_log`."""
     return misspelled(name, GUARDED) or next(
         (one for one in sorted(GUARDED) if name.startswith(one[:5])), None

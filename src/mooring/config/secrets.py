@@ -82,7 +82,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
 def default_lookup(
     env: Mapping[str, str], get_secret: GetSecret | None = None, *, source: ConfigSource | None = None
 ) -> Lookup:
-    """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
+    """Looks up variables in `get_secret` and then in `env`; reads files and the keyring, and runs programs.
 
     Files are relative to `source`. Programs are run only for entries in files that the user wrote or named,
     not for project files found automatically or entries made in Python.
@@ -168,7 +168,7 @@ def _keyring(reference: Reference) -> str | None:
         raise_alone(ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'"))
     try:
         return keyring.get_password("mooring", reference.name)
-    except Exception as error:  # backends raise what they like
+    except Exception as error:  # backends raise any exception
         raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
 
 

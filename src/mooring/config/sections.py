@@ -136,8 +136,8 @@ class JointPolicy(Value):
 
         Args:
             tool: The tool.
-            ruled: For each of `policies`: what its rules may decide; None: they may leave it to the lists. Of
-                several possible decisions the mildest counts.
+            ruled: For each of `policies`: the possible decisions of its rules; None: they may leave it to the
+            lists. Of several possible decisions the mildest counts.
         """
         own, server = self.own, tool.server
         decisions = list[Decision]()

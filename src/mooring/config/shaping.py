@@ -114,8 +114,8 @@ def _annotations(value: object) -> Mapping[str, Any]:
 
 
 class ArgumentTransform(Settings):
-    """What becomes of one argument of a tool. In `value` and `default`, `${principal}`, `${session}` and
-    `${header:NAME}` stand for the caller's."""
+    """Changes of one argument of a tool. In `value` and `default`, `${principal}`, `${session}` and
+    `${header:NAME}` are replaced by the caller's values."""
 
     value: tuple[Any] | None = setting(_boxed, default=None)
     """Always sent; clients do not see the argument."""
@@ -186,7 +186,7 @@ class Transform(Settings):
     annotations: Mapping[str, Any] = setting(_annotations, default=EMPTY)
     """Over those of the server. Policies apply to both: a transform makes none milder."""
     arguments: Mapping[str, ArgumentTransform] = setting(_arguments, default=EMPTY)
-    """What becomes of its arguments, by name."""
+    """Changes of its arguments, by name."""
     presets: Mapping[str, Preset] = setting(_presets, default=EMPTY)
     """More tools that call the same tool of the server, by name."""
 

@@ -62,7 +62,7 @@ def kind(value: object) -> str:
 def number(value: object) -> float | None:
     """Return the number in `value`, a number or its text; None if it is neither."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # A bound that also keeps out infinity, NaN, and integers too large for a float.
+        # The limit also rejects infinity, NaN, and integers too large for a float.
         return float(value) if abs(value) < _LARGEST else None
     if isinstance(value, str):
         text = value.strip()
