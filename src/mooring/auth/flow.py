@@ -45,7 +45,7 @@ class OtherLoginError(RefusedAddressError):
 
 
 def s256(verifier: str) -> str:
-    """The challenge for a verifier (RFC 7636)."""
+    """Return the PKCE challenge of a verifier (RFC 7636)."""
     digest = hashlib.sha256(verifier.encode("ascii")).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -146,7 +146,7 @@ class Found(Value):
     resource_metadata: str | None = None
 
     def grant(self, client: OAuthClient, tokens: Tokens) -> Grant:
-        """A login that is under way."""
+        """A pending login."""
         return Grant(
             issuer=self.server.issuer,
             resource=self.protected.resource,
@@ -273,7 +273,7 @@ async def token_response(
     headers: Mapping[str, str],
     what: str | None = None,
 ) -> Any:
-    """Return the document with which a token endpoint answers; `what` names the step in errors.
+    """Return the JSON document in the response of a token endpoint; `what` names the step in errors.
 
     Raises:
         DeniedError: It refused.
@@ -290,7 +290,7 @@ async def token_response(
 
 
 async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
-    """The grant with new tokens; raises as `tokens_for` does."""
+    """Return the grant with refreshed tokens; raises as `tokens_for` does."""
     form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh or ""}
     form["resource"] = grant.resource
     tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)

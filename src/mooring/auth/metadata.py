@@ -70,9 +70,9 @@ class AuthServer(Value):
     revocation_endpoint: str | None = None
     s256: bool = False
     names_itself: bool = False
-    """It puts `iss` into its answers (RFC 9207)."""
+    """Whether it adds `iss` to its redirects (RFC 9207)."""
     takes_documents: bool = False
-    """It reads client metadata documents."""
+    """Whether it supports client metadata documents."""
     secrets_by: tuple[str, ...] = ("client_secret_basic",)
     scopes: tuple[str, ...] = ()
     grant_types: tuple[str, ...] = ()

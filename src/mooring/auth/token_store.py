@@ -70,7 +70,7 @@ class Grant(Value):
     token_endpoint: str
     revocation_endpoint: str | None = None
     resource_metadata: str | None = None
-    """Where the server's metadata was found when its 401 said so."""
+    """URL of the server's metadata, if a 401 response named it."""
 
 
 def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAut
 
 
 def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The form and the headers with which a client sends a request to its authorization server."""
+    """Return the form fields and headers with which a client authenticates at its authorization server."""
     if client.secret_by == "client_secret_basic" and client.client_secret is not None:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
         return dict(form), {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
@@ -293,8 +293,7 @@ class MemoryStore:
 
 
 class TokenStore:
-    """The kept login for one server address and one client: this user's, or that of one principal whom the
-    host serves."""
+    """The stored login for one server address and one client: of this user, or of one principal."""
 
     def __init__(
         self, url: str, client: str | None, principal: str | None = None, cipher: LoginCipher | None = None
@@ -308,7 +307,7 @@ class TokenStore:
         """Where the login was last read or written."""
         self._stamp = 0
 
-    # --- what is kept ---------------------------------------------------------------------------
+    # --- stored logins --------------------------------------------------------------------------
 
     def load(self) -> Grant | None:
         """Return the stored login, if any.
@@ -356,7 +355,7 @@ class TokenStore:
         self._stamp = self._now()
 
     def _unsealed(self, sealed: str) -> Any:
-        """The secrets of an encrypted login; None if the key is missing or another one."""
+        """Return the secrets of an encrypted login; None if the key is missing or differs."""
         try:
             text = None if self._cipher is None else self._cipher.open(sealed, self._key)
         except ConfigError as problem:
