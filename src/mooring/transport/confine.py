@@ -4,8 +4,8 @@ Run as a program, it confines itself and then becomes another program:
 
     python -I -S confine.py '{"read": ["/usr", "/lib"], "write": [], "sockets": false}' -- COMMAND ARGS...
 
-`confine` does the same to the current process and everything that it starts later. Neither needs root. What
-cannot be applied on this kernel is returned as a list of words; `Wall` says what a process may still do.
+`confine` does the same to the current process and everything that it starts later. Neither needs root. The
+parts that this kernel does not support are returned by name; `Wall` says what a process may still do.
 """
 
 from __future__ import annotations
