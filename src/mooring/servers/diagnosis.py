@@ -1,7 +1,7 @@
 """Diagnosis of a server from its state and messages, with the next command to type.
 
-Errors are written for people; this is the one place that reads them back. What it does not recognise
-gets the general advice, so that a change of words elsewhere costs precision and nothing else.
+Errors are written for people; only this module parses their text. A text that it does not recognise gets
+general advice, so that rewording an error elsewhere makes the advice less specific, but not wrong.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Cause = Literal[
 class Diagnosis:
     cause: Cause
     next: str
-    """What to type or to change, in one or two sentences."""
+    """The command to run or the setting to change, in one or two sentences."""
 
 
 _Advice: TypeAlias = Callable[[ServerConfig, re.Match[str]], str]
@@ -96,7 +96,8 @@ def unpinned_package(server: ServerConfig) -> str | None:
 
 
 def _package(words: list[str]) -> str | None:
-    """The package among the arguments of a runner: named by an option, or the first that is none."""
+    """Return the package in the arguments of a runner: named by an option, or the first argument that is not
+    an option."""
     takes_value = ("--with", "--python", "-p", "--index-url", "--registry")
     skip = False
     for number, word in enumerate(words):
@@ -133,7 +134,7 @@ def _export(server: ServerConfig, found: re.Match[str]) -> str:
 
 
 def _environment(server: ServerConfig, found: re.Match[str]) -> str:
-    """For a server that says on stderr which variable it misses."""
+    """Return the diagnosis for a server that names a missing variable on stderr."""
     names = list(
         dict.fromkeys(name for match in _VARIABLE.finditer(found.string) for name in match.groups() if name)
     )
@@ -149,7 +150,8 @@ def _environment(server: ServerConfig, found: re.Match[str]) -> str:
 
 
 def _settings(server: ServerConfig, found: re.Match[str]) -> str:
-    """For a server that reads its settings with pydantic: each field is a variable, perhaps with a prefix."""
+    """Return the diagnosis for a server that reads its settings with pydantic: each field is a variable,
+    perhaps with a prefix."""
     name = found[1].upper()
     return (
         f'It misses the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
@@ -293,7 +295,7 @@ _EXCHANGES = (
     (r"`private_key`", "Name the file of the private key: `private_key: ${file:client.pem}`."),
     (r"could not be read again", "Make the file or program that the entry refers to work."),
 )
-"""What a refused token means, by step, and what to do."""
+"""Meaning of a refused token, by step, and what to do."""
 
 
 def _status(server: ServerConfig, found: re.Match[str]) -> str:
@@ -315,7 +317,7 @@ def _says(text: str) -> _Advice:
 
 
 _SAID = r"(?s:(?:on stderr|it wrote):\n.*?)"
-"""Before what a server printed."""
+"""Text before the output of a server."""
 _NAME = r"['\"`$]?\{?\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|[A-Z]*(?:KEY|TOKEN|SECRET|PASSWORD))\b\}?['\"`]?"
 _VARIABLE = re.compile(
     rf"{_NAME}\s+(?:env\w*\s+(?:var\w*\s+)?)?(?:(?:is|are|was|has|must|should|needs?)\s+)?(?:not\s+(?:been\s+)?"
@@ -327,7 +329,7 @@ _VARIABLE = re.compile(
     rf"|(?i:please\s+(?:set|provide|export|define)\s+(?:\w+\s+){{0,2}}){_NAME}"
     rf"|KeyError:\s+{_NAME}|[Mm]issing\s+(?:required\s+)?{_NAME}"
 )
-"""What servers print when a variable is missing; the groups are its name."""
+"""Messages that servers print when a variable is missing; the groups match its name."""
 _MOST_VARIABLES = 5
 
 

@@ -49,7 +49,7 @@ class ServerManager:
         self.table = table
         self.connections, self.configs, self.providers = table.connections, table.configs, table.providers
         self._replaced: dict[str, Connection] = {}
-        """Connections that are being closed while another one already takes their place."""
+        """Connections that are being closed and already have a replacement."""
         self._private: set[Connection] = set()
         """Connections of one session each, and of servers that are being added."""
         self._lazy: dict[str, CachedSnapshot | None] = {}
@@ -309,7 +309,7 @@ class ServerManager:
         return replace(known, warnings=(*known.warnings, *self._catalog.shape_warnings(name)))
 
     def load(self) -> dict[str, ServerLoad]:
-        """Return by server what its connections are doing, those of sessions included."""
+        """Return the activity of the connections by server, including those of sessions."""
         found = {name: ServerLoad() for name in self.configs}
         for connection in (*self.connections.values(), *self._private):
             if connection.name in found:

@@ -92,7 +92,7 @@ class Peer:
     info: ServerInfo
     instructions: str | None
     raw: Mapping[str, Any]
-    """The result of `server/discover` or `initialize`, for the SDK's session to adopt."""
+    """The result of `server/discover` or `initialize`, for the SDK's session."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Goes into `_meta` of every request (modern)."""
     listing: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -100,7 +100,7 @@ class Peer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of every HTTP request."""
     single: bool = False
-    """Whether connecting has shown that the server speaks only this era."""
+    """Whether it is known from connecting that the server speaks only this era."""
 
 
 async def negotiate(
@@ -199,7 +199,7 @@ class _Negotiation:
             return _Received(request=request, outcome=outcome, fault=fault)
 
     async def _next(self, timeout: float | None) -> _Received | None:
-        """Return the next reply, None after `timeout`; of two, that to `server/discover`."""
+        """Return the next reply; None after `timeout`. Of two, the one to `server/discover`."""
         waiting = self._waiting
         await asyncio.wait(waiting.values(), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for request in ("discover", "initialize"):
