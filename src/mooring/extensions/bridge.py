@@ -62,7 +62,7 @@ class ViewBridge:
         self.initialized = False
         """Whether the page has started."""
         self.model_context: Mapping[str, Any] | None = None
-        """What the page last gave for the next turn of the model."""
+        """Content that the page last supplied for the next turn of the model."""
         self._queued: list[dict[str, Any]] = []
         self._input_sent = False
         self._requests = 0

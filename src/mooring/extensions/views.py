@@ -80,7 +80,7 @@ class Views:
         """Return a page of a server and its rules, after the comparison with the lock.
 
         Raises:
-            ServerError: What the server sent is no page.
+            ServerError: The server did not send a page.
             ToolChanged: The page differs from the approved one.
         """
         contents = await self._resources.read_fresh(uri, server, timeout=timeout)
@@ -126,7 +126,7 @@ def read_page(contents: Contents, resources: tuple[Resource, ...] = ()) -> tuple
     """Return the page in contents that were read, and its rules from both places of metadata.
 
     Raises:
-        ServerError: It is no page.
+        ServerError: It is not a page.
     """
     server, uri = contents.server, contents.uri
     block = contents.blocks[0] if len(contents.blocks) == 1 else None
