@@ -208,7 +208,7 @@ async def cancel(calls: Iterable[ScriptCall]) -> None:
 
 
 def summary(calls: Iterable[ScriptCall]) -> str:
-    """Return what a script did, for its error."""
+    """Return a summary of the calls of a script, for its error."""
     counts = Counter((call.tool.name, call.state) for call in calls)
     if not counts:
         return "It made no calls."
@@ -233,7 +233,7 @@ def _state(result: Result) -> State:
 
 
 def _value(result: Result) -> Any:
-    """Return what a script gets: the structured value, or the text."""
+    """Return the value of a result for a script: the structured value, or the text."""
     if result.structured is not None:
         return result.structured
     return "\n".join(block.text if block.text is not None else f"[{label(block)}]" for block in result.blocks)

@@ -1,8 +1,8 @@
 """Plans of writes: what a script would do, what was approved, and whether a call is one of the approved ones.
 
 Pure. A plan is found by running the rest of a script without its writes: each write gets a stand-in instead
-of a result. Stand-ins can be used in the arguments of later writes; what they stood for is put in when the
-real result is known, and the call must then be exactly that.
+of a result. Stand-ins can be used in the arguments of later writes; they are replaced by the real results
+later, and the call must then be exactly the planned one.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class PlannedCall(Value):
 
 
 class WritePlan(Value):
-    """The writes that a script would make from where it stands."""
+    """The writes that a script would make from its current position."""
 
     calls: tuple[PlannedCall, ...]
     complete: bool
-    """Whether the script ended after them. Otherwise it needs the result of one, and may ask again."""
+    """Whether the script ends after them. If not, it needs the result of one, and may need another plan."""
     why_open: str = ""
 
     def document(self, stand_ins: StandIns) -> dict[str, Any]:
@@ -79,7 +79,8 @@ class StandIns:
         self._texts: dict[str, tuple[int, Path]] = {}
 
     def make(self, index: int, schema: Mapping[str, Any] | None) -> Any:
-        """Return a stand-in for the result of call `index` (from 0): a text, or what fits the schema."""
+        """Return a stand-in for the result of call `index` (from 0): a text, or a value that fits the
+        schema."""
         if schema is None:
             return self._text(index, ())
         left = [_MOST_LEAVES]
@@ -187,7 +188,7 @@ class Approvals:
         return "refuse", None
 
     def propose(self, plan: WritePlan) -> None:
-        """Replace the plan. Nothing of it is approved, and nothing of an earlier one any more."""
+        """Replace the plan. Neither it nor an earlier one is approved afterwards."""
         self._plan, self._approved, self._left, self._results = plan, False, {}, {}
         self.questions += 1
 

@@ -110,8 +110,8 @@ class ScriptRun:
         """Whether the worker has ended the program and can be used again."""
 
     async def run(self, code: str) -> Result:
-        """Run a program and return its result. Failures are results with `is_error`; nothing is raised for
-        them. Cancelling this cancels the calls that are under way."""
+        """Run a program and return its result. Failures are results with `is_error`, not exceptions.
+        Cancelling this cancels the running calls."""
         started = time.monotonic()
         if (note := NOTE.get()) is not None:
             note.script = self.id
@@ -185,7 +185,7 @@ class ScriptRun:
         }
 
     async def _follow(self, event: dict[str, Any], code: str) -> Any:
-        """Do what the script needs, until it ends; return its value."""
+        """Handle the events of the script until it ends; return its value."""
         while True:
             assert self._worker is not None
             self._heard(event, self._calls)
@@ -207,7 +207,7 @@ class ScriptRun:
                     raise Stopped(self._problem(event))
 
     def _heard(self, event: dict[str, Any], calls: CallsById) -> None:
-        """Keep what was printed, and start the calls that the script made."""
+        """Store the printed text, and start the calls that the script made."""
         if calls is self._calls:
             self._printed.append(event["printed"])
             self._length += len(event["printed"])
@@ -282,7 +282,7 @@ class ScriptRun:
         return event
 
     async def _planned(self, code: str) -> dict[str, Any]:
-        """Find out what the script would write, ask for approval, and load its snapshot again."""
+        """Determine the writes of the script, ask for approval, and load its snapshot again."""
         assert self._worker is not None
         event, snapshot = await self._worker.exchange("dump")
         if event["event"] != "snapshot":
@@ -391,7 +391,7 @@ class ScriptRun:
     # --- the end --------------------------------------------------------------------------------
 
     async def _give_back(self) -> None:
-        """Give the worker to other scripts."""
+        """Release the worker for other scripts."""
         worker, self._worker = self._worker, None
         if worker is not None:
             try:
@@ -409,7 +409,7 @@ class ScriptRun:
             await self._workers.release(worker, usable=self._at_rest)
 
     def _not_made(self) -> str:
-        """Approved writes that the script did not make after all."""
+        """Return the approved writes that the script did not make."""
         left = Counter(call.tool for call in self._approvals.left)
         listed = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in left.items())
         return f"Approved, but not made by the script: {listed}." if listed else ""

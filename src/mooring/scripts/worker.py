@@ -53,7 +53,7 @@ class Driver:
     # --- frames ---------------------------------------------------------------------------------
 
     def send(self, event: str, data: bytes = b"", **fields: Any) -> None:
-        """Send an event with what was printed and which calls were made since the last one."""
+        """Send an event with the printed text and the calls since the last one."""
         printed, self._printed = "".join(self._printed), []
         calls, self._new, self._new_size = self._new, [], 0
         text = json.dumps({"event": event, "printed": printed, "calls": calls, **fields}).encode()
@@ -61,7 +61,7 @@ class Driver:
         self._out.flush()
 
     def handle(self, message: dict[str, Any], data: bytes) -> None:
-        """Do what one frame of the host says."""
+        """Execute one frame of the host."""
         match message["do"]:
             case "start":
                 self._start(message)
@@ -153,7 +153,7 @@ class Driver:
     # --- running --------------------------------------------------------------------------------
 
     def _run(self, step: Any) -> None:
-        """Make a step, then go on until the script ends or needs the host."""
+        """Make a step, then continue until the script ends or needs the host."""
         monty = self._monty
         try:
             snapshot = step()
@@ -204,7 +204,7 @@ class Driver:
             return snapshot.resume()
 
         def tool() -> None:
-            """Stands for a tool that the script uses as a value."""
+            """Represents a tool that the script uses as a value."""
 
         tool.__name__ = name
         return snapshot.resume(value=tool)
@@ -248,7 +248,7 @@ class Driver:
         return snapshot.resume({"future": ...})
 
     def _answer_call(self) -> None:
-        """Go on after a call that the host has started."""
+        """Continue after a call that the host has started."""
         self._calls_left -= 1
         self._run(lambda: self._snapshot.resume({"future": ...}))
 
