@@ -313,7 +313,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
 
     @property
     def redact(self) -> Redactor:
-        """Function that replaces every secret that this host has used in a text by `***`."""
+        """Function that returns a text with `***` in place of every secret that this host has used."""
         return self._redact
 
     @property

@@ -1,4 +1,4 @@
-"""What a session uses of its host."""
+"""The parts of a host that a session uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Runtime(Protocol):
-    """What a session uses of its host, or of a gateway profile that shows a part of one."""
+    """The parts of a host, or of a gateway profile, that a session uses."""
 
     @property
     def catalog(self) -> Catalog: ...

@@ -356,7 +356,7 @@ class Session(SessionIdentity, SkillVerbs):
         budget: int | None,
         tool: Tool | None = None,
     ) -> Result:
-        """Call `tool`, or the one of this name that models see."""
+        """Call `tool`, or the tool that models see under this name."""
         started, runtime = time.monotonic(), self._runtime
         try:
             if tool is None:
