@@ -235,7 +235,7 @@ NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 
 class Audit:
-    """Records calls, reads and prompts. If the log cannot be written, calls go on: the failure is logged
+    """Records calls, reads and prompts. If the log cannot be written, calls continue: the failure is logged
     once, a limited number of lines is queued, and writing is retried."""
 
     def __init__(self, settings: AuditSettings, redact: Callable[[str], str]) -> None:

@@ -353,7 +353,7 @@ class SyncHost:
         self._do(self._host.remove(server))
 
     def apply(self, config: HostConfig) -> Plan:
-        """Replace the configuration, including the changes by `add` and `remove`; return what was done.
+        """Replace the configuration, including the changes by `add` and `remove`; return the steps.
         See `Host.apply`."""
         return self._do(self._host.apply(config))
 

@@ -341,7 +341,7 @@ class Credentials:
         """Return the authorization server, compared with that of the last login.
 
         Raises:
-            NoOAuthError, RefusedError, UnreachableError: There is none that can be used.
+            NoOAuthError, RefusedError, UnreachableError: No authorization server can be used.
         """
         from mooring.auth.flow import discover
 
@@ -353,7 +353,7 @@ class Credentials:
         if bound and self.grant is not None and self.grant.issuer != found.server.issuer:
             raise RefusedAddressError(
                 f"its client was used with {self.grant.issuer!r} and it now names {found.server.issuer!r}; "
-                "if that is right, say so with `issuer` in `auth`"
+                "if that is right, set `issuer` in `auth`"
             )
         return found
 

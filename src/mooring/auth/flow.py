@@ -60,8 +60,8 @@ def check_fit(server: AuthServer) -> str:
         raise RefusedAddressError("the authorization server has no authorization endpoint")
     if not server.s256:
         raise RefusedAddressError(
-            "the authorization server does not say that it checks PKCE with S256; without it, a stolen code "
-            "is a stolen login"
+            "the authorization server does not declare PKCE with S256; without it, a stolen code "
+            "would be enough to log in"
         )
     return server.authorization_endpoint
 
@@ -164,7 +164,7 @@ async def discover(
     """Return the authorization server of the server that `visit` is for.
 
     Raises:
-        NoOAuthError: there is none.
+        NoOAuthError: It has no authorization server.
         RefusedError: There is one that must not be used.
         UnreachableError: One of the servers did not respond.
     """

@@ -74,7 +74,7 @@ class GuardedHttp:
             if status not in _REDIRECTS:
                 return document if status == 200 else None
             url = urljoin(url, location)
-            check_url(url, f"{what} redirects to what", self.allowed)
+            check_url(url, f"the redirect target of {what}", self.allowed)
             if origin(url) != start:
                 raise RefusedAddressError(f"{what} redirects to another host ({origin(url)[1]!r})")
         raise RefusedAddressError(f"{what} redirects in a loop")

@@ -1,7 +1,7 @@
 """The documents of OAuth as values: challenges, resource metadata, authorization server metadata.
 
-Pure: headers and JSON in, checked values out. The input is untrusted, so whatever does
-not conform is rejected with its reason, never corrected.
+Pure: headers and JSON in, checked values out. The input is untrusted: a document that violates its
+specification is rejected with the reason, never corrected.
 """
 
 from __future__ import annotations

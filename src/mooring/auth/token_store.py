@@ -90,7 +90,7 @@ def read_client(raw: object) -> OAuthClient:
     """Return the client in the response to a registration.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: It contains no client.
     """
     fields = _fields(raw)
     client_id, secret = fields.get("client_id"), fields.get("client_secret")
@@ -150,7 +150,7 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 
 
 def refusal_in(raw: object) -> str:
-    """Return the error code in an error response: one of the standard, never free text."""
+    """Return the error code in an error response: only codes of the standard, never free text."""
     fields = _fields(raw)
     return word(fields.get("error"))
 
@@ -331,7 +331,7 @@ class TokenStore:
             return grant
         if grant is None:
             reason = "encrypted with another `gateway.key`" if sealed else "damaged, or gone from the keyring"
-            log.warning("the kept login %s is %s; log in again", self._path(), reason)
+            log.warning("the stored login %s is %s; log in again", self._path(), reason)
         else:
             self.place = place
         return grant
@@ -396,7 +396,7 @@ class TokenStore:
             )
             await lock.acquire()
         except (OSError, Timeout, UnsafeStoreError) as problem:
-            log.warning("a login is renewed without a lock: %s", problem)
+            log.warning("a login is refreshed without a lock: %s", problem)
             yield
             return
         try:

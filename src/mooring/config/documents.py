@@ -87,7 +87,7 @@ class _YamlBuilder:
             case yaml.AliasEvent():
                 if anchor not in self.anchors:
                     raise BadSyntaxError(
-                        f"the alias '*{anchor}' stands before, or inside, what it names", line=line
+                        f"the alias '*{anchor}' is used before or inside its anchor", line=line
                     )
                 value, weight = self.anchors[anchor]
                 self.count += weight
@@ -98,7 +98,7 @@ class _YamlBuilder:
     def put(self, value: object, line: int, anchor: str | None, before: int) -> None:
         self.count += 1
         if self.count > _NODE_LIMIT:
-            raise BadSyntaxError("stands for too many values; use fewer aliases", line=line)
+            raise BadSyntaxError("expands to too many values; use fewer aliases", line=line)
         if anchor is not None:
             self.anchors[anchor] = (value, self.count - before)
         if self.stack:
@@ -220,7 +220,9 @@ class BadSyntaxError(ValueError):
     @classmethod
     def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
         """A mapping has a key twice."""
-        return cls(f"{shown(key)} stands twice, on line {first} and on line {again}; keep one", line=again)
+        return cls(
+            f"{shown(key)} is defined twice, on line {first} and on line {again}; keep one", line=again
+        )
 
 
 def too_deep(data: object) -> bool:

@@ -392,7 +392,7 @@ def _servers(shape: FileShape, place: str, given: object) -> None:
         return
     for name, entry in entries:
         if name in shape.servers:
-            shape.wrong("stands twice in this file; keep one", server=name)
+            shape.wrong("is defined twice in this file; keep one", server=name)
         elif isinstance(entry, Mapping):
             own_names = {"name", "alias"}
             fields = cast("Mapping[str, Any]", entry)

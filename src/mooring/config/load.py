@@ -225,7 +225,7 @@ class _Merge:
                 self.entries[name] = (entry, source)
 
     def wrong(self, source: ConfigSource, warning: ConfigWarning) -> None:
-        """Record a problem. In an unapproved project file it is no error under `strict`."""
+        """Record a problem. In an unapproved project file it is not an error under `strict`."""
         unapproved = source.scope == "project" and not (self.project and self.project.approval)
         if unapproved:
             self.notes.append(replace(warning, serious=False))
@@ -309,9 +309,7 @@ class _Merge:
                 theirs = self.project.entries.values() if self.project else ()
                 for entry in (*(entry for entry, _ in self.entries.values()), *theirs):
                     if "url" in entry.fields and way not in entry.fields:
-                        wrong = (
-                            f"the setting {way!r} for all servers is wrong; correct it, or give it its own"
-                        )
+                        wrong = f"the setting {way!r} for all servers is invalid; correct it, or set it here"
                         entry.problems.append(Problem(field=None, message=wrong))
 
     def server(
@@ -425,7 +423,8 @@ def _strange_references(server: ServerConfig) -> Iterator[ConfigWarning]:
     for place, text in server.texts():
         for found in unknown(text):
             message = (
-                f"{found} is no reference that mooring knows and stays as it is; write $${{ to mean that"
+                f"{found} is not a reference that mooring knows, and is kept as text; "
+                "write $${ if that is intended"
             )
             yield ConfigWarning(file=server.file, server=server.name, field=place, message=message)
 

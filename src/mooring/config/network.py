@@ -314,7 +314,7 @@ def read_tls(value: object) -> Mapping[str, str]:
     given = {str(name): item for name, item in cast("Mapping[object, Any]", value).items()}
     for name in given:
         if re.fullmatch(_VERIFY, name):
-            raise ValueError(f"{name[:40]!r} is not offered: {_VERIFY_HINT}")
+            raise ValueError(f"{name[:40]!r} is not supported: {_VERIFY_HINT}")
     read = TlsSettings.from_fields(given)
     return MappingProxyType({name: text for name in given if (text := getattr(read, name)) is not None})
 

@@ -176,8 +176,8 @@ def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str])
     name = str(Reference(kind="cmd", name=reference.name.split()[0] + " …"))
     if source.scope not in ("user", "explicit"):
         raise ConfigError(
-            f"{name} is run for the user's own file, or one named with --config, and not for a file that was "
-            "merely found nor for entries made in Python; use ${VAR} or ${file:…} here"
+            f"{name} is run only for the user's own file or one named with --config, not for project "
+            "files found automatically or entries made in Python; use ${VAR} or ${file:…} here"
         )
     import shlex
 
@@ -225,7 +225,7 @@ async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, 
     except TimeoutError:
         names = ", ".join(sorted({f"${{{reference.kind}:…}}" for reference in blocking})) or "get_secret"
         raise ConnectError(
-            f"its secrets did not arrive within {limit:g} s; look at {names}, or raise `connect_timeout`",
+            f"its secrets were not resolved within {limit:g} s; check {names}, or raise `connect_timeout`",
             server=server.name,
         ) from None
 

@@ -157,7 +157,7 @@ def check_command(command: str, *, has_args: bool) -> None:
 
 
 def check_url_text(url: str) -> str:
-    """Return `url` if it is valid. References in it may stand for any text."""
+    """Return `url` if it is valid. References in it may have any value."""
     check_url(sample_url(url))
     return url
 

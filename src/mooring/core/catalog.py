@@ -71,7 +71,7 @@ class Catalog(Value):
         """Return the tool of this local name.
 
         Raises:
-            UnknownTool: there is none. The error has similar names.
+            UnknownTool: there is no such tool. The error suggests similar names.
         """
         tool = self.tools.get(name)
         if tool is None:
@@ -297,7 +297,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
     server, warnings = snapshot.server, list[str]()
     offer = _offer(snapshot, passing, warnings)
     false = imitators(server, offer, style)
-    _warn(warnings, server, "has the name of a tool of mooring and is set aside", false)
+    _warn(warnings, server, "has the name of a tool of mooring and is left out", false)
     for remote in false:
         del offer[remote]
     return Part(snapshot, settings, offer, claim(server, offer, style), tuple(warnings), {}, {})
@@ -313,7 +313,7 @@ def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str
             continue
         if offer.setdefault(tool.own_name, tool) is not tool:
             repeated[tool.own_name] = None
-    _warn(warnings, snapshot.server, "is offered more than once; the first counts", repeated)
+    _warn(warnings, snapshot.server, "is listed more than once; the first one is used", repeated)
     hidden = [
         name
         for name, tool in prompt_tools(snapshot.prompts).items()
@@ -395,7 +395,7 @@ def _lookalikes(routes: Mapping[str, _Routes], style: Style) -> list[str]:
             if longer == start:
                 continue
             doubtful = [remote for remote, name in routes[server].items() if name.startswith(longer)]
-            _warn(warnings, server, f"reads like a tool of server {_cut(other)!r}", doubtful)
+            _warn(warnings, server, f"has a name like a tool of server {_cut(other)!r}", doubtful)
     return warnings
 
 

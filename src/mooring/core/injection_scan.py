@@ -178,7 +178,7 @@ def suspicion(tool: Tool) -> str | None:
         if not ordering and left > 0:
             ordering = _orders(text[:left], rules)
             left -= min(len(text), _LONGEST_TEXT)
-    return "speaks to the model instead of describing itself" if ordering else overlong
+    return "contains instructions to the model" if ordering else overlong
 
 
 def doubts(snapshot: Snapshot) -> tuple[str, ...]:
@@ -188,7 +188,9 @@ def doubts(snapshot: Snapshot) -> tuple[str, ...]:
         if (problem := suspicion(tool)) is not None:
             found.setdefault(problem, []).append(tool.name)
     if snapshot.instructions and (hides(snapshot.instructions) or _orders(snapshot.instructions, RULES)):
-        found.setdefault("is doubtful: read the instructions of this server", []).append("(instructions)")
+        found.setdefault("look suspicious: review the instructions of this server", []).append(
+            "(instructions)"
+        )
     return tuple(_warning(snapshot.server, what, names) for what, names in found.items())
 
 

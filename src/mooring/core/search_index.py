@@ -1,6 +1,6 @@
 """Search terms of a text, and an inverted index over weighted terms.
 
-The index is immutable and shared: a changed index copies only what the change touches. Scores are whole
+The index is immutable and shared: a changed index copies only the changed parts. Scores are whole
 numbers, so that they do not depend on the order of updates.
 """
 

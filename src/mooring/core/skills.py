@@ -1,4 +1,4 @@
-"""Skills: entries of a server's list, the manifest of their files, and the checks of what was read."""
+"""Skills: entries of a server's list, the manifest of their files, and the checks of their contents."""
 
 from __future__ import annotations
 

@@ -95,11 +95,11 @@ class ViewBridge:
         await self._notify("ui/notifications/tool-result", _result(result))
 
     async def tool_cancelled(self, reason: str = "") -> None:
-        """Tell the page that the call was cancelled."""
+        """Notify the page that the call was cancelled."""
         await self._notify("ui/notifications/tool-cancelled", {"reason": reason})
 
     async def context_changed(self, **fields: Json) -> None:
-        """Tell the page which fields of the host context changed, such as `theme`."""
+        """Notify the page of changed fields of the host context, such as `theme`."""
         self._context |= fields
         await self._notify("ui/notifications/host-context-changed", dict(fields))
 

@@ -82,7 +82,7 @@ class Skills:
         """Return a file of a skill (default: its `SKILL.md`) after the checks.
 
         Raises:
-            CallError: The file is not in the manifest, or what the server sent contradicts the list.
+            CallError: The file is not in the manifest, or its contents contradict the list.
             MooringError: The server did not answer.
         """
         if self._refused.get((skill.server, skill.uri)) == skill and file is not None:

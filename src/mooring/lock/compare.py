@@ -442,7 +442,9 @@ def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
     if snapshot.tools is known.tools and not others:
         return snapshot
     surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
-    note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
+    note = (
+        f"{snapshot.server}: {surplus} tools are left out: another tool has the same name; the first is used"
+    )
     return replace(
         snapshot,
         warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,

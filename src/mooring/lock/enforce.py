@@ -125,7 +125,8 @@ class LockEnforcer:
             yield from (_hidden(name, kind, key, change) for kind, key, change in more)
 
     def is_pinned(self, tool: Tool) -> bool:
-        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        """Return whether a lock holds an approved definition of the tool. The private cache does not
+        count."""
         pin = None if tool.server in self._cached else self._pins.get(tool.server)
         return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
 
@@ -317,7 +318,7 @@ class LockEnforcer:
     def warnings(self, server: str) -> tuple[str, ...]:
         """Return one line for each hidden tool of the server."""
         aside = self._aside.get(server, {})
-        return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+        return tuple(f"{server}: tool {name!r} is hidden: {change.kind}" for name, change in aside.items())
 
     def check_page(self, page: Page) -> ToolChanged | None:
         """Return the error for a page that differs from the approved one. Logs it instead if the pins of the

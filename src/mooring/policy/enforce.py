@@ -316,7 +316,9 @@ class PolicyEnforcer:
         reads = trusted and all(one.annotations.get("readOnlyHint") is True for one in variants)
         if reads or all(map(joint.names, variants)):
             return None
-        return f"{tool.server!r} does not say that {tool.remote_name!r} only reads, or is not trusted to"
+        return (
+            f"{tool.server!r} does not mark {tool.remote_name!r} as read-only, or its hints are not trusted"
+        )
 
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
         """Ask for approval of the plan of a script; return whether it was given."""

@@ -105,7 +105,7 @@ def understood(said: object, who: str) -> Decision:
             if isinstance(why, str) and why:
                 return Decision(verdict=found.verdict, reason=f"{who}: {line(why, 200)}")
             return found
-    return Decision(verdict="deny", reason=f"{who} sent a response that is not understood")
+    return Decision(verdict="deny", reason=f"{who} sent a response that cannot be interpreted")
 
 
 def _unanswered(problem: str) -> Decision:

@@ -72,7 +72,7 @@ class WritePlan(Value):
 
 
 class StandIns:
-    """Values that stand for the results of planned writes."""
+    """Stand-ins for the results of planned writes."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, tuple[int, Path]] = {}
@@ -87,7 +87,7 @@ class StandIns:
         return self._value(index, schema, (), left)
 
     def expanded(self, value: Any, results: Mapping[int, Any]) -> Any:
-        """Return a value with real results in the place of stand-ins.
+        """Return a value with stand-ins replaced by the real results.
 
         Raises:
             LookupError: A result is not known, or has no such part.
@@ -109,7 +109,7 @@ class StandIns:
         return value
 
     def shown(self, value: Any) -> Any:
-        """Return a value for a person: numbers that stand for results as text, long texts cut."""
+        """Return a value for a person: stand-in numbers as text, long texts cut."""
         if isinstance(value, str):
             return value if len(value) <= SHOWN_TEXT else f"{value[:SHOWN_TEXT]}… ({len(value):,} characters)"
         if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:

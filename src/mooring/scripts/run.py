@@ -48,7 +48,7 @@ META = "mooring/script"
 
 
 class Refused(Stopped):
-    """The dry run showed that the script must not go on."""
+    """The dry run showed that the script must not continue."""
 
 
 class ScriptRun:

@@ -35,7 +35,7 @@ class ValueTooLarge(Exception):
 
 
 class Driver:
-    """Drives the interpreter. The host sees what it does as frames."""
+    """Drives the interpreter, and reports to the host in frames."""
 
     def __init__(self, monty: Any, pool: Any, lint: Any, out: BinaryIO) -> None:
         self._monty, self._pool, self._lint, self._out = monty, pool, lint, out

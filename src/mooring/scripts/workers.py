@@ -293,11 +293,11 @@ _reported: set[str] = set()
 
 
 def _report(missing: list[str]) -> None:
-    """Log once what the operating system cannot confine."""
+    """Log once which parts of the sandbox the operating system does not support."""
     key = ",".join(missing)
     if missing and key not in _reported:
         _reported.add(key)
         log.warning(
-            "scripts run without a part of the operating-system wall missing=%s",
+            "scripts run without a part of the operating-system sandbox missing=%s",
             key,
         )

@@ -119,7 +119,7 @@ def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
     for tool in snapshot.tools:
         if _ANNOTATION in repr(tool.input_schema):  # faster than a traversal; mostly False
             if problem := header_problem(tool.input_schema):
-                warnings.append(f"{tool.server}: set aside tool {tool.name!r}: {problem}")
+                warnings.append(f"{tool.server}: tool {tool.name!r} is left out: {problem}")
                 continue
             if found := header_map(tool.input_schema):
                 maps[tool.name] = found

@@ -316,7 +316,8 @@ class CatalogBuilder:
         )
 
     def exposure(self, mode: Mode) -> VisibleTools:
-        """Return what a new session shows: the whole catalog, or discovery tools and those with `always`."""
+        """Return the tools that a new session shows: the whole catalog, or discovery tools and those with
+        `always`."""
         catalog, budget = self.catalog, self._current.config.discovery_budget
         globs = {name: server.always for name, server in self._table.configs.items() if server.always}
         planned = plan_exposure(catalog, mode, budget, always_shown(catalog, globs))

@@ -68,7 +68,7 @@ class InputRounds:
         requires is requested from the user.
 
         Raises:
-            CallError, AuthNeeded: There is none.
+            CallError, AuthNeeded: There is no final result.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _environment(server: ServerConfig, found: re.Match[str]) -> str:
     )
     new = [name for name in names[:_MOST_VARIABLES] if name not in server.env]
     if not new:
-        return f"`env` of its entry sets {names[0]}: look at the value."
+        return f"`env` of its entry sets {names[0]}: check the value."
     entry = ", ".join(f'"{name}": "${{{name}}}"' for name in new)
     export = "; ".join(f"export {name}=…" for name in new)
     return (
@@ -154,7 +154,7 @@ def _settings(server: ServerConfig, found: re.Match[str]) -> str:
     perhaps with a prefix."""
     name = found[1].upper()
     return (
-        f'It misses the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
+        f'It needs the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
         f"may name a prefix), then `export {name}=…`."
     )
 
@@ -211,9 +211,7 @@ def _fetch(server: ServerConfig, found: re.Match[str]) -> str:
         "uv": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
     }.get(_program(server), ())
     names = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", *registry)
-    return (
-        f"Its package cannot be fetched. Look at your network; behind a proxy or mirror, {_inherit(names)}."
-    )
+    return f"Its package cannot be fetched. Check your network; behind a proxy or mirror, {_inherit(names)}."
 
 
 def _inherit(names: Sequence[str]) -> str:
@@ -225,7 +223,7 @@ def _module(server: ServerConfig, found: re.Match[str]) -> str:
     name = found[1]
     if _program(server) in ("node", "npx", "npm"):
         return (
-            f"Its installation is broken: `npm install {name}` where it lives, or `npm cache clean --force`."
+            f"Its installation is broken: `npm install {name}` in its folder, or `npm cache clean --force`."
         )
     if _program(server) in ("uvx", "uv"):
         return f"Put `--with {name.partition('.')[0]}` before the package in `args`."
@@ -293,7 +291,7 @@ _EXCHANGES = (
         "give a token of your own as `subject_token`.",
     ),
     (r"`private_key`", "Name the file of the private key: `private_key: ${file:client.pem}`."),
-    (r"could not be read again", "Make the file or program that the entry refers to work."),
+    (r"could not be read again", "Correct the file or program that the entry refers to."),
 )
 """Meaning of a refused token, by step, and what to do."""
 
@@ -303,13 +301,13 @@ def _status(server: ServerConfig, found: re.Match[str]) -> str:
         case "403":
             return "The login is valid but may not do this: ask for the right, or use another token."
         case "404" | "405":
-            return "Look at the path of its `url`: it is often /mcp, or /sse for old servers."
+            return "Check the path of its `url`: it is often /mcp, or /sse for old servers."
         case "429":
             return "It is rate-limited: wait, or lower `max_concurrency`."
         case code if code.startswith("5"):
-            return "The server failed: look at its own log, or try again later."
+            return "The server failed: check its own log, or try again later."
         case _:
-            return "Look at its `url` and `headers`."
+            return "Check its `url` and `headers`."
 
 
 def _says(text: str) -> _Advice:
@@ -423,7 +421,7 @@ _CASES = _cases(
     (
         "proxy",
         r"^the proxy |'proxy'",
-        _says("Correct `proxy` of its entry, or HTTPS_PROXY; `none` goes without."),
+        _says("Correct `proxy` of its entry, or HTTPS_PROXY; `none` uses no proxy."),
     ),
     (
         "tls",
@@ -433,7 +431,7 @@ _CASES = _cases(
     (
         "tls",
         r"client certificate",
-        _says('Show it yours, if you have one: "tls": {"cert": "me.pem", "key": "me.key"} in its entry.'),
+        _says('If you have one, set it: "tls": {"cert": "me.pem", "key": "me.key"} in its entry.'),
     ),
     (
         "tls",
@@ -446,7 +444,7 @@ _CASES = _cases(
     (
         "unknown-host",
         r"cannot be reached: .*(?i:name or service|nodename|resol|getaddrinfo|no address)",
-        _says("There is no such host: correct the name in its `url`, or look at your network."),
+        _says("There is no such host: correct the name in its `url`, or check your network."),
     ),
     (
         "refused",

@@ -153,11 +153,11 @@ def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> W
     """Return the error for a request that belongs to no client of the gateway, or to one of several."""
     if clients == 0:
         return _refused(
-            f"it sent {method} while no client of the gateway has a request under way at it", params
+            f"it sent {method} while no client of the gateway has a pending request at it", params
         )
     return _refused(
-        f"it sent {method} while {clients} clients of the gateway have requests under way on the same "
-        "connection, which does not say which of them is meant. Set `isolation: session` for this server to "
+        f"it sent {method} while {clients} clients of the gateway have pending requests on the same "
+        "connection, and the message does not name its request. Set `isolation: session` for this server to "
         "give each client a connection of its own, or call again when no other client uses it",
         params,
     )
@@ -211,7 +211,7 @@ async def converse(
         if requests:
             sent["inputResponses"] = await fulfil(requests, answer)
         elif state is None:
-            raise failed("it asks for input and does not say which")
+            raise failed("it asks for input without naming any")
         else:
             await asyncio.sleep(PAUSE)
         if state is not None:
@@ -361,7 +361,7 @@ class Task:
         if not new:
             return
         if len(self._answered) + len(new) > MOST_ANSWERS:
-            raise failed(f"it asked for input more than {MOST_ANSWERS} times and was given up")
+            raise failed(f"it asked for input more than {MOST_ANSWERS} times and was cancelled")
         answers = await fulfil(new, self._answer)
         self._answered |= new.keys()
         await self._ask("tasks/update", {"taskId": self.id, "inputResponses": answers})

@@ -363,7 +363,9 @@ class ServerManager:
             await provider.start()
             self._catalog.publish(provider.snapshot)
         except Exception:
-            log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
+            log.exception(
+                "provider %r did not start; its tools appear after a successful refresh", provider.name
+            )
 
     async def _stop_provider(self, provider: Provider) -> None:
         try:

@@ -152,7 +152,7 @@ _SENDS: Mapping[str, Request] = {"send discover": "discover", "send initialize":
 
 
 class _Negotiation:
-    """Sends the requests of one negotiation, and does what the table of `core/eras.py` says."""
+    """Sends the requests of one negotiation, and follows the table in `core/eras.py`."""
 
     def __init__(
         self, channel: Transport, protocol: str, probe_timeout: float, capabilities: Mapping[str, Any]
@@ -222,7 +222,7 @@ class _Negotiation:
         if fault is not None:
             return Incompatible(
                 f"no common protocol version: the server refused {self._protocol}, "
-                f"the only one to be spoken ({fault})"
+                f"the only one allowed by `protocol` ({fault})"
             )
         if received.request == "discover":
             return Incompatible(_no_common(texts(raw.get("supportedVersions"))))
@@ -231,7 +231,7 @@ class _Negotiation:
             return Incompatible(_no_common([version]))
         return Incompatible(
             f"no common protocol version: the server speaks {version} and not {self._protocol}, "
-            "the only one to be spoken"
+            "the only one allowed by `protocol`"
         )
 
     async def _discover(self) -> dict[str, Any]:

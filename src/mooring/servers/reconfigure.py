@@ -222,7 +222,7 @@ async def follow(
             try:
                 await apply(_read(files, reload))
             except (ConfigError, OSError) as problem:
-                log.warning("the last good configuration stays: %s", problem)
+                log.warning("the last valid configuration stays: %s", problem)
                 emit(ConfigRejected(problem=str(problem)))
     except Exception as problem:  # the host continues without watching
         log.warning("configuration files are not watched: %s", problem)

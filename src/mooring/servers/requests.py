@@ -216,7 +216,7 @@ class RequestSender:
         """Return the live connection; wait for it until `end`.
 
         Raises:
-            WireError, AuthNeeded, NotTrusted: There is none.
+            WireError, AuthNeeded, NotTrusted: There is no connection.
         """
         try:
             return await self.supervisor.connected(end - concurrency.monotonic())

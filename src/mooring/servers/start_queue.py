@@ -1,7 +1,7 @@
 """Limits how many child processes start at once, and times each start fairly on a busy machine.
 
 A start needs CPU time, so a slot is held only while the child uses the CPU (or waits for it, or for a disk).
-A child that sleeps, downloads or hangs gives its slot to the next one and goes on starting without it.
+A child that sleeps, downloads or hangs releases its slot for the next one and continues without it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class ConnectTimer:
 
 def cpu_usage(pid: int) -> tuple[float, float, bool] | None:
     """Return the seconds that a process and its descendants ran and waited for a CPU, and whether one of them
-    runs, could run, or waits for a disk now. None where that is not known, or when the process is gone."""
+    runs, could run, or waits for a disk now. None if that is unknown, or the process has ended."""
     ran = waited = 0
     active = False
     tree = [pid]

@@ -69,7 +69,7 @@ def _explained(problem: BaseException, config: ServerConfig, last_output: Sequen
         return problem
     if isinstance(problem, WireError):
         if problem.kind == "auth":
-            return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
+            return AuthNeeded(f"{name!r}: {problem}; check its credentials in `headers`", server=name)
         if problem.kind == "timeout":
             text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
             return ConnectError("\n".join([text, *last_output]), server=name)

@@ -176,7 +176,7 @@ class Supervisor(StateReporter):
         `urgency` None, no attempt is requested: only a running or due one is awaited.
 
         Raises:
-            MooringError: There is none.
+            MooringError: There is no connection.
         """
         if self.live is not None:
             return self.live

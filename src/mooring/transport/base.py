@@ -247,7 +247,7 @@ class Transport:
 
     async def failure_reason(self) -> str:
         """Return why the transport was closed, with all details."""
-        return self.death or "the connection is gone"
+        return self.death or "the connection was closed"
 
     # --- for subclasses ---------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class _ServerRequest:
         self.abandoned = False
         """Whether one of them was cancelled or timed out."""
         self.withdrawn = False
-        """Whether the server no longer wants an answer."""
+        """Whether the server cancelled the request."""
 
     def limit(self) -> None:
         """Limit the time for an answer: no timeout of a request of ours ends this one."""

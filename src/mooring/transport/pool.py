@@ -280,7 +280,7 @@ def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     if encoding in ("identity", ""):
         return _AsTheyCame(response)
     if encoding not in ("gzip", "deflate"):
-        raise ValueError(f"the body is encoded as {encoding!r}, which was not asked for")
+        raise ValueError(f"the body is encoded as {encoding!r}, which was not requested")
     return _unpacked(response)
 
 

@@ -270,12 +270,13 @@ def _watch_descriptor(
 
 
 class ProcessProbe:
-    """What the system shows of a child on POSIX. Close it before closing stdin: it holds that pipe open.
+    """State of a child on POSIX, as the system reports it. Close it before closing stdin: it holds that pipe
+    open.
 
     Args:
         pid: the child.
         stdin: the descriptor of the pipe to its stdin. The probe keeps a duplicate, because the event loop
-            closes its own as soon as the child is gone.
+            closes its own as soon as the child has ended.
     """
 
     def __init__(self, pid: int, stdin: int) -> None:
@@ -326,7 +327,7 @@ class ProcessProbe:
 
 
 def _open_proc(pid: int, name: str) -> int | None:
-    """Open /proc/PID/NAME; None where there is none or it may not be read."""
+    """Open /proc/PID/NAME; None if it does not exist or may not be read."""
     if sys.platform != "linux":
         return None
     try:

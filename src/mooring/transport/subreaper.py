@@ -2,7 +2,7 @@
 
 It runs in an interpreter of its own, without site packages and without mooring. The first process forks one
 supervisor per server. A supervisor is a child subreaper: a descendant of its server that loses its
-parent becomes a child of the supervisor, whatever session, environment, descriptors and limits it has. When
+parent becomes a child of the supervisor, regardless of its session, environment, descriptors and limits. When
 the supervisor has no children left, the server and all its descendants have ended.
 
 The host sends one byte with five descriptors per server: the control socket, the server's stdin, stdout and

@@ -54,7 +54,7 @@ def entries(raw: Raw, key: str, make: Callable[[str, Raw], T], server: str) -> t
         except Invalid as problem:
             name = cast("Raw", item).get("name") if isinstance(item, Mapping) else None
             label = f"{str(name)[:SHOWN]!r}" if name is not None else f"number {number}"
-            warnings.append(f"{server}: set aside {key[:-1]} {label}: {problem}")
+            warnings.append(f"{server}: {key[:-1]} {label} is left out: {problem}")
     return good, warnings
 
 

@@ -162,7 +162,7 @@ def _one(editor: Any, text: str, change: Put | Drop, file: Path) -> str:
 
 def _refusal(file: Path) -> ConfigError:
     return ConfigError(
-        "cannot be changed here without touching something else in it; nothing was written: edit it by hand",
+        "cannot be changed without changing other parts of the file; nothing was written: edit it by hand",
         file=str(file),
     )
 

@@ -229,11 +229,11 @@ def _move(
     same = known.get(identity(ServerConfig(name=name, **candidate.entry)))
     if same is not None:
         called = "" if same == name else f" as {same!r}"
-        return Move(candidate=candidate, action="skip", name=name, reason=f"is there already{called}")
+        return Move(candidate=candidate, action="skip", name=name, reason=f"is already configured{called}")
     if name not in origin:
         return Move(candidate=candidate, action="add", name=name)
     if force and origin[name] == _CONFIGURED:
-        return Move(candidate=candidate, action="replace", name=name, reason="replaces what is there")
+        return Move(candidate=candidate, action="replace", name=name, reason="replaces the configured server")
     other = _free(f"{name}-{candidate.program.name}", origin)
     if rename:
         return Move(candidate=candidate, action="add", name=other, reason=f"imported as {other!r}")
@@ -282,10 +282,10 @@ def _base(server: ServerConfig, program: Program, out: Outbound) -> Mapping[str,
     if server.command is not None:
         return out.stdio
     if out.http is None:
-        raise UnfitError(f"{program.title} runs programs and reaches no URL; --gateway brings it there")
+        raise UnfitError(f"{program.title} does not support URLs; export it with --gateway")
     if server.transport == "sse":
         if out.sse is None:
-            raise UnfitError(f"{program.title} does not speak SSE; --gateway brings it there")
+            raise UnfitError(f"{program.title} does not support SSE; export it with --gateway")
         return out.sse
     return out.http
 
@@ -310,7 +310,7 @@ def _launch(server: ServerConfig, program: Program, out: Outbound, notes: list[s
     if server.cwd is not None and "cwd" in out.names:
         entry[out.names["cwd"]] = _whole(server.cwd, "cwd", program, out)
     elif server.cwd is not None:
-        notes.append("not carried over: cwd, so it runs wherever that program is")
+        notes.append("not carried over: cwd, so it runs in the working directory of that program")
     return entry
 
 

@@ -235,8 +235,10 @@ def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
     if program.syntax == "none" and references(text):
         carried.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
     if _PER_USER.search(text):
-        carried.notes.append("has a {{…}} that stands for a user's own value; write a reference instead")
-    carried.notes.extend(f"{found} means nothing here and stays as it is" for found in unknown(text))
+        carried.notes.append("has a {{…}} for a value of each user; write a reference instead")
+    carried.notes.extend(
+        f"{found} is not a reference in mooring, and is kept as text" for found in unknown(text)
+    )
     return text
 
 

@@ -42,7 +42,7 @@ def gemini(carried: Carried) -> None:
     elif "url" in raw:
         raw.setdefault("type", "sse")
     if raw.get("trust"):
-        carried.notes.append("'trust' skips every question there; here `approve` decides")
+        carried.notes.append("'trust' skips all approvals there; in mooring `approve` decides")
 
 
 def goose(carried: Carried) -> None:
@@ -69,7 +69,7 @@ def librechat(carried: Carried) -> None:
         raw["connect_timeout"] = milliseconds(raw.pop("initTimeout"))
     if raw.get("customUserVars"):
         names = ", ".join(cast("Mapping[str, Any]", raw["customUserVars"]))
-        carried.notes.append(f"each user gave {names}; write them as references")
+        carried.notes.append(f"each user enters {names} there; write them as references")
 
 
 def fastmcp(carried: Carried) -> None:

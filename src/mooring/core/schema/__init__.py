@@ -25,7 +25,7 @@ of a description; the server still checks its arguments. A schema that no dialec
     gemini          names of members [a-zA-Z_][a-zA-Z0-9_]{0,63}                   SDK (FunctionDeclaration)
     gemini          enum: strings only; required: declared members only            Gemini's errors
     gemini          format: date-time; int32, int64; float, double                 Gemini's errors
-    gemini          anyOf stands alone; objects below the root have members        Vertex AI, Gemini (errors)
+    gemini          no keywords beside anyOf; nested objects have members          Vertex AI, Gemini (errors)
     plain           one type per node, or that type and null; nothing exotic       part of all but Gemini's
 
 Free-form objects and open values are JSON text where a dialect has no schema for them (`openai-strict`,

@@ -174,7 +174,7 @@ class SchemaReader:
         self._budget = Budget()
 
     def read(self, raw: Json, place: _Place = _Place()) -> Shape:  # noqa: B008 (frozen)
-        """Return what a schema allows.
+        """Return the shape of a schema: what it allows.
 
         Raises:
             SetAside: the schema is too deep, or expands to too much.
@@ -362,7 +362,7 @@ class Compiled:
     """Whether all arguments are one member of the root, because the server's root is not an object."""
 
     def back(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the arguments as the server's schema wants them. Never fails: wrong ones pass unchanged."""
+        """Return the arguments for the server's schema. Never fails: invalid ones stay unchanged."""
         outcome = undo(self.plan, dict(arguments))
         if self.wrapped and isinstance(inner := outcome.get(_WRAPPER), dict):
             return cast("dict[str, Json]", inner)

@@ -141,7 +141,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alt:
-    """Values of one JSON type; `any` stands for every value."""
+    """Values of one JSON type; `any` means every value."""
 
     kind: Kind
     facets: Mapping[str, Json] = field(default_factory=_nothing)

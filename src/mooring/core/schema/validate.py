@@ -268,7 +268,7 @@ class Validator:
             left.extend((value, base) for value in fields.values())
 
     def _found(self, reference: Any, schema: Mapping[str, Any]) -> tuple[Any, str, str]:
-        """What a reference names, with its base and its fragment."""
+        """Return the schema that a reference names, with its base and its fragment."""
         address, fragment = urldefrag(urljoin(self._bases[id(schema)], reference))
         if address not in self._resources:
             raise Unresolvable(str(reference))

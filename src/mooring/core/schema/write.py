@@ -84,7 +84,7 @@ Plan = Members | Items | Text | Labels | Branches
 
 
 def undo(plan: Plan | None, value: Json) -> Json:
-    """Return a value of the model as the server wants it."""
+    """Return a value of the model in the form of the server's schema."""
     if plan is None or value is None:
         return value
     match plan:
