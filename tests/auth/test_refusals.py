@@ -1,4 +1,4 @@
-"""Logins that must not happen: each is refused, with its reason, before anything secret is said."""
+"""Logins that must not happen: each is refused with a reason, before a secret is sent."""
 
 from __future__ import annotations
 
@@ -150,8 +150,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"protected": {"authorization_servers": []}}, "names no authorization server"),
     ({"protected": {"resource": "https://other.example/mcp"}}, "for another server"),
     ({"redirects": {METADATA: "http://localhost:1/x"}}, "redirects to another host"),
-    ({"redirects": {METADATA: INTERNAL}}, "redirects to what is on '169.254.169.254'"),
-    ({"redirects": {PROTECTED: INTERNAL}}, "redirects to what"),
+    (
+        {"redirects": {METADATA: INTERNAL}},
+        "the redirect target of the authorization server's metadata is on '169.254.169.254'",
+    ),
+    ({"redirects": {PROTECTED: INTERNAL}}, "the redirect target of its resource metadata"),
     ({"redirects": {METADATA: METADATA}}, "in a loop"),
     ({"redirects": {"/register": "/elsewhere"}}, "not followed"),
 ]

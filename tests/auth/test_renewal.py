@@ -1,4 +1,5 @@
-"""Tokens over time: kept between runs, renewed once for everybody, and given up when nothing helps."""
+"""Tokens over time: stored between runs, refreshed once for all callers, and dropped when they are
+rejected."""
 
 from __future__ import annotations
 

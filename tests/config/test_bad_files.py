@@ -1,4 +1,5 @@
-"""Bad configurations by hand: each gives one readable message with place and remedy, and no secret."""
+"""Handwritten bad configurations: each gives one readable message with the place and the next step, and no
+secret."""
 
 from __future__ import annotations
 
@@ -51,22 +52,22 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a server name twice in JSON": (
         "mcp.json",
         f'{{"mcpServers": {{\n"db": {{"command": "x", "env": {{"T": "{S}"}}}},\n"db": {{"command": "y"}}}}}}',
-        ("line 3", "'db' stands twice, on line 2 and on line 3", "keep one"),
+        ("line 3", "'db' is defined twice, on line 2 and on line 3", "keep one"),
     ),
     "a server name twice in YAML": (
         "mooring.yaml",
         f"servers:\n  db:\n    command: x\n    env: {{T: {S}}}\n  db:\n    command: y\n",
-        ("line 5", "'db' stands twice, on line 2 and on line 5", "keep one"),
+        ("line 5", "'db' is defined twice, on line 2 and on line 5", "keep one"),
     ),
     "a server name twice in TOML": (
         "mooring.toml",
         f'[servers.db]\ncommand = "x"\nenv = {{ T = "{S}" }}\n\n[servers.db]\ncommand = "y"\n',
-        ("line 5", "'db' stands twice, on line 1 and on line 5", "keep one"),
+        ("line 5", "'db' is defined twice, on line 1 and on line 5", "keep one"),
     ),
     "a key twice in a TOML table": (
         "mooring.toml",
         f'[servers.a]\ncommand = "x"\n[servers.db]\ncommand = "{S}"\ncommand = "y"\nargs = []\n',
-        ("line 5", "'command' stands twice, on line 4 and on line 5", "keep one"),
+        ("line 5", "'command' is defined twice, on line 4 and on line 5", "keep one"),
     ),
     "tabs in YAML": (
         "mooring.yaml",

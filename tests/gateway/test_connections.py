@@ -1,4 +1,4 @@
-"""Connections that say nothing, and more of them than there may be: real clients are served all the same."""
+"""Silent connections, and more of them than allowed: other clients are still served."""
 
 from __future__ import annotations
 

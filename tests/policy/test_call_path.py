@@ -1,4 +1,4 @@
-"""Transforms, rules and guards where they count: in calls of the library and of gateway clients."""
+"""Transforms, rules and guards in calls of the library and of gateway clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of servers that no client can be found for."""
+"""Requests of servers that belong to no client."""
 
 from __future__ import annotations
 
