@@ -24,7 +24,8 @@ _ENOUGH = 800
 """Most entries that one query reads in full. The terms after that are the most common ones: they are looked
 up only for the documents that the rarer ones found."""
 _KEPT = 250
-"""Most documents that are looked up then, the best ones: rare terms decide most of the score."""
+"""Number of best documents that are looked up then, if there are more than twice as many: rare terms decide
+most of the score."""
 _TOO_COMMON = 0.35
 """A term in a larger share of the documents is ignored beside rarer ones."""
 _RARITY = 1.3

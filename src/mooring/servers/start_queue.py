@@ -69,8 +69,8 @@ class StartSlot:
 class StartLimit:
     """Slots for starts, granted to the most urgent start first, then in the order of arrival.
 
-    A start that a call waits for does not wait behind others: the same number of slots is reserved for such
-    starts.
+    A start that a call waits for does not wait behind others: such starts have the same number of additional
+    slots.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:

@@ -105,7 +105,7 @@ class HttpTransport(Transport):
             abandoned = False
             self.failed(method, fault)
             if timeout is None and fault.kind == "too-large":
-                self.cut(str(fault))  # a subscription has no response that could be too large
+                self.cut(str(fault))  # all messages on a subscription are unsolicited
             raise
         finally:
             self.request_ended(key, abandoned=abandoned)

@@ -223,8 +223,8 @@ BUFFER = 256 * 1024
 CHUNKS_PER_TURN = 16
 """Chunks of a body that are read before the event loop serves other tasks."""
 KEEP_ALIVE = 4.0
-"""Under the 5 s after which common servers close an idle connection: after that it is unknown whether the
-server read a request that was sent during the close."""
+"""Seconds for which idle connections are kept: less than the 5 s after which common servers close them,
+because it is unknown whether a server read a request that was sent during the close."""
 
 
 class TooLargeBody(Exception):
