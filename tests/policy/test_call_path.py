@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -470,6 +472,10 @@ async def test_a_budget_survives_a_restart_and_a_tampered_file_denies(tmp_path: 
     with pytest.raises(GuardDenied):
         await BudgetGuard(1, path=path).before(call)
     path.write_bytes(b"not a database at all, but long enough to be one" * 10)
+    files = set(os.listdir("/dev/fd"))
+    with pytest.raises(sqlite3.DatabaseError) as failed:
+        await BudgetGuard(1, path=path).before(call)
+    assert set(os.listdir("/dev/fd")) == files, failed  # the error, and so its frames, are still referenced
     async with running(config(lab(tmp_path / "log")), guards=[BudgetGuard(5, path=path)]) as host:
         await host.ready(20)
         assert "guard 'budget' failed" in (await host.call("mcp_lab_pid")).text

@@ -172,10 +172,14 @@ class BudgetGuard(Guard):
         finally:
             os.close(descriptor)
         file = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None)
-        file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
-        file.execute(
-            "CREATE TABLE IF NOT EXISTS spent (day TEXT, who TEXT, amount REAL, PRIMARY KEY (day, who))"
-        )
+        try:
+            file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
+            file.execute(
+                "CREATE TABLE IF NOT EXISTS spent (day TEXT, who TEXT, amount REAL, PRIMARY KEY (day, who))"
+            )
+        except sqlite3.Error:
+            file.close()
+            raise
         return file
 
 
