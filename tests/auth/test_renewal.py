@@ -360,7 +360,8 @@ async def test_a_configured_client_secret_is_not_stored_and_still_renews_the_log
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         assert auth.refreshes() == 1
         stored = json.dumps(kept())
-        assert secret not in stored and "last-year" not in stored
+        assert secret not in stored
+        assert "last-year" not in stored
 
 
 async def test_TH19_no_secret_of_a_login_is_ever_shown(hosting: Any, caplog: Any, run_out: Change) -> None:

@@ -223,3 +223,45 @@ def test_hidden_names_a_skill_that_was_not_approved(project: Any) -> None:
                 assert ("skill", "skill://theft/SKILL.md") in {(one.kind, one.name) for one in host.hidden()}
 
         anyio.run(look)
+
+
+@pytest.mark.parametrize("start", ["lazy", "background"])
+def test_with_pins_that_warn_a_changed_skill_is_read_as_the_server_lists_it_now(
+    project: Any, start: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = server()
+    with made:
+        file = project(made)
+        entry = {"url": made.url, "start": start, "pins": "warn"}
+        file.write_text(json.dumps({"mcpServers": {"shop": entry}}))
+        assert main(["--config", str(file), "--quiet", "lock"]) == 0
+        changed(made, "skill")
+
+        async def use() -> None:
+            async with Host.from_config(file) as host:
+                result = await host.session("chat").read_skill("refunds")
+                assert "Do something else." in result.text
+
+        anyio.run(use)
+    assert "skill://refunds/SKILL.md" in caplog.text
+
+
+@pytest.mark.parametrize("start", ["lazy", "background"])
+@pytest.mark.parametrize("named", [False, True], ids=["all servers", "one server"])
+def test_the_command_lists_a_skill_only_as_it_was_approved(
+    project: Any, capsys: pytest.CaptureFixture[str], start: str, named: bool
+) -> None:
+    made = server()
+    with made:
+        file = project(made)
+        file.write_text(json.dumps({"mcpServers": {"shop": {"url": made.url, "start": start}}}))
+        assert main(["--config", str(file), "--quiet", "lock"]) == 0
+        capsys.readouterr()
+        command = ["--config", str(file), "--json", "skills", *(["--server", "shop"] if named else [])]
+        assert main(command) == 0
+        assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["shop/refunds"]
+        changed(made, "skill")
+        assert main(command) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out) == []
+        assert "mooring approve" in shown.err

@@ -238,6 +238,31 @@ async def test_a_skill_keeps_its_head_and_digests_and_its_files_are_read_from_it
             assert (await ask(client, "skills/get", uri=bad)).error["code"] == -32602
 
 
+async def test_a_file_that_contradicts_the_manifest_is_not_passed_on(serving: Any) -> None:
+    one = app_server("one")
+    one._script.resources["skill://refunds/more.md"]["text"] = "Instructions of an attacker."
+    async with one, serving(one.http()) as here:
+        client = await here.caller()
+        assert "result" in (await ask(client, "resources/read", uri="skill://one/refunds/SKILL.md")).last
+        error = (await ask(client, "resources/read", uri="skill://one/refunds/more.md")).error
+        assert "not what its server listed" in error["message"]
+        assert "attacker" not in json.dumps(error)
+
+
+@ERAS
+async def test_discovery_names_how_a_client_of_the_gateway_reads_a_skill(serving: Any, modern: bool) -> None:
+    one = app_server("one")
+    whole = ProfileSettings(discovery="always")
+    async with one, serving(one.http(), whole=whole) as here:
+        client = await here.caller(modern=modern)
+        for call in (("tools_groups", {}), ("tools_search", {"query": "a refunds skill"})):
+            found = (await client.call(*call)).result["structuredContent"]
+            assert "read_skill" not in json.dumps(found)
+            [skill] = found["skills"]
+            [content] = (await ask(client, "resources/read", uri=skill["uri"])).result["contents"]
+            assert "Instructions of one." in content["text"]
+
+
 async def test_the_cursor_of_one_server_is_not_sent_to_another(serving: Any) -> None:
     one, two = app_server("one"), app_server("two")
 

@@ -117,7 +117,7 @@ def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAut
 
 
 def with_configured_secret(grant: Grant, client_id: str | None, secret: str | None) -> Grant:
-    """Return a stored grant with the secret of the configuration, if it is a grant of the configured client."""
+    """Return a stored grant with the secret of the configuration, if its client is the configured one."""
     if secret is None or grant.client.client_id != client_id:
         return grant
     return replace(grant, client=replace(grant.client, client_secret=secret, configured=True))

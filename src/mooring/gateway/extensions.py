@@ -23,9 +23,11 @@ from mooring.core.extensions import (
     qualified_file,
 )
 from mooring.core.skills import DYNAMIC
+from mooring.core.text import line
 from mooring.core.types import Json, Page, Resource, Skill, Tool
 from mooring.core.value import replace
 from mooring.errors import MooringError, ServerError
+from mooring.extensions.skills import check_file
 from mooring.extensions.views import read_page
 from mooring.gateway.clients import Client
 from mooring.gateway.profiles import Profile
@@ -237,6 +239,22 @@ def check_page(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) 
 
 
 # --- skills
+
+
+def check_skill_file(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) -> None:
+    """Raise ToolChanged if what was read is a file of a listed skill and contradicts its manifest."""
+    for skill in profile.catalog.skills:
+        file = next((one for one in skill.files or () if one.uri == uri), None)
+        if skill.server == server and (file is not None or skill.uri == uri):
+            try:
+                check_file(skill, uri, file, wire.contents(server, uri, raw))
+            except wire.Invalid as problem:
+                raise ServerError(
+                    f"what {server!r} sent for {line(uri, 200)!r} is not valid: {problem}",
+                    server=server,
+                    tool=uri,
+                    code=0,
+                ) from None
 
 
 def skill_entry(skill: Skill) -> dict[str, Any]:
