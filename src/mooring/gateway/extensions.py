@@ -8,7 +8,16 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mooring.core.apps import MIME_TYPE, for_pages, gateway_origin, page_address, page_digest
+from mooring.core.apps import (
+    MIME_TYPE,
+    for_pages,
+    gateway_origin,
+    own_name,
+    page_address,
+    page_digest,
+    readdressed,
+    readdressed_result,
+)
 from mooring.core.catalog import Catalog
 from mooring.core.extensions import (
     ORIGIN,
@@ -117,7 +126,7 @@ def shown_tool(tool: Tool, *, origin: bool) -> Tool:
     pages: a page calls tools by their server's own names."""
     if not tool.meta and not origin:
         return tool
-    meta = _readdressed(tool.meta, tool.server)
+    meta = readdressed(tool.meta, lambda uri: qualified(uri, tool.server))
     inner = gateway_origin(tool.meta)
     meta.pop(ORIGIN, None)
     if origin:
@@ -148,60 +157,20 @@ def page_tool(catalog: Catalog, name: str) -> Tool | None:
         return tool if for_pages(tool) else None
     servers = paged_servers(catalog)
     every = (*catalog.tools.values(), *catalog.app_tools.values())
-    found = [one for one in every if one.remote_name == name and one.server in servers and for_pages(one)]
+    found = [
+        one
+        for one in every
+        if name in (one.remote_name, own_name(one)[1]) and one.server in servers and for_pages(one)
+    ]
     if len(found) > 1:
         shown = ", ".join(sorted(one.name for one in found))
         raise Refusal(INVALID_PARAMS, f"several servers have a tool {name[:80]!r}; call one of {shown[:400]}")
     return found[0] if found else None
 
 
-def _readdressed(meta: Mapping[str, Any], server: str) -> dict[str, Any]:
-    """Return `_meta` of a tool or a result with the address of the page that clients use, in both places."""
-    found = dict(meta)
-    if isinstance(flat := found.get("ui/resourceUri"), str):
-        found["ui/resourceUri"] = qualified(flat, server)
-    ui = found.get("ui")
-    if isinstance(ui, Mapping):
-        inner = dict(cast("Mapping[str, Any]", ui))
-        if isinstance(inner.get("resourceUri"), str):
-            inner["resourceUri"] = qualified(inner["resourceUri"], server)
-        found["ui"] = inner
-    return found
-
-
 def shown_result(raw: dict[str, Any], server: str) -> dict[str, Any]:
     """Return the result of a call or a prompt with the addresses that clients use."""
-    found = dict(raw)
-    if isinstance(raw.get("_meta"), Mapping):
-        found["_meta"] = _readdressed(raw["_meta"], server)
-    if isinstance(raw.get("content"), list):
-        found["content"] = [_block(block, server) for block in raw["content"]]
-    if isinstance(raw.get("messages"), list):
-        found["messages"] = [
-            {**message, "content": _content(message["content"], server)}
-            if isinstance(message, Mapping) and "content" in message
-            else message
-            for message in cast("list[Any]", raw["messages"])
-        ]
-    return found
-
-
-def _content(content: Any, server: str) -> Any:
-    if isinstance(content, list):
-        return [_block(block, server) for block in cast("list[Any]", content)]
-    return _block(content, server)
-
-
-def _block(block: Any, server: str) -> Any:
-    if not isinstance(block, Mapping):
-        return block
-    given = cast("Mapping[str, Any]", block)
-    kind, uri, inner = given.get("type"), given.get("uri"), fields(given.get("resource"))
-    if kind == "resource_link" and isinstance(uri, str):
-        return {**given, "uri": qualified(uri, server)}
-    if kind == "resource" and isinstance(inner.get("uri"), str):
-        return {**given, "resource": {**inner, "uri": qualified(inner["uri"], server)}}
-    return given
+    return readdressed_result(raw, lambda uri: qualified(uri, server))
 
 
 def shown_contents(raw: dict[str, Any], server: str, own: str, asked: str) -> dict[str, Any]:

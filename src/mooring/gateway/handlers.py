@@ -243,7 +243,10 @@ class RequestHandlers:
         profile, pages = client.profile, shows_pages(client)
         searching = profile.settings.discovery != "never" or profile.scripts.enabled
         if request.method == "tools/list" and searching:
-            page = tools_page(lists.shown(client.session.tools(), False), client.era)
+            chosen = client.session.tools()
+            if pages:
+                chosen += profile.shown_to(client.session, lists.reserved(chosen))
+            page = tools_page(lists.shown(chosen, pages), client.era)
             if (record := request.exchange.record) is not None:
                 record.saved = max(len(lists.page(request.method, client.era, pages=pages)) - len(page), 0)
             return page
