@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import json
 import random
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +60,48 @@ async def test_the_union_of_extensions_is_advertised_in_both_eras(serving: Any, 
         given = {} if modern else {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         found = (await ask(client, method, **given)).result["capabilities"]["extensions"]
         assert found == {"com.example/maps": {}, "com.example/chat": {"rooms": 3}, UI: {}, SKILLS: {}}
+
+
+@ERAS
+async def test_the_first_client_learns_the_extensions_of_a_server_that_is_still_starting(
+    tmp_path: Path, modern: bool
+) -> None:
+    slow = FakeServer("slow")
+    slow.extension("com.example/maps", {"version": 1})
+    async with slow:
+        config = slow.child()
+        quoted = " ".join(shlex.quote(part) for part in (config.command or "", *config.args))
+        entry = {
+            "command": "sh",
+            "args": ["-c", f"{'' if modern else 'sleep 1; '}exec {quoted}"],
+            "env": dict(config.env),
+        }
+        file = tmp_path / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": {"slow": entry}}))
+        command = [sys.executable, "-m", "mooring", "--config", str(file), "--no-lock", "serve", "--stdio"]
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        }
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "server/discover" if modern else "initialize"}
+        body = json.dumps({**ask, "params": {"_meta": meta} if modern else params}).encode() + b"\n"
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(body)
+            async with asyncio.timeout(60):
+                answer = json.loads(await process.stdout.readline())
+            assert answer["result"]["capabilities"]["extensions"]["com.example/maps"] == {"version": 1}
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_each_server_gets_the_extensions_that_it_shares_with_the_caller(serving: Any) -> None:
