@@ -15,6 +15,7 @@ __all__ = [
     "ALL_MIME_TYPES",
     "MIME_TYPE",
     "PageRules",
+    "apps_meta",
     "for_model",
     "for_pages",
     "gateway_origin",
@@ -75,6 +76,13 @@ def for_model(tool: Tool) -> bool:
 def for_pages(tool: Tool) -> bool:
     """Whether a page of the same server may call a tool."""
     return not tool.meta or "app" in _audience(tool)
+
+
+def apps_meta(meta: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the part of `_meta` of a tool that decides who may use it and which page it has."""
+    ui = {key: value for key, value in _ui(meta).items() if key in ("visibility", "resourceUri")}
+    found: dict[str, Json] = {key: meta[key] for key in (_FLAT, ORIGIN) if key in meta}
+    return {_META: ui, **found} if ui else found
 
 
 def page_address(tool: Tool) -> str | None:
