@@ -182,6 +182,10 @@ class HostRuntime:
         """Wait until `view` (default: the catalog) has `tool`, or until no server can still provide it."""
         with within(ARRIVAL_TIMEOUT if timeout is None else timeout):
             hidden = view is None and self.withheld(tool) is not None
+            if tool == READ_SKILL and view is None and tool not in self.builder.catalog.tools:
+                await waiting.gather(
+                    self.servers, self.servers.unlisted(), None
+                )  # their skills are not known
             await waiting.await_tool(self.servers, tool, view or self.builder, withheld=hidden)
 
     def absence(self, tool: str, view: waiting.ToolView | None = None) -> Absence | None:

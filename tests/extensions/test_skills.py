@@ -281,6 +281,24 @@ async def test_a_supporting_file_that_was_altered_ends_the_use_of_its_skill(host
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("name", ["one/refunds", "refunds"])
+@pytest.mark.parametrize("other", ["lazy", "background"])
+async def test_a_skill_of_a_lazy_server_is_found_by_connecting_it(
+    hosting: Any, name: str, other: str
+) -> None:
+    one, two = FakeServer("one"), FakeServer("two")
+    one.skill("refunds", "Instructions of one.")
+    two.skill("returns", "Instructions of two.")
+    async with one, two, hosting(one.http(start="lazy"), two.http(start=other), lock=False) as host:
+        session = host.session("chat")
+        assert "of one." in (await session.read_skill(name)).text
+        missing = await session.read_skill("one/nothing")
+        assert "there is no such skill" in missing.text
+        if (name, other) == ("one/refunds", "background"):
+            assert host.status()[1].state == "connected"
+
+
+@pytest.mark.anyio
 async def test_a_bad_entry_costs_no_other_skill(hosting: Any) -> None:
     server = FakeServer("shop")
     server.skill("good", "Do it.")

@@ -169,6 +169,20 @@ async def test_methods_of_the_protocol_are_never_taken_for_an_extension(serving:
 
 
 @ERAS
+async def test_a_notification_that_no_server_gets_is_logged(
+    serving: Any, modern: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = FakeServer("one")
+    one.extension("com.example/maps")
+    async with one, serving(one.http()) as here:
+        client = await here.caller(modern=modern, capabilities=MAPS)
+        with caplog.at_level("INFO", "mooring.gateway"):
+            assert await client.tell("notifications/maps/moved") == 202
+    assert "not passed on: method=notifications/maps/moved" in caplog.text
+    assert "notifications/initialized" not in caplog.text
+
+
+@ERAS
 async def test_app_only_tools_are_for_clients_that_show_pages(serving: Any, modern: bool) -> None:
     server = app_server("one")
     async with server, serving(server.http(), style="mcp") as here:

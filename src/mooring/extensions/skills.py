@@ -78,6 +78,19 @@ class Skills:
         near = ", ".join(nearest(name, known))
         raise _not_read(name, f"there is no such skill{f'; did you mean {near}?' if near else ''}")
 
+    async def located(self, name: str, timeout: float | None) -> Skill:
+        """Return the skill of this name; servers that have not been listed yet are connected if needed.
+
+        Raises:
+            CallError: There is none, or several servers have one.
+        """
+        try:
+            return self.find(name)
+        except CallError:
+            if not await self._resources.list_missing(name.partition("/")[0], timeout):
+                raise
+        return self.find(name)
+
     async def read(self, skill: Skill, file: str | None = None, timeout: float | None = None) -> Contents:
         """Return a file of a skill (default: its `SKILL.md`) after the checks.
 
@@ -193,7 +206,7 @@ class BuiltinTools(StaticProvider):
         if name is None:
             blocks, structured = self._listed()
         else:
-            skill = self._skills.find(name)
+            skill = await self._skills.located(name, timeout)
             contents = await self._skills.read(skill, arguments.get("file"), timeout)
             blocks, structured = _quoted(skill, contents), None
         return Result(

@@ -8,6 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
+from mooring.config.logs import logger
 from mooring.core.apps import (
     MIME_TYPE,
     for_pages,
@@ -43,6 +44,8 @@ from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import CHOSEN_SERVER, INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields
 from mooring.host import runtime_of
 from mooring.transport import wire
+
+log = logger("mooring.gateway")
 
 SKILLS_PAGE = 100
 """Skills in one reply."""
@@ -110,6 +113,16 @@ def owner_of_method(client: Client, method: str, meta: Mapping[str, Any]) -> str
     others = sorted({one.name for one in declared if one.name not in (*OURS, TASKS)})
     hint = f"; declare one of these extensions to use it: {', '.join(others)[:400]}" if others else ""
     raise Refusal(METHOD_NOT_FOUND, f"{unknown}{hint}")
+
+
+_ENDING_HERE = frozenset(f"notifications/{name}" for name in ("cancelled", "initialized", "progress"))
+_ROOTS = "notifications/roots/list_changed"
+
+
+def not_passed_on(method: object) -> None:
+    """Log a notification of a client that no server gets: those of extensions."""
+    if isinstance(method, str) and method not in _ENDING_HERE and method != _ROOTS:
+        log.info("notification of a client is not passed on: method=%s", line(method, 80))
 
 
 # --- pages

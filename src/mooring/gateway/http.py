@@ -16,6 +16,7 @@ import anyio
 from mooring.gateway import stdio
 from mooring.gateway.auth import check_agreement
 from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
+from mooring.gateway.extensions import not_passed_on
 from mooring.gateway.handlers import Answer
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
@@ -203,6 +204,7 @@ class HttpHandler:
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
+            not_passed_on(message.get("method"))
             return Response(status=202)  # the 2026 era has no client notifications over HTTP
         if not is_id(message["id"]):
             raise Refusal(INVALID_REQUEST, "the id of a request must be a string or an integer")
@@ -224,6 +226,7 @@ class HttpHandler:
         if "id" not in message:
             if message["method"] == "notifications/cancelled":
                 client.cancelled(fields(message.get("params")).get("requestId"))
+            not_passed_on(message["method"])
             return Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
             raise Refusal(INVALID_REQUEST, "a request needs a method, and a string or an integer as id")
