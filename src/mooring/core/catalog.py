@@ -80,6 +80,16 @@ class Catalog(Value):
             raise UnknownTool(_cut(name), nearest(name, self.tools))
         return tool
 
+    def only(self, names: Iterable[str]) -> Catalog:
+        """Return the catalog with these tools and no others; groups keep those members."""
+        tools = {name: self.tools[name] for name in names}
+        kept = (
+            replace(group, members=tuple(member for member in group.members if member in tools))
+            for group in self.groups
+        )
+        groups = tuple(group for group in kept if group.members)
+        return replace(self, tools=MappingProxyType(tools), groups=groups)
+
     def group(self, group_id: str) -> Group | None:
         """Return the group of this id, or None."""
         return self._by_id.get(group_id)

@@ -38,6 +38,7 @@ __all__ = [
     "namespaces",
     "plan_exposure",
     "prompt_section",
+    "search_visible",
     "unwrapped",
 ]
 
@@ -136,13 +137,22 @@ def answer(
         return _with_skills(_groups(catalog), catalog.skills, catalog)
     if name == "tools_search":
         asked = arguments.get("limit", _USUAL_HITS)
-        hits = index.search(arguments["query"], min(max(asked, 1), _MOST_HITS), ranker=ranker)
+        hits = search_visible(catalog, index, arguments["query"], min(max(asked, 1), _MOST_HITS), ranker)
         reply = _search(hits, cut=asked > _MOST_HITS and len(hits) == _MOST_HITS)
         return _with_skills(reply, _fitting_skills(catalog.skills, arguments["query"]), catalog)
     if "group" in arguments:
         return _select_group(catalog, arguments["group"], arguments.get("offset", 0))
     names = arguments["tools"]
     return _select_tools(catalog, [names] if isinstance(names, str) else names)
+
+
+def search_visible(
+    catalog: Catalog, index: Index, query: str, limit: int, ranker: Ranker | None = None
+) -> list[Hit]:
+    """Return the tools of a catalog that fit a query. The index may hold more, which a rule hides."""
+    hidden = max(len(index) - len(catalog.tools), 0)
+    hits = index.search(query, limit + hidden, ranker=ranker)
+    return [hit for hit in hits if hit.name in catalog.tools][:limit] if hidden else hits
 
 
 def _with_skills(reply: Reply, skills: Sequence[Skill], catalog: Catalog) -> Reply:

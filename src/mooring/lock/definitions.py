@@ -134,7 +134,7 @@ def condensed_meta(meta: Mapping[str, Json]) -> dict[str, Json]:
     found = condensed(meta)
     for key, value in apps_meta(meta).items():
         if isinstance(value, dict) and isinstance(hashed := found[key], dict) and HASH in hashed:
-            found[key] = {**hashed, **condensed(value)}
+            found[key] = {**hashed, **condensed(cast("dict[str, Json]", value))}
     return found
 
 
