@@ -139,6 +139,10 @@ async def write_stream(
 
 
 SESSION = "Mcp-Session-Id"
+SESSION_ENDED = (
+    "the gateway ended the session while the request was running, because its token is no longer valid, its "
+    "profile was removed, or an administrator ended it; the outcome is not known. Initialize again"
+)
 PRIMING_VERSION = "2025-11-25"
 
 
@@ -299,7 +303,8 @@ class HttpHandler:
     async def _result(
         self, context: RequestContext, client: Client, message: dict[str, Any], exchange: ClientExchange
     ) -> tuple[bytes | None, int]:
-        """Return the response body and HTTP status; the body is None if the client cancelled the request."""
+        """Return the response body and HTTP status; the body is None if the client cancelled the request. A
+        request whose session is ended by the gateway gets an error."""
         key: RequestId = message["id"]
         if key in client.under_way:
             return error_body(key, Refusal(INVALID_REQUEST, "a request with this id is already running")), 400
@@ -312,6 +317,8 @@ class HttpHandler:
             except Refusal as refusal:
                 body, status = error_body(key, refusal), refusal.status if client.era == "modern" else 200
             finally:
+                if body is None and client.ended:
+                    body, status = error_body(key, Refusal(-32001, SESSION_ENDED)), 200
                 client.under_way.pop(key, None)
                 client.used = time.monotonic()
                 if (record := exchange.record) is not None:
