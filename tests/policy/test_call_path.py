@@ -181,6 +181,9 @@ def test_a_found_project_file_does_not_pass_on_the_caller_and_has_no_guards_or_s
         {"policy": {"rules": [{"when": "true", "then": "dney"}]}},
         {"policy": {"rules": "true"}},
         {"guards": {"budget": {"per_day": "lots"}}},
+        {"audit": 5},
+        {"audit": {"path": 7}},
+        {"audit": {"path": "a", "max_bytes": "lots"}},
     ],
 )
 def test_a_policy_that_cannot_be_read_denies_everything(tmp_path: Path, settings: dict[str, Any]) -> None:
