@@ -293,6 +293,8 @@ class Audit:
         """Await a read or prompt, record it, and return its result."""
         started, error = time.monotonic(), None
         outcome: AuditOutcome = "cancelled"
+        if (script := SCRIPT.get()) is not None:
+            about["script"] = script
         self._under_way += 1
         try:
             found = await work

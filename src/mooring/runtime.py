@@ -101,6 +101,11 @@ class Runtime(Protocol):
         """Return the caller, for transforms, rules and guards."""
         ...
 
+    @property
+    def by_caller(self) -> bool:
+        """Whether the rules hide tools from some callers, or at some times."""
+        ...
+
     def shown_to(self, session: Session, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return the tools that the rules do not hide from this caller now."""
         ...

@@ -12,7 +12,13 @@ from anyio import to_thread
 
 from mooring.auth.metadata import Challenge, read_challenge
 from mooring.auth.subject import SUBJECT, Subject, subject_of
-from mooring.auth.token_store import Grant, MemoryStore, TokenStore, UnsafeStoreError
+from mooring.auth.token_store import (
+    Grant,
+    MemoryStore,
+    TokenStore,
+    UnsafeStoreError,
+    with_configured_secret,
+)
 from mooring.config.models import ServerConfig, Target
 from mooring.config.network import AuthConfig, ExchangeSettings
 from mooring.core.addresses import RefusedAddressError
@@ -217,6 +223,8 @@ class Credentials:
             raise WireError(text, kind="status", outcome="not sent") from None
         if slot.grant is not None and self.auth.issuer not in (None, slot.grant.issuer):
             slot.grant = None
+        if slot.grant is not None:
+            slot.grant = with_configured_secret(slot.grant, self.auth.client_id, self.auth.client_secret)
         slot.loaded = True
 
     def _renewable(self, slot: _Slot) -> bool:

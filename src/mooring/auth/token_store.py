@@ -25,7 +25,7 @@ from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
 from mooring.core.types import EMPTY
-from mooring.core.value import Value
+from mooring.core.value import Value, replace
 from mooring.errors import ConfigError
 
 EARLY = 60.0
@@ -42,6 +42,8 @@ class OAuthClient(Value):
     client_secret: str | None = None
     secret_by: str = "none"
     """`none`, `client_secret_basic` or `client_secret_post`."""
+    configured: bool = False
+    """Whether the secret is from the configuration. Such a secret is not stored with the login."""
 
     def __repr__(self) -> str:
         return f"Client({self.client_id!r}, secret_by={self.secret_by!r})"
@@ -111,7 +113,14 @@ def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAut
         return OAuthClient(client_id=client_id)
     only_post = "client_secret_basic" not in server.secrets_by and "client_secret_post" in server.secrets_by
     by = "client_secret_post" if only_post else "client_secret_basic"
-    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by)
+    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by, configured=True)
+
+
+def with_configured_secret(grant: Grant, client_id: str | None, secret: str | None) -> Grant:
+    """Return a stored grant with the secret of the configuration, if its client is the configured one."""
+    if secret is None or grant.client.client_id != client_id:
+        return grant
+    return replace(grant, client=replace(grant.client, client_secret=secret, configured=True))
 
 
 def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -156,7 +165,7 @@ def refusal_in(raw: object) -> str:
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
-    """Return the grant as JSON; all secrets are under `secrets`."""
+    """Return the grant as JSON; all secrets are under `secrets`. A configured client secret is left out."""
     tokens, client = grant.tokens, grant.client
     return {
         "version": 1,
@@ -173,7 +182,7 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
         "secrets": {
             "access": tokens.access,
             "refresh": tokens.refresh,
-            "client_secret": client.client_secret,
+            "client_secret": None if client.configured else client.client_secret,
         },
     }
 

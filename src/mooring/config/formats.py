@@ -302,6 +302,8 @@ DEFAULTS = frozenset(
 _SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
 GUARDED = frozenset(("gateway", "policy", "audit", "guards"))
 """Security settings: a misspelling of one is always reported."""
+RESTRICTIONS = frozenset(("strict_root_paths", "resource_uri_allowlist", "enabled_servers"))
+"""Restrictions whose names no other program uses."""
 SHAPES = (
     ("mcpServers",),
     ("servers",),
@@ -443,7 +445,7 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
                     setting = _inner(cast("Mapping[str, Any]", setting))
                 shape.settings[name] = setting
                 shape.doubtful.discard(name)
-                if doubtful and name not in GUARDED:
+                if doubtful and name not in GUARDED | RESTRICTIONS:
                     shape.doubtful.add(name)
             elif key not in foreign and not key.startswith(("$", "x-", "x_")):
                 _unknown(shape, key, own=strict)

@@ -23,7 +23,7 @@ from mooring.config.models import (
     look_alike_warnings,
 )
 from mooring.config.references import unknown
-from mooring.config.trust import WAYS, Approval, ProjectFile, approval_of
+from mooring.config.trust import NOTHING, WAYS, Approval, ProjectFile, approval_of
 from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
 from mooring.core.value import Value, replace
@@ -180,6 +180,22 @@ def folders_up(here: Path) -> Iterator[Path]:
 _Setting = tuple[Any, str | None, bool]
 """A value, its file, and whether the name may mean something else there."""
 _OWN = ConfigSource(scope="user")
+
+
+DENIES: Mapping[str, str] = {
+    "policy": "the policy is",
+    "guards": "the guards are",
+    "audit": "the audit log is",
+}
+"""Settings of which a wrong value denies every tool."""
+CLOSED: Mapping[str, tuple[Any, str]] = {
+    "enabled": (False, "No server is active"),
+    "enabled_servers": ((), "No server is active"),
+    "isolation": ("session", "Each session has its own connections"),
+    "strict_root_paths": (True, "`file:` resources must lie inside `roots`"),
+    "resource_uri_allowlist": (NOTHING, "No resource can be read"),
+}
+"""Restrictions, each with its strictest value, which a wrong one gets, and what that means."""
 
 
 class _Merge:
@@ -347,6 +363,8 @@ class _Merge:
                 ServerConfig.from_fields(example)
             except InvalidEntryError as error:
                 self.refuse(error.problems, {name: value}, source)
+                if name in CLOSED and not value[2]:
+                    good[name] = CLOSED[name][0]
             else:
                 good[name] = value[0]
         return good
@@ -354,7 +372,8 @@ class _Merge:
     def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
         """Return the host-wide settings, and the names of wrong ones, which have their default.
 
-        A wrong policy or guard denies every tool: it may be what keeps a tool from being called.
+        A wrong restriction has its strictest value instead, and a wrong policy, guard or audit log denies
+        every tool: it may be what keeps a tool from being called unseen.
         """
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
@@ -363,7 +382,10 @@ class _Merge:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             good = {name: value for name, value in values.items() if name not in wrong}
-            if any(name in wrong and not settings[name][2] for name in ("policy", "guards")):
+            meant = {name for name in wrong if name in settings and not settings[name][2]}
+            good |= {name: CLOSED[name][0] for name in meant & CLOSED.keys()}
+            wrong -= CLOSED.keys() & meant
+            if meant & DENIES.keys():
                 good["policy"] = {"otherwise": "deny"}
                 wrong.discard("policy")
             return HostConfig.from_fields(good), wrong
@@ -378,10 +400,13 @@ class _Merge:
             if doubtful:
                 self.notes.append(warning)
                 continue
-            if name in ("policy", "guards"):
-                what = "the policy is" if name == "policy" else "the guards are"
-                message = f"{warning.message}. Every tool is denied until {what} correct"
+            if name in DENIES:
+                message = f"{warning.message}. Every tool is denied until {DENIES[name]} correct"
                 warning = replace(warning, message=message)
+            elif name in CLOSED:
+                warning = replace(
+                    warning, message=f"{warning.message}. {CLOSED[name][1]} until it is correct"
+                )
             self.wrong(source, warning)
 
 

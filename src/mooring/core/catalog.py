@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from mooring.core.apps import for_model
 from mooring.core.builtin_tools import prompt_tools
@@ -77,6 +79,16 @@ class Catalog(Value):
         if tool is None:
             raise UnknownTool(_cut(name), nearest(name, self.tools))
         return tool
+
+    def only(self, names: Iterable[str]) -> Catalog:
+        """Return the catalog with these tools and no others; groups keep those members."""
+        tools = {name: self.tools[name] for name in names}
+        kept = (
+            replace(group, members=tuple(member for member in group.members if member in tools))
+            for group in self.groups
+        )
+        groups = tuple(group for group in kept if group.members)
+        return replace(self, tools=MappingProxyType(tools), groups=groups)
 
     def group(self, group_id: str) -> Group | None:
         """Return the group of this id, or None."""
@@ -260,7 +272,7 @@ def merge(
             sorted((t for s in everyone for t in s.templates), key=lambda t: (t.server, t.uri_template))
         ),
         prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
-        skills=_skills(servers),
+        skills=_skills(servers, warnings),
         extensions=tuple(one for snapshot in servers for one in snapshot.extensions),
         servers=tuple(parts),
         configured=configured,
@@ -270,15 +282,29 @@ def merge(
     )
 
 
-def _skills(servers: tuple[Snapshot, ...]) -> tuple[Skill, ...]:
-    """Return the skills under local names, so that no server can take the place of another's; the first of a
-    name counts."""
+def _skills(servers: tuple[Snapshot, ...], warnings: list[str]) -> tuple[Skill, ...]:
+    """Return the skills under local names, so that none can take the place of another: `<server>/<name>`, or
+    `<server>/<address>` for each of several skills of a server with the same name."""
     found: dict[str, Skill] = {}
     for snapshot in servers:
-        for skill in snapshot.skills:
-            name = f"{snapshot.server}/{skill.name}"
-            found.setdefault(name, replace(skill, name=name, server=snapshot.server))
+        skills = {skill.uri: skill for skill in reversed(snapshot.skills)}  # the first of an address counts
+        counts = Counter(skill.name for skill in skills.values())
+        for skill in skills.values():
+            own = skill.name if counts[skill.name] == 1 else _address_name(skill.uri)
+            name = f"{snapshot.server}/{own}"
+            found[name] = replace(skill, name=name, server=snapshot.server)
+        warnings += (
+            f"{snapshot.server}: {count} skills are named {name!r}; each has its address as its name"
+            for name, count in sorted(counts.items())
+            if count > 1
+        )
     return tuple(found[name] for name in sorted(found))
+
+
+def _address_name(uri: str) -> str:
+    """Return the address of the directory of a skill as part of a name. Different addresses give different
+    names, and none is the plain name of a skill."""
+    return quote(uri.removesuffix("/SKILL.md"), safe="/:")
 
 
 # --- one server

@@ -236,6 +236,10 @@ class Index:
         numbered = dict(enumerate(added, words.count))
         return cls(catalog.tools, catalog.groups, kept | numbered, changed)
 
+    def __len__(self) -> int:
+        """The number of tools."""
+        return len(self._known)
+
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:
         """Return the tools that fit a query, the best first. An exact name always wins.
 

@@ -226,14 +226,19 @@ class LockEnforcer:
         self._aside[name] = admission.set_aside
         self._more_aside[name] = _more_aside(admission)
         self._skills_aside[name] = admission.set_aside_skills
-        if name in self._cached and self._memory.cache and (pin is None or admission.drift):
-            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
-            from mooring.lock.cache import remember
-
-            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
-            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
-            writer.start()
+        if name in self._cached and self._memory.cache:
+            fresh = pin_of(snapshot, mark, previous=pin, whole=False)
+            if fresh != pin or admission.drift:
+                self._pins[name] = fresh
+                self._remember(fresh)
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
+
+    def _remember(self, pin: Pin) -> None:
+        from mooring.lock.cache import remember
+
+        writer = Thread(target=remember, args=(pin,), name="mooring-cache")
+        self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+        writer.start()
 
     def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
         """Log the changes, except warnings in `already`."""

@@ -159,8 +159,12 @@ def _part(results: Mapping[int, Any], index: int, path: Path) -> Any:
 
 
 class Approvals:
-    """Which writes of one script may be made. A write is made only if a plan with exactly this call was
-    approved, and each planned call at most once."""
+    """Which writes of one script may be made, and when.
+
+    A write is made only if a plan with exactly this call was approved, each planned call at most once, and
+    only after all calls before it in the plan. So what is made is always the beginning of an approved plan,
+    whatever a script does when it recognises a stand-in.
+    """
 
     def __init__(self, most_questions: int = MOST_QUESTIONS) -> None:
         self.stand_ins = StandIns()
@@ -170,10 +174,14 @@ class Approvals:
         self._approved = False
         self._left: dict[int, PlannedCall] = {}
         self._results: dict[int, Any] = {}
+        self._wanted: set[int] = set()
+        """Calls that the script has made and that wait for those before them."""
+        self._next = 0
+        """The first call of the plan that was not made yet."""
 
     def decide(self, function: str, arguments: Mapping[str, Any]) -> tuple[Decision, int | None]:
-        """Return what happens to a write: it is made (with its number in the plan), a plan must be approved
-        first, or it differs from the approved plan and is refused."""
+        """Return what happens to a write: it is made (with its number in the plan, for `release`), a plan
+        must be approved first, or it differs from the approved plan and is refused."""
         if self._plan is None:
             return "ask", None
         if not self._approved:
@@ -187,9 +195,19 @@ class Approvals:
             return "ask", None
         return "refuse", None
 
+    def release(self, index: int) -> list[int]:
+        """Record that the script makes this call of the plan; return the calls that may be sent now, in the
+        order of the plan."""
+        self._wanted.add(index)
+        first = self._next
+        while self._next in self._wanted:
+            self._next += 1
+        return list(range(first, self._next))
+
     def propose(self, plan: WritePlan) -> None:
         """Replace the plan. Neither it nor an earlier one is approved afterwards."""
         self._plan, self._approved, self._left, self._results = plan, False, {}, {}
+        self._wanted, self._next = set(), 0
         self.questions += 1
 
     def answer(self, approved: bool) -> None:
@@ -210,7 +228,8 @@ class Approvals:
     @property
     def left(self) -> tuple[PlannedCall, ...]:
         """Approved calls that were not made."""
-        return tuple(self._left.values())
+        calls = self._plan.calls if self._plan is not None and self._approved else ()
+        return calls[self._next :]
 
     def _matches(self, call: PlannedCall, wanted: str) -> bool:
         try:

@@ -256,14 +256,15 @@ class Driver:
         return {"return_value": value} if ok else {"exc_type": "RuntimeError", "message": value}
 
     def _finished(self, output: Any) -> None:
+        as_text = None
         try:
             value, _ = plain(output, LARGEST_VALUE)
-        except TypeError:
-            value = repr(output)[:LONGEST_TRACEBACK]
+        except TypeError as problem:
+            value, as_text = repr(output)[:LONGEST_TRACEBACK], f"not JSON: {problem}"
         except ValueError as problem:
             raise ValueTooLarge(f"The value that the script returns cannot be used: {problem}.") from None
         self._close()
-        self.send("done", value=value)
+        self.send("done", value=value, as_text=as_text)
 
     def _print(self, stream: str, text: str) -> None:
         self._length += len(text)

@@ -280,6 +280,16 @@ class ServerManager:
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
+    def unlisted(self) -> list[str]:
+        """Return the enabled servers that are not connected and of which no listing is known."""
+        found: list[str] = []
+        for name, config in self.configs.items():
+            connection, known = self.connections.get(name), self._lazy.get(name)
+            snapshot = connection.snapshot if connection is not None else known.snapshot if known else None
+            if snapshot is None and not config.disabled and name not in self.providers:
+                found.append(name)
+        return found
+
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Start the lazy servers whose name is `wanted`."""
         self.check_started()
