@@ -208,7 +208,7 @@ async def cancel(calls: Iterable[ScriptCall]) -> None:
 
 
 def summary(calls: Iterable[ScriptCall], planning: Iterable[ScriptCall] = ()) -> str:
-    """Return a summary of the calls of a script, for its error; `planning` are the reads made for its plans."""
+    """Return a summary of the calls of a script, for its error; `planning`: the reads made for its plans."""
     made, read = _counted(calls), _counted(planning)
     texts = [
         f"Calls so far: {made}." if made else "It made no calls.",
