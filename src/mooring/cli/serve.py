@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from argparse import Namespace
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -50,7 +51,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.cluster.nodes import static_nodes
-    from mooring.cluster.workers import run_workers, this_worker
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
@@ -64,7 +64,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         else:
             out.note(f"Serving at {url}")
 
-    worker = this_worker()
+    worker = None
+    if sys.platform != "win32":
+        from mooring.cluster.workers import this_worker
+
+        worker = this_worker()
     if args.node is not None and args.http is None:
         raise UsageError("--node needs --http. See `mooring serve --help`.")
     if args.workers > 1 and worker is None:
@@ -72,6 +76,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
         if args.node is not None:
             raise UsageError("--workers does not work with --node: run one process for each node.")
+        if sys.platform == "win32":
+            raise UsageError("--workers does not work on Windows.")
+        from mooring.cluster.workers import run_workers
+
         bind, port = args.http
         return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
