@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
@@ -131,7 +132,7 @@ class NodeCluster(Cluster):
         hop = self._hops.make(to, method, target, Hop(self.me, None, "localhost", "", None, True))
         return peer.session().request(
             method,
-            peer.url + target,
+            URL(peer.url + target, encoded=True),
             headers={HOP: hop, "Host": "localhost"},
             allow_redirects=False,
             **options,

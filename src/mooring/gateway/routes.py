@@ -284,8 +284,15 @@ class Routes:
             await self._identified(request, gateway.settings.scopes)
         except Denied:
             details = False
-        hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
-        return document({"ready": good, "hidden": hidden}, 200 if good else 503)
+        found: dict[str, Any] = {
+            "ready": good,
+            "hidden": hidden_document(gateway.host.hidden(), gateway.host.redact, details=details),
+        }
+        if self._cluster is not None:
+            found["ready"] = good = good and not self._cluster.problems()
+            if details:
+                found["cluster"] = self._cluster.document()
+        return document(found, 200 if good else 503)
 
     def _metadata(self, path: str) -> Response:
         gateway = self.gateway
