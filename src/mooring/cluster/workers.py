@@ -283,12 +283,17 @@ class _Supervisor:
                 await self._report(process.stdout)
             code = await process.wait()
             self._running.discard(process)
+            self._clear(number)
             if code == 2:  # invalid configuration: restarting does not help
                 self.code = code
                 self._ending.set()
             elif not self._ending.is_set():
                 log.warning("worker ended, it is started again number=%d code=%d", number, code)
                 await asyncio.sleep(RESTART_DELAY)
+
+    def _clear(self, number: int) -> None:
+        """Forget the running requests and sessions of a worker that ended."""
+        ClientTable(self._shared["folder"], self._shared["count"], number).close()
 
     async def _report(self, output: asyncio.StreamReader) -> None:
         """Report the first URL, or with `--json` the first error; standard output holds one document."""
