@@ -170,6 +170,16 @@ class NodeCluster(Cluster):
                     return await self.forward(request, NodeId(peer.name, peer.incarnation), body)
         raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
 
+    async def found(self, request: WebRequest) -> Response | None:
+        for peer in self.peers.values():
+            if peer.incarnation is not None:
+                with suppress(Denied):
+                    answer = await self.forward(request, NodeId(peer.name, peer.incarnation), None)
+                    if answer is not None and answer.status != 400:
+                        return answer
+        request.forwarded = False
+        return None
+
     def admit(self, request: WebRequest, header: str) -> Hop:
         query = f"?{request.query_string}" if request.query_string else ""
         try:

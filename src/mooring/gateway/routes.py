@@ -16,6 +16,7 @@ from mooring.gateway.auth import METADATA, Authenticator
 from mooring.gateway.clients import Principal, account
 from mooring.gateway.http import SESSION, HttpHandler, LegacySse
 from mooring.gateway.login_pages import LoginPages
+from mooring.gateway.logins import PATH
 from mooring.gateway.metrics import gateway_metrics
 from mooring.gateway.nodes import HOP, Cluster
 from mooring.gateway.profiles import Profile
@@ -197,6 +198,8 @@ class Routes:
             return await self._mcp(request, "", more)
         if self._pages.owns(path):
             request.route = "/login"
+            if self._cluster is not None and request.hop is None:
+                return await self._login(self._cluster, request)
             return await self._pages.serve(request)
         if path == "/health":
             request.route = path
@@ -219,6 +222,17 @@ class Routes:
         if path.startswith(METADATA) and self.gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
         raise Denied(404, "not found; the MCP endpoint is /mcp")
+
+    async def _login(self, cluster: Cluster, request: WebRequest) -> Response | None:
+        """Answer for a login page: the node that keeps the login does."""
+        owner = cluster.owner(request.raw_path.removeprefix(PATH))
+        if owner is not None and owner != cluster.me:
+            return await cluster.forward(request, owner, None)
+        if self._pages.is_elsewhere(request):
+            found = await cluster.found(request)
+            if found is not None:
+                return found
+        return await self._pages.serve(request)
 
     def own_metrics(self) -> str:
         """Return the metrics of this process."""
