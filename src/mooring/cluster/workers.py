@@ -58,6 +58,7 @@ class Workers(NodeCluster):
 
     def __init__(self, folder: str, key: bytes, count: int, number: int, port: int) -> None:
         names = [f"worker-{one}" for one in range(count)]
+        self.grace = 0.0  # all of them end together
         super().__init__(NodeId(names[number], new_incarnation()), [key])
         self.folder, self.port = folder, port
         self.names = tuple(names)
