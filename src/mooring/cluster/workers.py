@@ -85,8 +85,8 @@ class WorkerNodes(NodeCluster):
             )
 
     async def stop(self) -> None:
-        assert self._routes is not None
-        self._retired.note(self.me.incarnation, self._routes.own_metrics())
+        if self._routes is not None:
+            self._retired.note(self.me.incarnation, self._routes.own_metrics())
         await super().stop()
         if os.getppid() != self._parent:  # it was killed and cannot clean up
             shutil.rmtree(self.folder, ignore_errors=True)
