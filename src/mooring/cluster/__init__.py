@@ -1,0 +1,1 @@
+"""Several gateways as one: placement, membership and forwarding."""
