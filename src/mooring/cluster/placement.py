@@ -1,8 +1,8 @@
 """Placement rules: leases of nodes, owners of keys, takeover and fencing. Pure; the time is an argument.
 
 A *key* is something that may run once in the cluster: a server with `placement: cluster`, or the private
-servers of one principal. Each node has one *lease*, and the owner record of a key names the lease of its owner:
-a million keys cost no more to renew than one.
+servers of one principal. Each node has one *lease*, and the owner record of a key names the lease of its
+owner: a million keys cost no more to renew than one.
 
 Why two nodes never own a key at once:
 
@@ -13,8 +13,8 @@ Why two nodes never own a key at once:
    the old owner can never renew.
 3. A claim is a compare-and-set of the owner record. Its revision is the fencing number of the key.
 
-So neither the clock of the engine, nor a late message, nor an out-of-date view can make two owners. What remains
-is the rate of the clocks and the time to end child processes: that is what `margin` is for.
+So neither the clock of the engine, nor a late message, nor an out-of-date view can make two owners. What
+remains is the rate of the clocks and the time to end child processes: that is what `margin` is for.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Stop sending to the servers of these keys and kill their processes. The lease is lost."""
+    """The lease is lost: send nothing to the servers of these keys, kill them, then call `fenced`."""
 
     keys: Mapping[str, int]
     reason: str
@@ -183,6 +183,8 @@ class Placement:
     draining: bool = False
     duplicate: str | None = None
     """Incarnation of another live node with the same name."""
+    fencing: bool = False
+    """Whether processes of a lost lease may still run. No new lease begins before they ended."""
     owned: dict[str, int] = field(default_factory=dict[str, int])
     """Fencing number of each owned key."""
     seen: dict[str, Seen] = field(default_factory=dict[str, Seen])
@@ -257,7 +259,12 @@ class Placement:
         self.holder, self.usable_until = None, float("-inf")
         self._sent.clear()
         self._next_write = float("-inf")
+        self.fencing = True
         return [Fence(keys, reason)]
+
+    def fenced(self) -> None:
+        """Take note that all processes of the lost lease have ended."""
+        self.fencing = False
 
     def _renewal(self) -> WriteLease:
         assert self.holder is not None
@@ -273,16 +280,22 @@ class Placement:
         return WriteLease(record, 0 if own is None else own.revision)
 
     def _first(self, now: float) -> WriteLease | None:
-        """Return the write that begins a lease; None while another incarnation may hold the name."""
+        """Return the write that begins a lease; None while an earlier one of this name may be in use."""
         own = self.seen.get(self.node)
-        if own is None:
-            return None  # the shell reads the key first
-        theirs = (
-            own.record is not None and not own.record.ended and own.record.incarnation != self.incarnation
-        )
-        if theirs and now < own.since + self.rules.ttl:
+        if own is None or self.fencing:
+            return None  # the key is read first
+        before, lapsed = own.record, now >= own.since + self.rules.ttl
+        if before is not None and not before.ended and before.incarnation != self.incarnation and not lapsed:
             return None
-        record = LeaseRecord(self.node, self.incarnation, None, self._beat + 1, draining=self.draining)
+        # Without a record it is not known whether an earlier run of this name is still in use.
+        record = LeaseRecord(
+            self.node,
+            self.incarnation,
+            None,
+            self._beat + 1,
+            draining=self.draining,
+            certain=before is not None or lapsed,
+        )
         return WriteLease(record, own.revision)
 
     def lease_written(self, write: WriteLease, revision: int, now: float) -> list[Action]:
