@@ -73,6 +73,7 @@ class Engine:
         self.owners: dict[int, tuple[Holder | None, int]] = {}
         self.down_until = 0.0
         self.slow = 0.0
+        self.expiry = world.options.rules.ttl * world.random.choice((1, 10))
 
     def lease(self, node: str, at: float) -> tuple[LeaseRecord | None, int]:
         """Return a lease record as it was at `at`."""
@@ -89,7 +90,7 @@ class Engine:
         self.revision += 1
         history.append((now, record, self.revision))
         del history[:-6]
-        self.world.at(now + self.world.options.rules.ttl, self._expire, node, self.revision, self.generation)
+        self.world.at(now + self.expiry, self._expire, node, self.revision, self.generation)
         return self.revision
 
     def _expire(self, node: str, revision: int, generation: str) -> None:

@@ -8,9 +8,9 @@ Why two nodes never own a key at once:
 
 1. A node counts its lease from the moment before it *sent* a renewal, and stops using it `margin` seconds
    before it ends. A renewal that is acknowledged later than that does not count.
-2. Another node takes over only after it saw no renewal for `ttl` seconds *on its own clock*, and after it
-   replaced the lease record by compare-and-set. A renewal that arrives in between makes that fail; after it,
-   the old owner can never renew.
+2. Another node takes over only after it knew one revision of the lease record for `ttl` seconds *on its own
+   clock*, and after it replaced that revision by compare-and-set. A renewal in between makes that fail; after
+   it, the old owner can never renew. An absent key has no revision; it gets a `vacant` record first.
 3. A claim is a compare-and-set of the owner record. Its revision is the fencing number of the key.
 
 So neither the clock of the engine, nor a late message, nor an out-of-date view can make two owners. What
@@ -79,6 +79,8 @@ class LeaseRecord:
     ended: bool = False
     """Whether another node ended this lease, or its own node gave it up."""
     draining: bool = False
+    vacant: bool = False
+    """Written to an absent key, so that it has a revision which shows whether a lease begins."""
     certain: bool = True
     """Whether it was certain when this lease began that no earlier one of the same name was in use."""
 
@@ -145,7 +147,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """First end the lease of the former owner: write `record` if its lease key still has revision `last`."""
+    """First end the lease of the former owner, or begin to: write `record` if its lease key still has
+    revision `last`, and report it with `lease_seen`."""
 
     record: LeaseRecord
     last: int
@@ -294,7 +297,7 @@ class Placement:
             None,
             self._beat + 1,
             draining=self.draining,
-            certain=before is not None or lapsed,
+            certain=before is not None,
         )
         return WriteLease(record, own.revision)
 
@@ -348,17 +351,21 @@ class Placement:
 
         Args:
             node: The name of the node.
-            record: None if the key does not exist or has expired.
+            record: None if the key does not exist, was deleted or has expired.
             revision: The revision of the record or of its expiry marker; 0 if there is neither.
             now: The time.
         """
         known = self.seen.get(node)
+        if record is not None and record.vacant:
+            record = None
         if known is None:
             self.seen[node] = Seen(record, revision, now, now)
-        elif record is None and (not revision or revision > known.revision):
-            # An absent key is no renewal: the time that counts is that of the last one.
-            known.record, known.revision = None, revision
-        elif record is None or revision <= known.revision:
+        elif record is None:
+            if (revision == known.revision and known.record is None) or 0 < revision < known.revision:
+                return []
+            # A renewal that this node missed may have come before.
+            known.record, known.revision, known.since = None, revision, now
+        elif revision <= known.revision:
             return []
         else:
             self._check_name(node, known, record)
@@ -438,6 +445,8 @@ class Placement:
         known = self.seen.get(owner.node)
         if known is None:
             return Wait(now, f"the lease of node {owner.node!r} must be read first")
+        if not known.revision:
+            return EndLease(LeaseRecord(owner.node, owner.incarnation, None, 0, vacant=True), 0)
         if now >= known.since + self.rules.ttl:
             return EndLease(LeaseRecord(owner.node, owner.incarnation, None, 0, ended=True), known.revision)
         if known.record is None or known.record.ended:
