@@ -22,10 +22,9 @@ Serves clients of both protocol eras at /mcp, and profiles at /mcp/<profile>.
 With --http, --json prints the URL as one document as soon as it listens. A
 server that does not start is reported once on standard error.
 
---workers N runs N processes on one port. They share no state: each starts its
-own copy of every server, 2025 clients get no session, servers cannot send
-elicitations, and there is no /metrics. `isolation: session`, discovery,
---sse, and limits such as `gateway.rate` and `max_concurrency` are refused."""
+--workers N runs N processes on one port. Each starts its own copy of every
+shared server; sessions, private servers, selections and limits are kept once.
+--node NAME is the name of this process in `gateway.nodes`."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double
@@ -43,14 +42,16 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=positive, default=1, help="with --http: number of processes (1)"
     )
+    parser.add_argument("--node", metavar="NAME", help="with --http: name of this node in gateway.nodes")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.hosting import open_host, show_warnings
+    from mooring.cluster.nodes import static_nodes
+    from mooring.cluster.workers import run_workers, this_worker
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.http_server import is_worker, run_workers, worker_port
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
 
@@ -63,22 +64,24 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         else:
             out.note(f"Serving at {url}")
 
-    if args.workers > 1 and not is_worker():
+    worker = this_worker()
+    if args.node is not None and args.http is None:
+        raise UsageError("--node needs --http. See `mooring serve --help`.")
+    if args.workers > 1 and worker is None:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
-        from mooring.config import load
-        from mooring.gateway.http_server import check_workers
-
-        check_workers(load(options.files), whole, sse=args.sse)
+        if args.node is not None:
+            raise UsageError("--workers does not work with --node: run one process for each node.")
         bind, port = args.http
         return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
-    relay = ClientBridge(asks=not is_worker())
     async with AsyncExitStack() as stack:
         warnings = stack.enter_context(ExitStack())
         warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
-        host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        host = await stack.enter_async_context(
+            open_host(options, out, style=args.style, relay=ClientBridge())
+        )
         if host.config.gateway.log is not None:
             warnings.close()  # the log has them, and standard error holds nothing else
             out = Output(replace(options, quiet=True))
@@ -90,15 +93,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             finally:
                 hangups.cancel()
             return 0
-        bind, port = args.http[0], worker_port() if is_worker() else args.http[1]
+        bind, port = args.http[0], args.http[1] if worker is None else worker.port
+        cluster = worker or await static_nodes(host, args.node)
         async with serve_http(
-            host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, shared=is_worker()
+            host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, cluster=cluster
         ) as serving:
-            if is_worker():  # the process that started it reports
+            if worker is not None:  # the process that started it reports
                 print(serving.url, flush=True)
             else:
                 listening(serving.url)
-            await wait_for_shutdown(serving, out.warning, out.note)
+            await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None)
     return 0
 
 

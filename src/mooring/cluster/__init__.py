@@ -1,1 +1,1 @@
-"""Several gateways as one: placement, membership and forwarding."""
+"""Several gateway processes that serve the same clients: workers of one machine, and nodes of several."""

@@ -282,13 +282,24 @@ def account(principal: Principal, address: str | None) -> str:
     return f"address {address}"
 
 
+def random_id() -> str:
+    """Return the id of a new session of a gateway without other nodes."""
+    return secrets.token_hex(16)
+
+
 class SessionRegistry:
     """The sessions of all clients, limited in total and per account."""
 
     def __init__(
-        self, *, limit: int, per_account: int, ttl: float, on_close: Callable[[Client], Awaitable[None]]
+        self,
+        *,
+        limit: int,
+        per_account: int,
+        ttl: float,
+        on_close: Callable[[Client], Awaitable[None]],
+        new_id: Callable[[], str],
     ) -> None:
-        self._on_close = on_close
+        self._on_close, self._new_id = on_close, new_id
         self._clients: dict[str, Client] = {}
         self._accounts: dict[str, dict[str, Client]] = {}
         """The same clients by account."""
@@ -347,7 +358,7 @@ class SessionRegistry:
             self._end_soon(min(idle, key=lambda client: client.used))
         if len(self._clients) >= self.limit and not self._took_back(owner_account):
             raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
-        key = secrets.token_hex(16)
+        key = self._new_id()
         client = Client(
             id=key,
             principal=principal,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,11 +14,21 @@ import anyio
 
 from mooring.gateway import stdio
 from mooring.gateway.auth import check_agreement
-from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
+from mooring.gateway.clients import (
+    Client,
+    ClientExchange,
+    Outbox,
+    Principal,
+    TooManySessions,
+    account,
+    random_id,
+)
 from mooring.gateway.handlers import Answer
+from mooring.gateway.nodes import Cluster, NodeId, OwnerGone, home_server
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
     CAPABILITIES,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     Refusal,
@@ -174,7 +183,8 @@ class HttpHandler:
     async def _post(self, context: RequestContext) -> Response | None:
         request_id: object = None
         try:
-            decoded = _decoded(await self.body(context.request))
+            body = await self.body(context.request)
+            decoded = _decoded(body)
             if isinstance(decoded, list):
                 return await self._batch(context, cast("list[object]", decoded))
             message = fields(decoded)
@@ -183,6 +193,9 @@ class HttpHandler:
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
             version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
+                if (cluster := self._gateway.cluster) is not None and context.request.hop is None:
+                    if (owner := await self._owner(cluster, context, message)) not in (None, cluster.me):
+                        return await self._forwarded(cluster, context, message, owner, body)
                 return await self._modern(context, message)
             return await self._legacy(context, message)
         except Refusal as refusal:
@@ -200,6 +213,42 @@ class HttpHandler:
         if kind != "application/json":
             raise Denied(415, "the body must be application/json")
         return await request.read(settings.max_body, settings.body_timeout)
+
+    async def _owner(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any]
+    ) -> NodeId | None:
+        """Return the node that must answer a request of the 2026 era; None for any."""
+        params = fields(message.get("params"))
+        if "requestState" in params:
+            return self._gateway.era_bridge.owner(params["requestState"])
+        server = home_server(context.profile, message.get("method"), params)
+        if server is None:
+            return None
+        return await cluster.home(context.profile, context.principal, server or None, message)
+
+    async def _forwarded(
+        self,
+        cluster: Cluster,
+        context: RequestContext,
+        message: dict[str, Any],
+        owner: NodeId | None,
+        body: bytes,
+    ) -> Response | None:
+        """Have the owner answer. If it ended before it got the request, its successor does."""
+        while owner is not None and owner != cluster.me:
+            try:
+                return await cluster.forward(context.request, owner, body, counted=True)
+            except OwnerGone as gone:
+                if "requestState" in fields(message.get("params")):
+                    raise Refusal(
+                        INVALID_PARAMS,
+                        f"node {owner.name!r}, which kept this call, is gone. The tool may have had effects; "
+                        "check before you call it again",
+                    ) from None
+                old, owner = owner, await self._owner(cluster, context, message)
+                if owner == old:
+                    raise Denied(503, str(gone), {"Retry-After": "2"}) from None
+        return await self._modern(context, message)
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
@@ -246,9 +295,6 @@ class HttpHandler:
         version = handshake_version(params.get("protocolVersion"))
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
-        if gateway.stateless:
-            client = gateway.registry.transient(context.profile, context.principal, "legacy", version, {})
-            return await self._answered(context, client, message)
         try:
             client = gateway.registry.open(
                 context.profile, context.principal, version, abilities, context.request.remote
@@ -261,8 +307,6 @@ class HttpHandler:
     def _session(self, context: RequestContext) -> Client:
         gateway, (request, profile, principal, _) = self._gateway, context
         key = request.headers.get(SESSION)
-        if gateway.stateless:
-            return gateway.registry.transient(profile, principal, "legacy", handshake_version(None), {})
         if key is None:
             raise Refusal(
                 INVALID_REQUEST, f"the request has no {SESSION} header; send initialize first", status=400
@@ -330,7 +374,7 @@ class HttpHandler:
     async def _get(self, context: RequestContext) -> Response | None:
         """Open the event stream of a session; it replaces an older one."""
         request = context.request
-        if self._gateway.stateless or SESSION not in request.headers:
+        if SESSION not in request.headers:
             raise Denied(405, "a stream needs a session", {"Allow": "POST"})
         client = self._known(context)
         if client.event_stream is not None:
@@ -404,7 +448,8 @@ class LegacySse:
             or self._open_for[key_account] >= settings.client_sessions
         ):
             raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
-        key = secrets.token_hex(16)
+        cluster = self._gateway.cluster
+        key = random_id() if cluster is None else cluster.new_id()
         outbox = Outbox(on_lost=request.abort)
         server = StdioServer(self._gateway, outbox, principal, request.remote)
         self._streams[key] = (server, principal)

@@ -88,7 +88,7 @@ class RemoteLogins:
     ) -> None:
         """Apply settings."""
         public = public_url(settings)
-        self.url = None if public is None or settings.key is None else public.rstrip("/")
+        self.url = None if public is None or not settings.key else public.rstrip("/")
         self.identify = identify
 
     # --- for requests ---------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def check_public(settings: GatewaySettings) -> None:
         ConfigError: It is neither https nor on this machine.
     """
     public = public_url(settings)
-    if settings.key is None or public is None:
+    if not settings.key or public is None:
         return
     try:
         parts = urlsplit(public)

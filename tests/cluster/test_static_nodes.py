@@ -1,0 +1,26 @@
+"""Nodes of a fixed table: any node answers any client, because it forwards what another one keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.lab import lab_entry, static_nodes
+from tests.lab.caller import soon
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_session_is_answered_by_its_owner_through_every_node(tmp_path: Path) -> None:
+    async with static_nodes(tmp_path) as nodes:
+        pids = set[str]()
+        for owner in range(3):
+            client = await nodes.caller(owner)
+            answers = {(await nodes.through(client, other).call("pid")).text for other in range(3)}
+            assert len(answers) == 1  # the child process of one node, whichever was asked
+            pids |= answers
+        assert len(pids) == 3
