@@ -1,4 +1,7 @@
-"""The engine of a cluster: a NATS server with JetStream. Compare-and-set of keys, and notices to all nodes."""
+"""The engine of a cluster: a NATS server with JetStream. Compare-and-set of keys, notices to all nodes."""
+
+# nats-py has few types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ BUCKETS: tuple[Bucket, ...] = ("leases", "owners", "logins", "counts")
 MAX_NOTICE = 64 * 1024
 """Largest notice in bytes; the server takes 1 MiB."""
 COUNTS_TTL = 3600.0
+LEASES_KEPT = 10
+"""How long the engine keeps the record of a lease that is not renewed, in multiples of `ttl`."""
 _WRONG_REVISION = (10071, 10164)
 _OPERATIONS = ("KV-Operation", "Nats-Marker-Reason")
 
@@ -112,8 +117,8 @@ class Engine:
                 else (str(problem) or type(problem).__name__)
             )
             raise ConfigError(
-                f"the engine at {shown} cannot be used: {reason}. Start nats-server with `-js`, and check the "
-                "address and the credentials",
+                f"the engine at {shown} cannot be used: {reason}. Start nats-server with `-js`, and check "
+                "the address and the credentials",
                 place="gateway.cluster",
             ) from None
 
@@ -200,7 +205,8 @@ class Engine:
         from nats.js.errors import BadRequestError
 
         assert self._stream is not None
-        ttls = {"leases": self._access.ttl, "counts": COUNTS_TTL}
+        # Records of leases outlast them: the rules of `placement` do not trust the clock of the engine.
+        ttls = {"leases": LEASES_KEPT * self._access.ttl, "counts": COUNTS_TTL}
         for bucket in BUCKETS:
             ttl = ttls.get(bucket)
             config = KeyValueConfig(
@@ -216,8 +222,9 @@ class Engine:
             info = await self._stream.stream_info(f"KV_{self._bucket(bucket)}")
             if bucket == "leases" and (info.config.max_age or 0) != ttl:
                 raise ValueError(
-                    f"the nodes of cluster {self._access.name!r} use ttl {info.config.max_age:g} s, not {ttl:g} s; "
-                    "give all nodes the same `ttl`, or this cluster another `name`"
+                    f"the nodes of cluster {self._access.name!r} have another `ttl` "
+                    f"({(info.config.max_age or 0) / LEASES_KEPT:g} s); give all of them the same, or this "
+                    "cluster another `name`"
                 )
 
     async def generation(self) -> str:
@@ -225,7 +232,7 @@ class Engine:
         assert self._stream is not None
         made: list[str] = []
         for bucket in ("leases", "owners"):
-            info = await self._stream._jsm.stream_info(f"KV_{self._bucket(bucket)}")  # pyright: ignore
+            info = await self._stream.stream_info(f"KV_{self._bucket(bucket)}")
             made.append(str(info.created))
         return "|".join(made)
 
@@ -304,7 +311,7 @@ class Engine:
         stream, prefix = self._require(), f"$KV.{self._bucket(bucket)}."
         found: dict[str, tuple[bytes, int]] = {}
         try:
-            info = await stream._jsm.stream_info(f"KV_{self._bucket(bucket)}", subjects_filter=f"{prefix}>")  # pyright: ignore
+            info = await stream.stream_info(f"KV_{self._bucket(bucket)}", subjects_filter=f"{prefix}>")
         except NotFoundError:
             return found
         except Exception as problem:

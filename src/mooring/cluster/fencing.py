@@ -55,7 +55,7 @@ class Watchdog:
         self._send(f"until {self._until}")
 
     async def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None:
+        while process.poll() is None:  # noqa: ASYNC110 (without a child watcher)
             await asyncio.sleep(0.2)
         log.error("the watchdog ended code=%s; servers with a lease are killed", process.returncode)
         self._on_exit()

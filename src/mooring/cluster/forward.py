@@ -26,6 +26,8 @@ STREAMED = 2**18
 """Bytes of a response from which on it is passed on in parts."""
 NODE, REFUSED = "Mooring-Node", "Mooring-Refused"
 """Headers of the response to a forwarded request: the incarnation of the node, and why it refused the hop."""
+MOVED = "moved"
+"""Why a node refuses a request for a session that it does not own any more."""
 _OF_CONNECTION = frozenset(
     (
         *("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization"),

@@ -265,6 +265,10 @@ class Placement:
         self.fencing = True
         return [Fence(keys, reason)]
 
+    def abandon(self, reason: str) -> list[Action]:
+        """Give up the lease at once because it cannot be kept safely; a new one begins after `fenced`."""
+        return self._lose(reason)
+
     def fenced(self) -> None:
         """Take note that all processes of the lost lease have ended."""
         self.fencing = False

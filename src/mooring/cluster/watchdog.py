@@ -1,8 +1,8 @@
 """Program: kills the servers of a node when its lease ends, even if the node itself is stopped.
 
 It runs as a process of its own and uses only the standard library. It reads lines from standard input:
-`until SECONDS` (on the clock of `now`), `add PID`, `remove PID` and `kill`. When the time is over, and when the
-input ends because the node has died, it kills the process groups that were added.
+`until SECONDS` (on the clock of `now`), `add PID`, `remove PID` and `kill`. When the time is over, and when
+the input ends because the node has died, it kills the process groups that were added.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 
 
 def now() -> float:
@@ -49,10 +50,8 @@ class Groups:
         for pid, handle in list(self._handles.items()):
             ended = handle >= 0 and bool(select.select([handle], [], [], 0)[0])
             if not ended and sys.platform != "win32":
-                try:
+                with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
             self.remove(pid)
 
 

@@ -193,8 +193,10 @@ class HttpHandler:
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
             version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
-                if (cluster := self._gateway.cluster) is not None and context.request.hop is None:
-                    if (owner := await self._owner(cluster, context, message)) not in (None, cluster.me):
+                if (cluster := self._gateway.cluster) is not None:
+                    if context.request.hop is not None:
+                        await self._arrived(cluster, context, message)
+                    elif (owner := await self._owner(cluster, context, message)) not in (None, cluster.me):
                         return await self._forwarded(cluster, context, message, owner, body)
                 return await self._modern(context, message)
             return await self._legacy(context, message)
@@ -225,6 +227,13 @@ class HttpHandler:
         if server is None:
             return None
         return await cluster.home(context.profile, context.principal, server or None, message)
+
+    async def _arrived(self, cluster: Cluster, context: RequestContext, message: dict[str, Any]) -> None:
+        params = fields(message.get("params"))
+        if "requestState" not in params:
+            server = home_server(context.profile, message.get("method"), params)
+            if server is not None:
+                await cluster.arrived(context.profile, context.principal, server or None, message)
 
     async def _forwarded(
         self,
