@@ -167,7 +167,7 @@ class EngineNodes(NodeCluster):
             raise ConfigError("a cluster needs a `gateway.key` that all nodes share", place="gateway.key")
         secrets = key_secrets(gateway.key)
         super().__init__(NodeId(name, new_incarnation()), secrets)
-        self._host, self._address, self._used = host, address, settings
+        self._host, self._address, self._given = host, address, gateway.cluster
         _check_plain(gateway, address)
         self._key_mark = hmac.digest(secrets[0], b"mooring cluster", "sha256").hex()[:16]
         self._key_marks = {hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets}
@@ -187,7 +187,7 @@ class EngineNodes(NodeCluster):
         self._leaving = False
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
-        if config.gateway.cluster not in (None, self._used) or config.gateway.nodes:
+        if config.gateway.cluster != self._given or config.gateway.nodes:
             raise ConfigError("the cluster cannot change while it runs; restart", place="gateway.cluster")
         self._hash = configuration_hash(config)
 
