@@ -24,7 +24,11 @@ TTL = 3.0
 
 def nats_server() -> str:
     beside = Path(sys.executable).with_name("nats-server")
-    found = str(beside) if beside.exists() else shutil.which("nats-server", path="/usr/sbin:" + os.environ["PATH"])
+    found = (
+        str(beside)
+        if beside.exists()
+        else shutil.which("nats-server", path="/usr/sbin:" + os.environ["PATH"])
+    )
     if found is None:
         pytest.skip("needs nats-server")
     return found
@@ -46,7 +50,16 @@ class NatsServer:
     async def start(self) -> None:
         with (self.folder / "nats.log").open("ab") as out:
             self.process = subprocess.Popen(
-                [nats_server(), "-js", "-a", "127.0.0.1", "-p", str(self.port), "-sd", str(self.folder / "js")]
+                [
+                    nats_server(),
+                    "-js",
+                    "-a",
+                    "127.0.0.1",
+                    "-p",
+                    str(self.port),
+                    "-sd",
+                    str(self.folder / "js"),
+                ]
                 + list(self.options),
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.gateway.test_operation import until_ready
 from tests.lab.caller import Caller
 from tests.lab.stdio import COMMAND
 
@@ -131,7 +132,18 @@ def written(folder: Path, servers: Mapping[str, Any], gateway: Mapping[str, Any]
 
 
 def serve_words(file: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "mooring", "--config", str(file), "--no-lock", "serve", "--style", "raw", *more]
+    return [
+        sys.executable,
+        "-m",
+        "mooring",
+        "--config",
+        str(file),
+        "--no-lock",
+        "serve",
+        "--style",
+        "raw",
+        *more,
+    ]
 
 
 @asynccontextmanager
@@ -193,12 +205,16 @@ async def workers(
 ) -> AsyncIterator[Nodes]:
     """One command with several workers. `Nodes` has one node: the port that they share."""
     [port] = free_ports(1)
-    file = written(folder, servers or {"lab": lab_entry(tools=["echo", "pid", "sleep"])}, gateway or {}, **more)
+    file = written(
+        folder, servers or {"lab": lab_entry(tools=["echo", "pid", "sleep"])}, gateway or {}, **more
+    )
     listen = ("--http", f"127.0.0.1:{port}", "--workers", str(count))
     node = Node(
         "workers", port, serve_words(file, *listen, *words), dict(environment or {}), folder / "workers.err"
     )
     async with running([node]) as found:
+        async with fresh() as http:
+            await until_ready(http, port, count)
         yield found
 
 

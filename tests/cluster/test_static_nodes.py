@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cluster.lab import lab_entry, static_nodes
-from tests.lab.caller import soon
+from tests.cluster.lab import static_nodes
 
 pytestmark = pytest.mark.anyio
 

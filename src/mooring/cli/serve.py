@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from argparse import Namespace
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -53,7 +54,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.hosting import open_host, show_warnings
-    from mooring.cluster.workers import run_workers, this_worker
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
@@ -67,7 +67,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         else:
             out.note(f"Serving at {url}")
 
-    worker = this_worker()
+    worker = None
+    if sys.platform != "win32":
+        from mooring.cluster.workers import this_worker
+
+        worker = this_worker()
     for name in ("node", "cluster", "address"):
         if getattr(args, name) is not None and args.http is None:
             raise UsageError(f"--{name} needs --http. See `mooring serve --help`.")
@@ -78,6 +82,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             raise UsageError(
                 "--workers does not work with --node or --cluster: run one process for each node."
             )
+        if sys.platform == "win32":
+            raise UsageError("--workers does not work on Windows.")
+        from mooring.cluster.workers import run_workers
+
         bind, port = args.http
         return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:

@@ -163,16 +163,16 @@ class Peer:
         if sent:
             return Denied(
                 504,
-                f"node {self.name!r} has not answered for {SILENT_AFTER:g} s. The request may have had effects; "
-                "check before you send it again",
+                f"node {self.name!r} has not answered for {SILENT_AFTER:g} s. The request may have had "
+                "effects; check before you send it again",
             )
         return Denied(503, f"node {self.name!r} does not answer; try again later", {"Retry-After": "2"})
 
     def _lost(self) -> Denied:
         return Denied(
             502,
-            f"the connection to node {self.name!r} ended during the request. The request may have had effects; "
-            "check before you send it again",
+            f"the connection to node {self.name!r} ended during the request. The request may have had "
+            "effects; check before you send it again",
         )
 
     async def close(self) -> None:

@@ -260,7 +260,7 @@ class StaticNodes(NodeCluster):
         profiles = [("`--discovery`", default_profile)]
         profiles += [(f"profile {name!r}", one) for name, one in settings.profiles.items()]
         found += [
-            f"{name} has `discovery: {one.discovery}`: what a client of 2026 selects would be known to one node"
+            f"{name} has `discovery: {one.discovery}`: what a client of 2026 selects is known to one node"
             for name, one in profiles
             if one.discovery != "never"
         ]

@@ -15,22 +15,31 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import aiohttp
 
 from mooring.cluster.forward import Peer
+from mooring.cluster.limits import EVERYONE, ClientTable, SharedGate, SharedLimits, SharedSessions
+from mooring.cluster.metrics import Retired, merged
 from mooring.cluster.nodes import NodeCluster, new_incarnation
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.nodes import NodeId
-from mooring.gateway.web import Denied
+from mooring.gateway.web import Denied, Response, WebRequest, document
+from mooring.servers import requests
 
 if TYPE_CHECKING:
     from mooring.config.models import HostConfig
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.clients import Principal
+    from mooring.gateway.clients import Principal, SessionRegistry
     from mooring.gateway.profiles import Profile
+
+assert sys.platform != "win32"  # no Unix sockets, and no port that processes share
 
 __all__ = ["Workers", "run_workers", "this_worker"]
 
@@ -38,6 +47,7 @@ log = logger("mooring.cluster")
 
 _MARK = "MOORING_GATEWAY_WORKER"
 RESTART_DELAY = 1.0
+ASK_TIMEOUT = 2.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
 _POLL = 0.05
@@ -57,6 +67,10 @@ class Workers(NodeCluster):
             for name in names
             if name != self.me.name
         }
+        self._table = ClientTable(folder, count, number)
+        self._sessions = SharedSessions(self._table)
+        self._retired = Retired(folder)
+        requests.shared_gate = partial(SharedGate, folder)
         self._parent = os.getppid()
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
@@ -65,14 +79,96 @@ class Workers(NodeCluster):
         found = [one.name for one in config.active if one.placement == "cluster"]
         if found:
             raise ConfigError(
-                f"server {found[0]!r} has `placement: cluster`, which `--workers` does not have; remove it, or "
-                "run nodes with `--cluster nats://…`"
+                f"server {found[0]!r} has `placement: cluster`, which `--workers` does not have; remove it, "
+                "or run nodes with `--cluster nats://…`"
             )
 
     async def stop(self) -> None:
+        assert self._routes is not None
+        self._retired.note(self.me.incarnation, self._routes.own_metrics())
         await super().stop()
         if os.getppid() != self._parent:  # it was killed and cannot clean up
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- limits ---------------------------------------------------------------------------------
+
+    def limits(self, **settings: Any) -> SharedLimits:
+        return SharedLimits(self._table, **settings)
+
+    def session_counts(self) -> SharedSessions:
+        return self._sessions
+
+    async def make_room(self, account: str, asking: str) -> bool:
+        if account == EVERYONE:
+            found = {self._registry.majority()}
+            found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
+            limit = self.settings.max_sessions
+            large = (one for one in found if one not in (None, asking) and 2 * self._sessions.of(one) > limit)
+            account = next(large, "")
+        idle = {name: one.get("idle") for name, one in (await self._ask_all(_about(account))).items()}
+        if (own := self._registry.longest_idle(account)) is not None:
+            idle[self.me.name] = own.used
+        known = {name: used for name, used in idle.items() if used is not None}
+        if not known:
+            return False
+        oldest = min(known, key=lambda name: known[name])
+        if oldest == self.me.name and own is not None:
+            await self._registry.end(own)
+            return True
+        async with self.ask(self.peers[oldest], "DELETE", _about(account)) as response:
+            return (await response.json()).get("ended") is True
+
+    @property
+    def _registry(self) -> SessionRegistry:
+        assert self._routes is not None
+        return self._routes.gateway.registry
+
+    async def _ask_all(self, path: str) -> dict[str, dict[str, Any]]:
+        """Ask every other worker; return the documents of those that answer."""
+
+        async def answer(peer: Peer) -> dict[str, Any] | None:
+            try:
+                async with asyncio.timeout(ASK_TIMEOUT), self.ask(peer, "GET", path) as response:
+                    return await response.json() if response.status == 200 else None
+            except (aiohttp.ClientError, OSError, ValueError):  # also a timeout
+                return None  # it has ended, or stands still
+
+        peers = [peer for peer in self.peers.values() if peer.incarnation is not None]
+        answers = await asyncio.gather(*map(answer, peers))
+        return {peer.name: one for peer, one in zip(peers, answers, strict=True) if one is not None}
+
+    async def peer(self, request: WebRequest, path: str) -> Response | None:
+        if path == "/peer/sessions":
+            account = request.query.get("account", "")
+            idle = self._registry.longest_idle(account)
+            if request.method == "DELETE":
+                if idle is not None:
+                    await self._registry.end(idle)
+                return document({"ended": idle is not None})
+            return document(
+                {"idle": None if idle is None else idle.used, "majority": self._registry.majority()}
+            )
+        if path == "/peer/metrics":
+            assert self._routes is not None
+            return document({"incarnation": self.me.incarnation, "text": self._routes.own_metrics()})
+        return await super().peer(request, path)
+
+    # --- metrics --------------------------------------------------------------------------------
+
+    async def metrics(self, own: str) -> str:
+        """The sums over all workers, also over those that have ended."""
+        self._retired.note(self.me.incarnation, own)
+        answers = await self._ask_all("/peer/metrics")
+        texts, running = [own], {self.me.incarnation}
+        for one in answers.values():
+            texts.append(one["text"])
+            running.add(one["incarnation"])
+            self._retired.note(one["incarnation"], one["text"])
+        silent = [peer for name, peer in self.peers.items() if name not in answers and peer.up]
+        running |= {str(peer.incarnation) for peer in silent}  # it stands still: not ended
+        return merged(texts, self._retired.ended(running))
+
+    # --- state of principals --------------------------------------------------------------------
 
     async def home(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
@@ -89,6 +185,10 @@ class Workers(NodeCluster):
         if peer.incarnation is None:
             raise Denied(503, f"{name} does not answer; try again later", {"Retry-After": "2"})
         return NodeId(name, peer.incarnation)
+
+
+def _about(account: str) -> str:
+    return f"/peer/sessions?account={quote(account, safe='')}"
 
 
 def home_of(names: tuple[str, ...], key: str) -> str:
@@ -131,9 +231,8 @@ async def run_workers(count: int, bind: str, port: int, listening: Callable[[str
         "port": reserved.sockets[0].getsockname()[1],
     }
     supervisor = _Supervisor(shared, listening)
-    if sys.platform != "win32":  # there, Ctrl-C reaches each process of the console
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, supervisor.pass_on, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.pass_on, number)
     try:
         await asyncio.gather(*(supervisor.keep(number) for number in range(count)))
     finally:
@@ -154,7 +253,7 @@ class _Supervisor:
 
     def pass_on(self, number: int) -> None:
         """Pass a signal on to all workers; all but SIGHUP end them."""
-        if sys.platform == "win32" or number != signal.SIGHUP:
+        if number != signal.SIGHUP:
             self._ending.set()
         for process in self._running:
             if process.returncode is None:

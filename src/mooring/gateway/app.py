@@ -78,6 +78,7 @@ class Gateway:
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
             new_id=random_id if cluster is None else cluster.new_id,
+            counts=None if cluster is None else cluster.session_counts(),
         )
         self.logins = RemoteLogins(host)
         self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)

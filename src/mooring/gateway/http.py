@@ -193,12 +193,10 @@ class HttpHandler:
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
             version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
-                if (cluster := self._gateway.cluster) is not None:
-                    if context.request.hop is not None:
-                        await self._arrived(cluster, context, message)
-                    elif (owner := await self._owner(cluster, context, message)) not in (None, cluster.me):
-                        return await self._forwarded(cluster, context, message, owner, body)
-                return await self._modern(context, message)
+                cluster = self._gateway.cluster
+                if cluster is None:
+                    return await self._modern(context, message)
+                return await self._routed(cluster, context, message, body)
             return await self._legacy(context, message)
         except Refusal as refusal:
             key = cast("RequestId", request_id) if is_id(request_id) else None
@@ -235,15 +233,14 @@ class HttpHandler:
             if server is not None:
                 await cluster.arrived(context.profile, context.principal, server or None, message)
 
-    async def _forwarded(
-        self,
-        cluster: Cluster,
-        context: RequestContext,
-        message: dict[str, Any],
-        owner: NodeId | None,
-        body: bytes,
+    async def _routed(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any], body: bytes
     ) -> Response | None:
         """Have the owner answer. If it ended before it got the request, its successor does."""
+        if context.request.hop is not None:
+            await self._arrived(cluster, context, message)
+            return await self._modern(context, message)
+        owner = await self._owner(cluster, context, message)
         while owner is not None and owner != cluster.me:
             try:
                 return await cluster.forward(context.request, owner, body, counted=True)
@@ -304,12 +301,18 @@ class HttpHandler:
         version = handshake_version(params.get("protocolVersion"))
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
+        given = (context.profile, context.principal, version, abilities, context.request.remote)
         try:
-            client = gateway.registry.open(
-                context.profile, context.principal, version, abilities, context.request.remote
-            )
+            client = gateway.registry.open(*given)
         except TooManySessions as full:
-            raise Denied(503, str(full), {"Retry-After": "30"}) from None
+            asking = account(context.principal, context.request.remote)
+            cluster = gateway.cluster
+            if cluster is None or full.account is None or not await cluster.make_room(full.account, asking):
+                raise Denied(503, str(full), {"Retry-After": "30"}) from None
+            try:
+                client = gateway.registry.open(*given)
+            except TooManySessions as taken:  # another client was quicker
+                raise Denied(503, str(taken), {"Retry-After": "1"}) from None
         known = context._replace(more={**context.more, SESSION: client.id})
         return await self._answered(known, client, message)
 

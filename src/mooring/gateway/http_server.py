@@ -252,6 +252,7 @@ class WebServer:
     async def start_for_peers(self, path: str) -> None:
         """Listen on a Unix socket as well, for other nodes of this machine."""
         assert self._server is not None
+        assert sys.platform != "win32"
         self._peers = await asyncio.get_running_loop().create_unix_server(self._server, path, backlog=BACKLOG)
 
     async def use_tls(self, tls: ssl.SSLContext) -> None:

@@ -17,7 +17,7 @@ from mooring.gateway.web import Denied
 if TYPE_CHECKING:
     from mooring.config.models import HostConfig
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.clients import Principal
+    from mooring.gateway.clients import Principal, SessionCounts
     from mooring.gateway.profiles import Profile
     from mooring.gateway.routes import Limits, Routes
     from mooring.gateway.seal import Seal
@@ -167,6 +167,20 @@ class Cluster(ABC):
     def limits(self, **settings: Any) -> Limits | None:
         """Return limits of clients that all nodes share; None to count per node."""
         return None
+
+    def session_counts(self) -> SessionCounts | None:
+        """Return the numbers of sessions that all nodes share; None to count per node."""
+        return None
+
+    async def make_room(self, account: str, asking: str) -> bool:
+        """End the longest idle session of an account on any node, for one that `asking` opens.
+
+        Args:
+            account: Whose limit is reached; `*`: that of all clients, then an account that has more than half
+                of all sessions loses one.
+            asking: The account that opens a session.
+        """
+        return False
 
     async def metrics(self, own: str) -> str:
         """Return the metrics to report, from those of this node."""

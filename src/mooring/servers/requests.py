@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mooring import concurrency
@@ -109,6 +109,16 @@ class ConcurrencyLimiter:
                 turn.set_result(None)
 
 
+shared_gate: Callable[[str], ConcurrencyLimiter] | None = None
+"""Returns the limiter of a server that several processes share; None: each process counts for itself."""
+
+
+def _new_gate(supervisor: Supervisor) -> ConcurrencyLimiter:
+    if shared_gate is None or supervisor.session is not None:
+        return ConcurrencyLimiter()
+    return shared_gate(supervisor.config.name)
+
+
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Errors that do not count against the transport: the server has responded."""
@@ -128,7 +138,7 @@ class RequestSender:
     def __init__(self, supervisor: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
         self.supervisor = supervisor
         self._breaker = Breaker()
-        self._gate = gate or ConcurrencyLimiter()
+        self._gate = gate or _new_gate(supervisor)
         self._known: MooringError | None = None
         """Last reason why there was no connection."""
         self._under_way = 0
