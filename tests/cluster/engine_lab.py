@@ -49,7 +49,7 @@ class NatsServer:
 
     async def start(self) -> None:
         with (self.folder / "nats.log").open("ab") as out:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: ASYNC220
                 [
                     nats_server(),
                     "-js",
@@ -217,3 +217,37 @@ def text_of(result: Mapping[str, Any]) -> str:
 
 def errors_of(cluster: EngineCluster) -> str:
     return json.dumps({one.name: one.errors.read_text()[-3000:] for one in cluster.nodes.nodes})
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+async def until(holds: Any, seconds: float) -> None:
+    """Wait until `holds()` is true."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def joined(cluster: EngineCluster, number: int, nodes: int) -> None:
+    """Wait until a node is connected to the engine, has a lease and knows this many nodes."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(OSError):
+                state = await cluster.state(number)
+                if state["engine"] == "connected" and state["lease"] and len(state["nodes"]) >= nodes:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def owner_number(cluster: EngineCluster) -> int:
+    """The number of the node that owns the one key."""
+    owned = [(await cluster.state(number))["owned"] for number in range(len(cluster.nodes))]
+    assert sorted(owned)[-1] == 1, owned
+    return owned.index(1)

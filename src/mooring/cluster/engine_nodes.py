@@ -19,7 +19,7 @@ from mooring.auth.cipher import key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess
 from mooring.cluster.fencing import clock
-from mooring.cluster.forward import MOVED, NODE, REFUSED, Peer
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, Peer
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.shared_limits import SharedLimits
 from mooring.config import default_lookup
@@ -46,6 +46,8 @@ __all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
 
 log = logger("mooring.cluster")
 
+PEER_WAIT = 3.0
+"""Seconds to wait for the address of a node that owns a session."""
 SESSION = "gateway:"
 """Start of the ids of sessions that belong to a principal, not to one handshake."""
 _OF_ONE_NODE = frozenset(
@@ -357,11 +359,21 @@ class EngineNodes(NodeCluster):
     async def forward(
         self, request: WebRequest, owner: NodeId, body: bytes | None, *, counted: bool = False
     ) -> Response | None:
+        await self._know(owner)
         try:
             return await super().forward(request, owner, body, counted=counted)
         except OwnerGone as problem:
             self.coordinator.forget(owner, gone=not isinstance(problem, OwnerMoved))
             raise
+
+    async def _know(self, owner: NodeId) -> None:
+        """Wait for the address of a node; after a pause of this process, ask whether it is still there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PEER_WAIT):
+                while (peer := self.peers.get(owner.name)) is None:  # noqa: ASYNC110 (it depends on the engine)
+                    await asyncio.sleep(0.05)
+                if peer.silence > SILENT_AFTER:
+                    await self.probe(peer)
 
     def _lease_of(self, session: str, server: str) -> ServerLease | None:
         if not session.startswith(SESSION):

@@ -301,7 +301,7 @@ class Placement:
             None,
             self._beat + 1,
             draining=self.draining,
-            certain=before is not None,
+            certain=before is not None and (before.certain or lapsed),
         )
         return WriteLease(record, own.revision)
 
@@ -344,7 +344,14 @@ class Placement:
         write = self._renewal()
         self.holder, self.usable_until, self.owned = None, float("-inf"), {}
         return WriteLease(
-            LeaseRecord(self.node, self.incarnation, write.record.epoch, write.record.beat, ended=True),
+            LeaseRecord(
+                self.node,
+                self.incarnation,
+                write.record.epoch,
+                write.record.beat,
+                ended=True,
+                certain=self._certain,
+            ),
             write.last,
         )
 
@@ -399,13 +406,12 @@ class Placement:
         known = self.seen.get(holder.node)
         if known is None or known.record is None:
             return False
-        if known.record.ended:
-            return known.revision > holder.epoch.revision
-        current = known.record.holder(holder.epoch.generation, known.revision)
-        if current.epoch.revision <= holder.epoch.revision:
+        current = known.record
+        began = known.revision if current.ended or current.epoch is None else current.epoch.revision
+        if began <= holder.epoch.revision:
             return False
         same_run = current.incarnation == holder.incarnation  # it fenced itself before it began again
-        return same_run or known.record.certain or now >= known.began + self.rules.ttl
+        return same_run or current.certain or now >= known.began + self.rules.ttl
 
     def live(self, now: float) -> list[str]:
         """Return the names of the nodes that hold a lease, this one included, sorted."""

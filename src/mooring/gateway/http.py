@@ -146,6 +146,8 @@ async def write_stream(
         outbox.lose()
 
 
+MAX_TRIES = 3
+"""How often a request is forwarded to the same node, which was not there to get it."""
 SESSION = "Mcp-Session-Id"
 PRIMING_VERSION = "2025-11-25"
 
@@ -240,7 +242,7 @@ class HttpHandler:
         if context.request.hop is not None:
             await self._arrived(cluster, context, message)
             return await self._modern(context, message)
-        owner = await self._owner(cluster, context, message)
+        owner, tries = await self._owner(cluster, context, message), 0
         while owner is not None and owner != cluster.me:
             try:
                 return await cluster.forward(context.request, owner, body, counted=True)
@@ -252,7 +254,8 @@ class HttpHandler:
                         "check before you call it again",
                     ) from None
                 old, owner = owner, await self._owner(cluster, context, message)
-                if owner == old:
+                tries += owner == old
+                if tries >= MAX_TRIES:
                     raise Denied(503, str(gone), {"Retry-After": "2"}) from None
         return await self._modern(context, message)
 

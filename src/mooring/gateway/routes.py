@@ -278,14 +278,18 @@ class Routes:
         gateway = self.gateway
         waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
         lazy = {server.name for server in gateway.host.config.servers if server.start == "lazy"}
-        good = not gateway.draining and not set(waiting) - lazy
+        problems = [] if self._cluster is None else self._cluster.problems()
+        good = not gateway.draining and not set(waiting) - lazy and not problems
         details = True
         try:
             await self._identified(request, gateway.settings.scopes)
         except Denied:
             details = False
         hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
-        return document({"ready": good, "hidden": hidden}, 200 if good else 503)
+        report: dict[str, Any] = {"ready": good, "hidden": hidden}
+        if self._cluster is not None:
+            report["cluster"] = self._cluster.document() if details else {"problems": len(problems)}
+        return document(report, 200 if good else 503)
 
     def _metadata(self, path: str) -> Response:
         gateway = self.gateway
