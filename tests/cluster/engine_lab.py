@@ -82,8 +82,8 @@ class NatsServer:
 class Proxy:
     """Forwards TCP connections of one node to the engine. It can cut them, and delay what passes."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self) -> None:
+        self.target = 0
         self.delay = 0.0
         self.silent = False
         """Whether bytes are held back, as by a firewall that drops packets."""
@@ -101,7 +101,7 @@ class Proxy:
             writer.close()
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.close()
             return
@@ -186,15 +186,16 @@ async def engine_nodes(
     **more: Any,
 ) -> AsyncIterator[EngineCluster]:
     """Nodes `a`, `b`, … of one cluster."""
-    ports = free_ports(count + 1)
-    engine = NatsServer(folder, ports.pop(), options)
     async with AsyncExitStack() as stack:
+        proxies = [Proxy() for _ in range(count)]
+        proxy_ports = [await proxy.start() for proxy in proxies]  # before free ports are chosen
+        ports = free_ports(count + 1)
+        engine = NatsServer(folder, ports.pop(), options)
+        for proxy in proxies:
+            proxy.target = engine.port
+            stack.push_async_callback(proxy.stop)
         await engine.start()
         stack.callback(engine.kill)
-        proxies = [Proxy(engine.port) for _ in range(count)]
-        proxy_ports = [await proxy.start() for proxy in proxies]
-        for proxy in proxies:
-            stack.push_async_callback(proxy.stop)
         settings = {
             "key": "${NODE_KEY}",
             "cluster": {"url": engine.url, "ttl": ttl, **(cluster or {})},

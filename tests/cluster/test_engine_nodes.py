@@ -105,7 +105,7 @@ async def test_an_engine_that_is_silent_to_one_node_counts_as_lost(tmp_path: Pat
         cluster.proxies[owner].silent = True
         await until(lambda: not alive(pid), TTL + 10)
         reply = await cluster.nodes.through(client, (owner + 1) % 3).call("pid")
-        assert reply.status == 200
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
         assert int(reply.text) != pid
 
 
@@ -118,12 +118,16 @@ async def test_owned_and_stateless_calls_go_on_while_the_engine_is_down(tmp_path
     }
     async with engine_nodes(tmp_path, servers=servers, ttl=30.0) as cluster:
         client = await cluster.nodes.caller(0, modern=True)
-        pid = (await client.call("pid")).text
+        first = await client.call("pid")
+        assert first.status == 200, (first.messages, errors_of(cluster))
+        pid = first.text
         handshake = await cluster.nodes.caller(1)
         cluster.engine.kill()
         for number in range(3):
             through = cluster.nodes.through(client, number)
-            assert (await through.call("pid")).text == pid, errors_of(cluster)
+            reply = await through.call("pid")
+            assert reply.status == 200, (number, reply.messages, errors_of(cluster))
+            assert reply.text == pid
             assert (await through.call("echo", {"text": "x"})).status == 200
             assert (await cluster.nodes.through(handshake, number).call("pid")).status == 200
         await cluster.engine.start()

@@ -147,6 +147,10 @@ class Coordinator:
         self._about, self._on_fence, self._on_members = about, on_fence, on_members
         self._answers = answers
         self._closing: dict[str, asyncio.Event] = {}
+        self._reasons: dict[str, str] = {}
+        """Why keys have no owner yet."""
+        self._moved: dict[NodeId, float] = {}
+        """Nodes that refused a request for a key that their record names, and when."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flights: dict[str, asyncio.Lock] = {}
@@ -373,20 +377,21 @@ class Coordinator:
         return self.placement.may_send(key, clock())
 
     def forget(self, node: NodeId, *, gone: bool) -> None:
-        """Read the owners of keys again that this node had. `gone`: it did not answer."""
-        if gone:
-            self._gone[node] = monotonic()
+        """Read the owners of keys again that this node had. `gone`: it did not answer; else it refused."""
+        (self._gone if gone else self._moved)[node] = monotonic()
         for key in [key for key, holder in self._routes.items() if holder[:2] == node]:
             del self._routes[key]
-        while len(self._gone) > 1000:
-            del self._gone[next(iter(self._gone))]
+        for known in (self._gone, self._moved):
+            while len(known) > 1000:
+                del known[next(iter(known))]
 
-    async def place(self, key: str, about: Mapping[str, Any]) -> NodeId:
+    async def place(self, key: str, about: Mapping[str, Any], wait: float) -> NodeId:
         """Return the node that owns a key. If no node does, this one claims it.
 
         Args:
             key: Letters, digits, `.`, `-` and `_`.
             about: What `cluster status` shows about the key.
+            wait: Seconds to wait for an owner.
 
         Raises:
             NotPlaced: There is no owner, and this node could not become it in time.
@@ -399,22 +404,30 @@ class Coordinator:
             return known
         lock = self._flights.setdefault(key, asyncio.Lock())
         try:
-            async with lock:
+            async with asyncio.timeout(wait), lock:
+                if self.may_send(key) is not None:
+                    return self.me
                 return await self._placed(key, about)
+        except TimeoutError:
+            reason = self._reasons.pop(key, "no answer of the engine")
+            raise NotPlaced(f"{_shown(about)} has no node that runs it: {reason}") from None
         finally:
             if not lock.locked():
                 self._flights.pop(key, None)
+                self._reasons.pop(key, None)
 
     def _cached(self, key: str) -> NodeId | None:
         holder = self._routes.get(key)
         if holder is None or self.placement.ended(holder, clock()):
             return None
         member = self.members.get(holder.node)
-        fresh = member is not None and clock() - member.heard < self.rules.ttl / 3
+        # Without the engine there is no better knowledge; the owner checks its own lease.
+        fresh = not self.engine.connected or (
+            member is not None and clock() - member.heard < self.rules.ttl / 3
+        )
         return NodeId(holder.node, holder.incarnation) if fresh else None
 
     async def _placed(self, key: str, about: Mapping[str, Any]) -> NodeId:
-        end, reason = clock() + self.rules.ttl + 2, "no answer of the engine"
         while True:
             try:
                 found = await self._try(key, about)
@@ -422,10 +435,8 @@ class Coordinator:
                 found = str(problem)
             if isinstance(found, NodeId):
                 return found
-            reason = found or reason
-            if clock() >= end:
-                raise NotPlaced(f"{_shown(about)} has no node that runs it: {reason}")
             if found is not None:
+                self._reasons[key] = found
                 await asyncio.sleep(min(self.rules.heartbeat / 2, 0.25))
 
     async def _try(self, key: str, about: Mapping[str, Any]) -> NodeId | str | None:
@@ -461,6 +472,8 @@ class Coordinator:
             target = NodeId(node, owner.incarnation)
             if not self._reachable(target):
                 return f"node {node!r} does not answer, and its lease has not ended yet"
+            if monotonic() - self._moved.get(target, float("-inf")) < self.rules.heartbeat:
+                return f"node {node!r} has lost its lease, which has not ended yet"
             if len(self._routes) >= MAX_CACHED:
                 self._routes.pop(next(iter(self._routes)))
             self._routes[key] = owner

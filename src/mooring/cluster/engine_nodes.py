@@ -46,6 +46,8 @@ __all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
 
 log = logger("mooring.cluster")
 
+ARRIVED_WAIT = 0.5
+"""Seconds in which a node that got a request must become its owner."""
 PEER_WAIT = 3.0
 """Seconds to wait for the address of a node that owns a session."""
 SESSION = "gateway:"
@@ -335,12 +337,16 @@ class EngineNodes(NodeCluster):
     async def home(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
     ) -> NodeId | None:
-        session = f"{SESSION}{profile.name}:{principal.name}"
-        key = placement_key("session", session)
         try:
-            node = await self.coordinator.place(key, {"profile": profile.name, "principal": principal.name})
+            return await self._place(profile, principal, self.coordinator.rules.ttl + 2)
         except NotPlaced as problem:
             raise Denied(503, str(problem), {"Retry-After": "2"}) from None
+
+    async def _place(self, profile: Profile, principal: Principal, wait: float) -> NodeId:
+        session = f"{SESSION}{profile.name}:{principal.name}"
+        key = placement_key("session", session)
+        about = {"profile": profile.name, "principal": principal.name}
+        node = await self.coordinator.place(key, about, wait)
         if node == self.me:
             self._sessions[key] = session
         return node
@@ -348,8 +354,11 @@ class EngineNodes(NodeCluster):
     async def arrived(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
     ) -> None:
-        node = await self.home(profile, principal, server, message)
-        if node not in (None, self.me):
+        try:
+            node = await self._place(profile, principal, ARRIVED_WAIT)
+        except NotPlaced:  # the node that forwarded it waits, and finds the next owner
+            node = None
+        if node != self.me:
             raise Denied(
                 421,
                 f"node {self.me.name!r} does not own this session",

@@ -146,7 +146,7 @@ async def write_stream(
         outbox.lose()
 
 
-MAX_TRIES = 3
+MAX_TRIES = 40
 """How often a request is forwarded to the same node, which was not there to get it."""
 SESSION = "Mcp-Session-Id"
 PRIMING_VERSION = "2025-11-25"
