@@ -124,6 +124,7 @@ class Coordinator:
         on_fence: Called with the keys of a lost lease, after their processes were killed.
         on_members: Called when a node joined, left or changed what it announces.
         answers: Returns whether a node has answered a request since a time of the monotonic clock.
+        find: Asks the other nodes themselves for the owner of a key, when the engine does not answer.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Coordinator:
         on_fence: Callable[[Iterable[str], str], Awaitable[None]],
         on_members: Callable[[], None],
         answers: Callable[[NodeId, float], bool],
+        find: Callable[[str], Awaitable[NodeId | None]],
     ) -> None:
         self.me = me
         self.rules = LeaseRules(ttl=access.ttl)
@@ -145,7 +147,7 @@ class Coordinator:
         self.fenced = 0
         """How often this node lost its lease."""
         self._about, self._on_fence, self._on_members = about, on_fence, on_members
-        self._answers = answers
+        self._answers, self._find = answers, find
         self._closing: dict[str, asyncio.Event] = {}
         self._reasons: dict[str, str] = {}
         """Why keys have no owner yet."""
@@ -432,7 +434,7 @@ class Coordinator:
             try:
                 found = await self._try(key, about)
             except EngineError as problem:
-                found = str(problem)
+                found = await self._find(key) or str(problem)
             if isinstance(found, NodeId):
                 return found
             if found is not None:

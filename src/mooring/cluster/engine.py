@@ -65,6 +65,7 @@ class Engine:
         access: How to reach it.
         on_connect: Called after each connect, before any other request, with the generation of the data.
         on_disconnect: Called when the connection is lost.
+        create: Whether to create missing buckets.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Engine:
         access: EngineAccess,
         on_connect: Callable[[str], Awaitable[None]],
         on_disconnect: Callable[[], None],
+        *,
+        create: bool = True,
     ) -> None:
-        self._access = access
+        self._access, self._create = access, create
         self._on_connect, self._on_disconnect = on_connect, on_disconnect
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
@@ -194,8 +197,9 @@ class Engine:
                 await asyncio.sleep(min(self._access.ttl / 30, 1.0))
 
     async def _joined(self) -> None:
-        await self._create_buckets()
-        generation = await self.generation()
+        if self._create:
+            await self._create_buckets()
+        generation = await self.generation() if self._create else ""
         self.connects += 1
         await self._on_connect(generation)
         self.connected, self.problem = True, None

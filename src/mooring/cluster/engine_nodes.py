@@ -14,14 +14,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
-from mooring.cluster.engine import EngineAccess
+from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, Peer
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.shared_limits import SharedLimits
+from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
 from mooring.config.models import ConfigSource, HostConfig
@@ -30,7 +33,7 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
-from mooring.gateway.web import Denied, Response, WebRequest
+from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ __all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
 
 log = logger("mooring.cluster")
 
+FIND_WAIT = 1.0
 ARRIVED_WAIT = 0.5
 """Seconds in which a node that got a request must become its owner."""
 PEER_WAIT = 3.0
@@ -183,6 +187,7 @@ class EngineNodes(NodeCluster):
             on_fence=self._fenced,
             on_members=self._members_changed,
             answers=self._answers,
+            find=self._find,
         )
         self._limits: SharedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
@@ -312,6 +317,14 @@ class EngineNodes(NodeCluster):
             "problems": self.problems(),
         }
 
+    async def status(self) -> Mapping[str, Any]:
+        """Return what the engine knows; what this node knows while the engine is not reachable."""
+        heard = {(one.name, one.incarnation) for one in self.coordinator.members.values()}
+        try:
+            return await describe(self.coordinator.engine, heard)
+        except EngineError as problem:
+            return {**await super().status(), "problem": str(problem)}
+
     def _shown(self, member: Member) -> dict[str, Any]:
         peer = self.peers.get(member.name)
         state = "here" if member.name == self.me.name else "up" if peer is not None and peer.up else "down"
@@ -331,6 +344,28 @@ class EngineNodes(NodeCluster):
         """Whether a node has answered since then, on the monotonic clock."""
         peer = self.peers.get(node.name)
         return peer is not None and peer.up and peer.incarnation == node.incarnation and peer.answered > since
+
+    async def peer(self, request: WebRequest, path: str) -> Response | None:
+        if path == "/peer/owns":
+            owns = self.coordinator.may_send(request.query.get("key", "")) is not None
+            return document({"owns": owns}, 200, {NODE: self.me.incarnation})
+        return await super().peer(request, path)
+
+    async def _find(self, key: str) -> NodeId | None:
+        """Ask the other nodes which of them owns a key."""
+
+        async def asked(peer: Peer) -> NodeId | None:
+            with suppress(aiohttp.ClientError, OSError, ValueError, TimeoutError):
+                async with (
+                    asyncio.timeout(FIND_WAIT),
+                    self.ask(peer, "GET", f"/peer/owns?key={key}") as response,
+                ):
+                    if response.status == 200 and (await response.json()).get("owns") is True:
+                        return NodeId(peer.name, response.headers.get(NODE, ""))
+            return None
+
+        found = await asyncio.gather(*(asked(peer) for peer in self.peers.values() if peer.up))
+        return next((one for one in found if one is not None), None)
 
     # --- placement ------------------------------------------------------------------------------
 

@@ -190,6 +190,11 @@ class Cluster(ABC):
         """Return why this node should get no requests; empty if it is ready."""
         return []
 
+    async def status(self) -> Mapping[str, Any]:
+        """Return `nodes` and `owners` as JSON, for the admin API and the console."""
+        about = self.document().get("nodes", {})
+        return {"nodes": [{"name": name, **one} for name, one in about.items()], "owners": []}
+
     def document(self) -> Mapping[str, Any]:
         """Return the state of the nodes as JSON, for `/ready` and the admin API."""
         return {}
