@@ -198,6 +198,12 @@ class EngineNodes(NodeCluster):
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         if config.gateway.cluster != self._given or config.gateway.nodes:
             raise ConfigError("the cluster cannot change while it runs; restart", place="gateway.cluster")
+        once = [one.name for one in config.active if one.placement == "cluster"]
+        if once:
+            raise ConfigError(
+                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server as an "
+                "HTTP server beside the nodes, and give its `url`"
+            )
         self._hash = configuration_hash(config)
 
     async def start(self, routes: Routes) -> None:
