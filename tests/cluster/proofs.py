@@ -1,8 +1,8 @@
 """Proof that a node is fenced before another one takes over: `python -m tests.cluster.proofs --runs 100`.
 
 Three nodes and a nats-server run as real processes. In each run the owner of a private server is stopped
-(SIGSTOP), cut off from the engine, or hears nothing more from it. A thread waits for the end of the old server
-process through its pidfd. The new process must have started after that, by the clock of the kernel.
+(SIGSTOP), cut off from the engine, or hears nothing more from it. A thread waits for the end of the old
+server process through its pidfd. The new process must have started after that, by the clock of the kernel.
 """
 
 from __future__ import annotations
