@@ -17,7 +17,8 @@ SCHEDULES ?= 10000
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
-	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short simulation
+	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
+	test-cluster soak-cluster bench-cluster simulation
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -126,6 +127,16 @@ soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills a
 
 soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
 	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
+
+test-cluster: $(READY)  ## Real nodes and workers: forwarding, failures, a minute of the soak (SECONDS=60)
+	$(BIN)/python -m pytest -n $(JOBS) -p no:randomly --timeout 180 tests/cluster
+	$(BIN)/python -m tests.soak.cluster --seconds $(if $(filter 600,$(SECONDS)),60,$(SECONDS)) --seed 1
+
+soak-cluster: $(READY)  ## Nodes killed and stopped on a seeded schedule, with a ledger at the server (SECONDS=600)
+	$(BIN)/python -m tests.soak.cluster --seconds $(SECONDS)
+
+bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md
+	$(BIN)/python -m bench.cluster
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

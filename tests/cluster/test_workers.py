@@ -17,7 +17,7 @@ import aiohttp
 import psutil
 import pytest
 
-from tests.cluster.lab import Nodes, fresh, lab_entry, workers
+from tests.cluster.lab import Nodes, fresh, lab_entry, workers, written
 from tests.gateway.test_operation import command, configured, until_ready
 from tests.gateway.test_reverse import ABLE, ACCEPTED, FIXTURE, QUESTION, answering
 from tests.lab.caller import Caller, soon
@@ -28,7 +28,7 @@ from tests.lab.wait import until
 pytestmark = pytest.mark.anyio
 
 MANY = 16
-"""Requests on connections of their own: if they did not all reach the owner, that shows in 1 - 2**-15 of runs."""
+"""Requests on connections of their own. Of 2**15 runs, one would reach the same of two workers with all."""
 TOKENS = {
     "tokens": [{"name": name, "token": "${" + name.upper() + "}"} for name in ("ana", "bob", "eve", "kim")]
 }
@@ -107,7 +107,7 @@ async def test_what_a_client_selects_is_in_all_of_its_lists(tmp_path: Path, mode
     async with workers(tmp_path, words=("--discovery",)) as nodes, fresh() as http:
         client = await begun(http, nodes, modern=modern)
         assert "echo" not in await client.tools()
-        await client.call("tools_select", {"names": ["echo"]})
+        await client.call("tools_select", {"tools": ["echo"]})
         lists = [await client.tools() for _ in range(MANY)]
         assert all("echo" in names for names in lists), lists
         assert (await client.call("echo", {"text": "hi"})).text == "hi"
@@ -210,9 +210,9 @@ async def test_metrics_are_the_sums_of_all_workers_also_of_those_that_ended(tmp_
         calls = 'mooring_tool_calls_total{server="lab",tool="echo",outcome="ok"}'
         client = await begun(http, nodes, modern=False)
         for number in range(1, 4):
-            await asyncio.gather(*(client.call("echo", {"text": "x"}) for _ in range(10)))
             modern = caller(http, nodes, modern=True)
-            await asyncio.gather(*(modern.call("echo", {"text": "x"}) for _ in range(10)))
+            calls_made = [one.call("echo", {"text": "x"}) for one in (client, modern) for _ in range(10)]
+            assert [reply.text for reply in await asyncio.gather(*calls_made)] == ["x"] * 20
             assert await counted(calls) == 20 * number
         sessions = [await begun(http, nodes, modern=False) for _ in range(9)]
         assert len(sessions) == 9
@@ -249,7 +249,7 @@ async def test_a_client_of_2024_has_its_stream_and_its_requests_on_any_connectio
             async with http.get(nodes[0].base + "/sse") as stream:
                 lines = aiter(stream.content)
 
-                async def data() -> str:
+                async def data(lines: Any = lines) -> str:
                     async with asyncio.timeout(20):
                         while True:
                             line = (await anext(lines)).decode()
@@ -316,12 +316,12 @@ async def test_a_killed_parent_leaves_no_process_and_no_folder_behind(tmp_path: 
 
 
 async def test_settings_that_workers_do_not_have_are_refused(tmp_path: Path) -> None:
-    for settings, named in (
-        ({"placement": "cluster"}, "server 'lab' has `placement: cluster`"),
-        ({"gateway": {"nodes": {"a": "http://127.0.0.1:1"}}}, "gateway.nodes"),
+    for settings, gateway, named in (
+        ({"placement": "cluster"}, {}, "server 'lab' has `placement: cluster`"),
+        ({}, {"nodes": {"a": "http://127.0.0.1:1"}}, "gateway.nodes"),
     ):
         words = ("serve", "--http", "127.0.0.1:0", "--workers", "2")
-        file = configured(tmp_path, **settings)
+        file = str(written(tmp_path, {"lab": lab_entry(settings=settings)}, gateway))
         done = await asyncio.to_thread(
             subprocess.run, command("--config", file, *words), capture_output=True, text=True, timeout=60
         )

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -24,6 +25,8 @@ GONE_AFTER = 30.0
 """Seconds without any answer after which what a node keeps counts as lost."""
 STREAMED = 2**18
 """Bytes of a response from which on it is passed on in parts."""
+LARGE = 2**20
+"""Bytes of a body from which on it is sent in parts."""
 NODE, REFUSED = "Mooring-Node", "Mooring-Refused"
 """Headers of the response to a forwarded request: the incarnation of the node, and why it refused the hop."""
 MOVED = "moved"
@@ -120,7 +123,7 @@ class Peer:
                     request.method,
                     URL(self.url + target, encoded=True),
                     headers=headers,
-                    data=body,
+                    data=body if body is None or len(body) < LARGE else BytesIO(body),
                     allow_redirects=False,
                 ) as response:
                     self._check(response, owner)

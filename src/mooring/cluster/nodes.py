@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
@@ -131,7 +132,7 @@ class NodeCluster(Cluster):
         hop = self._hops.make(to, method, target, Hop(self.me, None, "localhost", "", None, True))
         return peer.session().request(
             method,
-            peer.url + target,
+            URL(peer.url + target, encoded=True),
             headers={HOP: hop, "Host": "localhost"},
             allow_redirects=False,
             **options,
@@ -170,6 +171,16 @@ class NodeCluster(Cluster):
                 with suppress(OwnerGone):
                     return await self.forward(request, NodeId(peer.name, peer.incarnation), body)
         raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
+
+    async def found(self, request: WebRequest) -> Response | None:
+        for peer in self.peers.values():
+            if peer.incarnation is not None:
+                with suppress(Denied):
+                    answer = await self.forward(request, NodeId(peer.name, peer.incarnation), None)
+                    if answer is not None and answer.status != 400:
+                        return answer
+        request.forwarded = False
+        return None
 
     def admit(self, request: WebRequest, header: str) -> Hop:
         query = f"?{request.query_string}" if request.query_string else ""

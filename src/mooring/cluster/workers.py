@@ -47,7 +47,7 @@ log = logger("mooring.cluster")
 
 _MARK = "MOORING_GATEWAY_WORKER"
 RESTART_DELAY = 1.0
-ASK_TIMEOUT = 2.0
+ASK_TIMEOUT = 5.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
 _POLL = 0.05
@@ -127,13 +127,21 @@ class Workers(NodeCluster):
         """Ask every other worker; return the documents of those that answer."""
 
         async def answer(peer: Peer) -> dict[str, Any] | None:
-            try:
-                async with asyncio.timeout(ASK_TIMEOUT), self.ask(peer, "GET", path) as response:
-                    return await response.json() if response.status == 200 else None
-            except (aiohttp.ClientError, OSError, ValueError):  # also a timeout
-                return None  # it has ended, or stands still
+            for _ in range(2):
+                if peer.incarnation is None:
+                    await self.probe(peer)
+                try:
+                    async with asyncio.timeout(ASK_TIMEOUT), self.ask(peer, "GET", path) as response:
+                        if response.status == 200:
+                            return await response.json()
+                except TimeoutError:
+                    return None  # it stands still
+                except (aiohttp.ClientError, OSError, ValueError):
+                    pass
+                peer.incarnation = None  # it has ended, or was started again
+            return None
 
-        peers = [peer for peer in self.peers.values() if peer.incarnation is not None]
+        peers = list(self.peers.values())
         answers = await asyncio.gather(*map(answer, peers))
         return {peer.name: one for peer, one in zip(peers, answers, strict=True) if one is not None}
 
@@ -275,12 +283,17 @@ class _Supervisor:
                 await self._report(process.stdout)
             code = await process.wait()
             self._running.discard(process)
+            self._clear(number)
             if code == 2:  # invalid configuration: restarting does not help
                 self.code = code
                 self._ending.set()
             elif not self._ending.is_set():
                 log.warning("worker ended, it is started again number=%d code=%d", number, code)
                 await asyncio.sleep(RESTART_DELAY)
+
+    def _clear(self, number: int) -> None:
+        """Forget the running requests and sessions of a worker that ended."""
+        ClientTable(self._shared["folder"], self._shared["count"], number).close()
 
     async def _report(self, output: asyncio.StreamReader) -> None:
         """Report the first URL, or with `--json` the first error; standard output holds one document."""

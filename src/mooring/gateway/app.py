@@ -80,7 +80,7 @@ class Gateway:
             new_id=random_id if cluster is None else cluster.new_id,
             counts=None if cluster is None else cluster.session_counts(),
         )
-        self.logins = RemoteLogins(host)
+        self.logins = RemoteLogins(host, random_id if cluster is None else cluster.new_id)
         self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
         self.metrics = Metrics(self.settings.metrics)

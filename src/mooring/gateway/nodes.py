@@ -149,6 +149,11 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    async def found(self, request: WebRequest) -> Response | None:
+        """Return the response of the node that knows a request without a body; None if none does. A node that
+        does not know it answers with the status 400 and does nothing."""
+
+    @abstractmethod
     def admit(self, request: WebRequest, header: str) -> Hop:
         """Return what the header of a forwarded request says.
 

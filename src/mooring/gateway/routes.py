@@ -16,6 +16,7 @@ from mooring.gateway.auth import METADATA, Authenticator
 from mooring.gateway.clients import Principal, account
 from mooring.gateway.http import SESSION, HttpHandler, LegacySse
 from mooring.gateway.login_pages import LoginPages
+from mooring.gateway.logins import PATH
 from mooring.gateway.metrics import gateway_metrics
 from mooring.gateway.nodes import HOP, Cluster
 from mooring.gateway.profiles import Profile
@@ -197,6 +198,8 @@ class Routes:
             return await self._mcp(request, "", more)
         if self._pages.owns(path):
             request.route = "/login"
+            if self._cluster is not None and request.hop is None:
+                return await self._login(self._cluster, request)
             return await self._pages.serve(request)
         if path == "/health":
             request.route = path
@@ -219,6 +222,17 @@ class Routes:
         if path.startswith(METADATA) and self.gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
         raise Denied(404, "not found; the MCP endpoint is /mcp")
+
+    async def _login(self, cluster: Cluster, request: WebRequest) -> Response | None:
+        """Answer for a login page: the node that keeps the login does."""
+        owner = cluster.owner(request.raw_path.removeprefix(PATH))
+        if owner is not None and owner != cluster.me:
+            return await cluster.forward(request, owner, None)
+        if self._pages.is_elsewhere(request):
+            found = await cluster.found(request)
+            if found is not None:
+                return found
+        return await self._pages.serve(request)
 
     def own_metrics(self) -> str:
         """Return the metrics of this process."""
@@ -278,18 +292,21 @@ class Routes:
         gateway = self.gateway
         waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
         lazy = {server.name for server in gateway.host.config.servers if server.start == "lazy"}
-        problems = [] if self._cluster is None else self._cluster.problems()
-        good = not gateway.draining and not set(waiting) - lazy and not problems
+        good = not gateway.draining and not set(waiting) - lazy
         details = True
         try:
             await self._identified(request, gateway.settings.scopes)
         except Denied:
             details = False
-        hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
-        report: dict[str, Any] = {"ready": good, "hidden": hidden}
+        found: dict[str, Any] = {
+            "ready": good,
+            "hidden": hidden_document(gateway.host.hidden(), gateway.host.redact, details=details),
+        }
         if self._cluster is not None:
-            report["cluster"] = self._cluster.document() if details else {"problems": len(problems)}
-        return document(report, 200 if good else 503)
+            found["ready"] = good = good and not self._cluster.problems()
+            if details:
+                found["cluster"] = self._cluster.document()
+        return document(found, 200 if good else 503)
 
     def _metadata(self, path: str) -> Response:
         gateway = self.gateway
