@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -172,6 +174,73 @@ async def test_an_engine_that_lost_its_data_ends_all_leases_and_starts_again(tmp
             await joined(cluster, number, 3)
         replies = [await cluster.nodes.through(client, number).call("pid") for number in range(3)]
         assert len({reply.text for reply in replies}) == 1, errors_of(cluster)
+
+
+async def test_a_slow_engine_does_not_slow_the_calls_of_owned_sessions(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1, ttl=12.0) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster.proxies[owner].delay = 0.5
+        started = asyncio.get_running_loop().time()
+        for _ in range(60):  # with a request to the engine for each, they would take 60 s
+            assert (await client.call("pid")).text == str(pid)
+        assert asyncio.get_running_loop().time() - started < 45
+        assert (await cluster.state(owner))["fenced"] == 0
+
+
+async def test_servers_that_run_once_per_cluster_are_refused_with_a_reason(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1) as cluster:
+        text = cluster.file.read_text().replace('"isolation": "session"', '"placement": "cluster"')
+        file = tmp_path / "once.json"
+        file.write_text(text)
+        [port] = free_ports(1)
+        node = cluster.node("b", port, cluster.engine.port, file=file)
+        node.start()
+        assert await asyncio.to_thread(node.process.wait, 60) == 2
+        assert "`placement: cluster` is not available yet (servers: lab)" in node.errors.read_text()
+
+
+async def test_status_shows_nodes_owners_and_the_fencing_number(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        owner, _, _ = await placed(cluster)
+        words = ["--config", str(cluster.file), "--json", "cluster", "status"]
+        asked = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asked.communicate()
+        report = json.loads(out)
+        assert [(node["name"], node["state"]) for node in report["nodes"]] == [("a", "live"), ("b", "live")]
+        [row] = report["owners"]
+        assert (row["node"], row["lease"], row["principal"]) == (cluster[owner].name, "current", "anonymous")
+        assert row["fence"] > 0
+        assert asked.returncode == 0
+        cluster[1 - owner].signal(signal.SIGSTOP)
+        asked = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asked.communicate()
+        states = {node["name"]: node["state"] for node in json.loads(out)["nodes"]}
+        assert states[cluster[1 - owner].name] == "silent"
+        assert asked.returncode == 1
+
+
+async def test_an_engine_that_needs_a_password_is_used_with_it_and_refuses_others(tmp_path: Path) -> None:
+    options = ("--user", "mooring", "--pass", "secret-of-nats")
+    os.environ["NATS_TEST_PASSWORD"] = "secret-of-nats"
+    try:
+        access = {"user": "mooring", "password": "${NATS_TEST_PASSWORD}"}
+        async with engine_nodes(tmp_path, 1, options=options, cluster=access) as cluster:
+            await placed(cluster)
+            [port] = free_ports(1)
+            node = cluster.node("b", port, cluster.engine.port)
+            node.environment["NATS_TEST_PASSWORD"] = "wrong-secret"
+            node.start()
+            assert await asyncio.to_thread(node.process.wait, 60) == 2
+            message = node.errors.read_text()
+            assert "cannot be used" in message
+            assert "wrong-secret" not in message
+            assert "Traceback" not in message
+    finally:
+        del os.environ["NATS_TEST_PASSWORD"]
 
 
 async def test_a_second_node_with_the_same_name_is_refused(tmp_path: Path) -> None:

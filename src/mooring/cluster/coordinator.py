@@ -242,14 +242,15 @@ class Coordinator:
             self._perform(self.placement.abandon("its watchdog ended"))
 
     async def _run(self) -> None:
-        settled = False
+        settled: str | None = None
         while True:
             now = clock()
             self._wake.clear()
             self._perform(self.placement.tick(now))
             self.placement.forget(now)
-            if not settled and self.engine.connected and self.placement.settled(now):
-                settled = await self._settle()
+            generation = self.placement.generation
+            if settled != generation and self.engine.connected and self.placement.settled(now):
+                settled = generation if await self._settle() else None
             if self.engine.connected and self.me.name not in self.placement.seen:
                 with suppress(EngineError):
                     await self._look(self.me.name)

@@ -48,7 +48,8 @@ class Watchdog:
             env={},
         )
         assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
+        if sys.platform != "win32":
+            os.set_blocking(self._process.stdin.fileno(), False)
         self._watching = asyncio.create_task(self._watch(self._process))
         for pid in self._pids:
             self._send(f"add {pid}")
