@@ -201,8 +201,8 @@ class EngineNodes(NodeCluster):
         once = [one.name for one in config.active if one.placement == "cluster"]
         if once:
             raise ConfigError(
-                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server as "
-                "an HTTP server beside the nodes, and give its `url`"
+                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server "
+                "as an HTTP server beside the nodes, and give its `url`"
             )
         self._hash = configuration_hash(config)
 
