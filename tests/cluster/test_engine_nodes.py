@@ -118,7 +118,7 @@ async def test_owned_and_stateless_calls_go_on_while_the_engine_is_down(tmp_path
         "private": lab_entry(tools=["pid"], settings={"isolation": "session"}),
         "shared": lab_entry(tools=["echo"]),
     }
-    async with engine_nodes(tmp_path, servers=servers, ttl=30.0) as cluster:
+    async with engine_nodes(tmp_path, servers=servers, ttl=20.0) as cluster:
         client = await cluster.nodes.caller(0, modern=True)
         first = await client.call("pid")
         assert first.status == 200, (first.messages, errors_of(cluster))
@@ -300,11 +300,11 @@ async def other_node(
 async def test_a_node_that_ends_in_order_hands_its_placements_on_without_a_failed_call(
     tmp_path: Path,
 ) -> None:
-    async with engine_nodes(tmp_path, ttl=30.0) as cluster:  # no takeover by time within this test
+    async with engine_nodes(tmp_path, ttl=12.0) as cluster:
         owner, pid, client = await placed(cluster)
         through = [cluster.nodes.through(client, number) for number in range(3) if number != owner]
         ending = asyncio.create_task(asyncio.to_thread(cluster[owner].end))
-        seen = set[str]()
+        seen = {str(pid)}
         while not ending.done() or len(seen) < 2:
             for one in through:
                 reply = await one.call("pid")
