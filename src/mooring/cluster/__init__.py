@@ -1,1 +1,1 @@
-"""Several gateway processes that serve the same clients: workers of one machine, and nodes of several."""
+"""Nodes of a gateway."""

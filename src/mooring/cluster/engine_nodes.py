@@ -21,7 +21,7 @@ from mooring.auth.cipher import key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
-from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, Peer
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.shared_limits import SharedLimits
 from mooring.cluster.status import describe
@@ -264,7 +264,7 @@ class EngineNodes(NodeCluster):
                 await self.unwatch(peer)
         for name, url in wanted.items():
             if name not in self.peers and urlsplit(url).scheme in ("http", "https"):
-                peer = Peer(name, url, ssl=await peer_tls(self._host.config, url))
+                peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
                 member = self.coordinator.members.get(name)
                 if member is not None:
                     peer.incarnation = member.incarnation
@@ -360,7 +360,7 @@ class EngineNodes(NodeCluster):
     async def _find(self, key: str) -> NodeId | None:
         """Ask the other nodes which of them owns a key."""
 
-        async def asked(peer: Peer) -> NodeId | None:
+        async def asked(peer: PeerNode) -> NodeId | None:
             with suppress(aiohttp.ClientError, OSError, ValueError, TimeoutError):
                 async with (
                     asyncio.timeout(FIND_WAIT),

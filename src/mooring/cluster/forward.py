@@ -16,7 +16,7 @@ from yarl import URL
 from mooring.gateway.nodes import HOP, NodeId, OwnerGone
 from mooring.gateway.web import Denied, Response, WebRequest
 
-__all__ = ["Peer", "PeerRefused", "relay"]
+__all__ = ["PeerNode", "PeerRefused", "relay"]
 
 CONNECT_TIMEOUT = 3.0
 SILENT_AFTER = 10.0
@@ -49,7 +49,7 @@ class PeerRefused(Exception):
         self.reason = reason
 
 
-class Peer:
+class PeerNode:
     """Another node: its address, its connections, and when it answered last."""
 
     def __init__(self, name: str, url: str, *, socket: str | None = None, ssl: Any = True) -> None:

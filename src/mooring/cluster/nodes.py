@@ -14,7 +14,7 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
-from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, Peer, PeerRefused
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
 from mooring.cluster.hops import HopKeys, HopRefused
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
@@ -55,7 +55,7 @@ class NodeCluster(Cluster):
         self.me = me
         self.seal = Seal([derived(one, "ids") for one in secrets])
         self._hops = HopKeys(me, [derived(one, "hops") for one in secrets])
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, PeerNode] = {}
         """The other nodes by name."""
         self._routes: Routes | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -70,11 +70,11 @@ class NodeCluster(Cluster):
         for peer in self.peers.values():
             self.watch(peer)
 
-    def watch(self, peer: Peer) -> None:
+    def watch(self, peer: PeerNode) -> None:
         """Check from now on whether a node answers."""
         self._tasks[peer.name] = asyncio.create_task(self._watch(peer))
 
-    async def unwatch(self, peer: Peer) -> None:
+    async def unwatch(self, peer: PeerNode) -> None:
         """End the checks of a node, and what waits for it."""
         if (task := self._tasks.pop(peer.name, None)) is not None:
             task.cancel()
@@ -90,14 +90,14 @@ class NodeCluster(Cluster):
 
     # --- health ---------------------------------------------------------------------------------
 
-    async def _watch(self, peer: Peer) -> None:
+    async def _watch(self, peer: PeerNode) -> None:
         while True:
             await self.probe(peer)
             if peer.silence > SILENT_AFTER:
                 peer.give_up()
             await asyncio.sleep(PROBE_INTERVAL)
 
-    async def probe(self, peer: Peer) -> None:
+    async def probe(self, peer: PeerNode) -> None:
         """Ask a node who it is. Its state is in `peer` afterwards."""
         before = peer.problem
         try:
@@ -114,7 +114,7 @@ class NodeCluster(Cluster):
             say = log.info if peer.problem is None else log.warning
             say("node %s node=%s url=%s", peer.problem or "answers", peer.name, peer.url)
 
-    async def _hello(self, peer: Peer) -> str | None:
+    async def _hello(self, peer: PeerNode) -> str | None:
         """Ask once; return why the node refused the hop, None if it accepted it."""
         async with self.ask(peer, "GET", "/peer/hello") as response:
             incarnation, reason = response.headers.get(NODE), response.headers.get(REFUSED)
@@ -125,7 +125,7 @@ class NodeCluster(Cluster):
                 return None  # this node itself
             return reason
 
-    def ask(self, peer: Peer, method: str, path: str, **options: Any) -> Any:
+    def ask(self, peer: PeerNode, method: str, path: str, **options: Any) -> Any:
         """Send a request of this node itself, to `/peer/…`. Use it as an async context manager."""
         target = self.settings.base_path + path
         to = NodeId(peer.name, peer.incarnation or "")
@@ -247,11 +247,11 @@ class StaticNodes(NodeCluster):
         self._nodes = settings.nodes
         _check_plain(settings)
         self.peers = {
-            name: Peer(name, url, ssl=ssl.get(name, True))
+            name: PeerNode(name, url, ssl=ssl.get(name, True))
             for name, url in settings.nodes.items()
             if name != mine
         }
-        self._myself = Peer(mine, settings.nodes[mine], ssl=ssl.get(mine, True))
+        self._myself = PeerNode(mine, settings.nodes[mine], ssl=ssl.get(mine, True))
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         settings = config.gateway

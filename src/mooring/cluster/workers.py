@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from mooring.cluster.forward import Peer
+from mooring.cluster.forward import PeerNode
 from mooring.cluster.limits import EVERYONE, ClientTable, SharedGate, SharedLimits, SharedSessions
 from mooring.cluster.metrics import Retired, merged
 from mooring.cluster.nodes import NodeCluster, new_incarnation
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 assert sys.platform != "win32"  # no Unix sockets, and no port that processes share
 
-__all__ = ["Workers", "run_workers", "this_worker"]
+__all__ = ["WorkerNodes", "run_workers", "this_worker"]
 
 log = logger("mooring.cluster")
 
@@ -53,17 +53,18 @@ HOME_TIMEOUT = 20.0
 _POLL = 0.05
 
 
-class Workers(NodeCluster):
+class WorkerNodes(NodeCluster):
     """The workers of one machine, as one of them sees them."""
 
     def __init__(self, folder: str, key: bytes, count: int, number: int, port: int) -> None:
         names = [f"worker-{one}" for one in range(count)]
+        self.grace = 0.0  # all of them end together
         super().__init__(NodeId(names[number], new_incarnation()), [key])
         self.folder, self.port = folder, port
         self.names = tuple(names)
         self.socket = _socket(folder, self.me.name)
         self.peers = {
-            name: Peer(name, "http://localhost", socket=_socket(folder, name))
+            name: PeerNode(name, "http://localhost", socket=_socket(folder, name))
             for name in names
             if name != self.me.name
         }
@@ -84,8 +85,8 @@ class Workers(NodeCluster):
             )
 
     async def stop(self) -> None:
-        assert self._routes is not None
-        self._retired.note(self.me.incarnation, self._routes.own_metrics())
+        if self._routes is not None:
+            self._retired.note(self.me.incarnation, self._routes.own_metrics())
         await super().stop()
         if os.getppid() != self._parent:  # it was killed and cannot clean up
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -126,7 +127,7 @@ class Workers(NodeCluster):
     async def _ask_all(self, path: str) -> dict[str, dict[str, Any]]:
         """Ask every other worker; return the documents of those that answer."""
 
-        async def answer(peer: Peer) -> dict[str, Any] | None:
+        async def answer(peer: PeerNode) -> dict[str, Any] | None:
             for _ in range(2):
                 if peer.incarnation is None:
                     await self.probe(peer)
@@ -208,13 +209,13 @@ def _socket(folder: str, name: str) -> str:
     return str(Path(folder, f"{name}.sock"))
 
 
-def this_worker() -> Workers | None:
+def this_worker() -> WorkerNodes | None:
     """Return the workers if this process is one of them."""
     text = os.environ.get(_MARK)
     if text is None:
         return None
     given = json.loads(text)
-    return Workers(
+    return WorkerNodes(
         given["folder"], bytes.fromhex(given["key"]), given["count"], given["number"], given["port"]
     )
 

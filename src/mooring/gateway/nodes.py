@@ -57,6 +57,8 @@ class Cluster(ABC):
     """The other nodes. `Gateway.cluster` is None if there are none."""
 
     me: NodeId
+    grace: float = 1.0
+    """Seconds for which open connections are served by other nodes when this one shuts down."""
     socket: str | None = None
     """Path of a Unix socket on which the gateway listens for the other nodes; they share the port then."""
     seal: Seal

@@ -132,7 +132,11 @@ class Service:
         if self._cluster is not None and self.web is not None:
             await self._cluster.leave()
         if self.web is not None:
+            await asyncio.sleep(0)  # take what has connected already: closing the port resets it
             self.web.refuse_new()
+        if self._cluster is not None and self.web is not None:
+            self.gateway.draining = True
+            await asyncio.sleep(self._cluster.grace)
         await self.gateway.drain()
         if self._cluster is not None:
             await self._cluster.stop()
