@@ -13,11 +13,12 @@ PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
 ROUNDS ?= 1000000
 COUNT ?= 500
+SCHEDULES ?= 10000
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
-	test-cluster soak-cluster bench-cluster
+	test-cluster soak-cluster bench-cluster simulation
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -148,6 +149,9 @@ test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a proces
 
 bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
 	$(BIN)/python -m bench.scripts
+
+simulation: $(READY)  ## Placement in simulated clusters of 100 nodes and a million sessions (SCHEDULES=10000)
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES)
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

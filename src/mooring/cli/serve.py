@@ -14,6 +14,7 @@ from mooring.cli.options import Options, Parser, UsageError, add_style, positive
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
+    from mooring.gateway.nodes import Cluster
     from mooring.host import Host
 
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
@@ -25,7 +26,8 @@ server that does not start is reported once on standard error.
 
 --workers N runs N processes on one port. Each starts its own copy of every
 shared server; sessions, private servers, selections and limits are kept once.
---node NAME is the name of this process in `gateway.nodes`."""
+--node NAME is the name of this process in `gateway.nodes` or in the cluster
+of --cluster, which needs the extra `cluster`."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double
@@ -43,14 +45,15 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=positive, default=1, help="with --http: number of processes (1)"
     )
-    parser.add_argument("--node", metavar="NAME", help="with --http: name of this node in gateway.nodes")
+    parser.add_argument("--node", metavar="NAME", help="with --http: name of this node")
+    parser.add_argument("--cluster", metavar="URL", help="with --http: NATS server of the cluster (nats://…)")
+    parser.add_argument("--address", metavar="URL", help="with --cluster: where other nodes reach this one")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.hosting import open_host, show_warnings
-    from mooring.cluster.nodes import static_nodes
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
@@ -69,13 +72,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         from mooring.cluster.workers import this_worker
 
         worker = this_worker()
-    if args.node is not None and args.http is None:
-        raise UsageError("--node needs --http. See `mooring serve --help`.")
+    for name in ("node", "cluster", "address"):
+        if getattr(args, name) is not None and args.http is None:
+            raise UsageError(f"--{name} needs --http. See `mooring serve --help`.")
     if args.workers > 1 and worker is None:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
-        if args.node is not None:
-            raise UsageError("--workers does not work with --node: run one process for each node.")
+        if args.node is not None or args.cluster is not None:
+            raise UsageError(
+                "--workers does not work with --node or --cluster: run one process for each node."
+            )
         if sys.platform == "win32":
             raise UsageError("--workers does not work on Windows.")
         from mooring.cluster.workers import run_workers
@@ -102,7 +108,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 hangups.cancel()
             return 0
         bind, port = args.http[0], args.http[1] if worker is None else worker.port
-        cluster = worker or await static_nodes(host, args.node)
+        cluster = worker or await _nodes(host, args)
         async with serve_http(
             host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, cluster=cluster
         ) as serving:
@@ -112,6 +118,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 listening(serving.url)
             await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None)
     return 0
+
+
+async def _nodes(host: Host, args: Namespace) -> Cluster | None:
+    """Return the other nodes, if this process is one of several."""
+    from mooring.cluster.nodes import static_nodes
+
+    if args.cluster is not None or host.config.gateway.cluster is not None:
+        from mooring.cluster.engine_nodes import engine_nodes
+
+        return engine_nodes(host, args.cluster, args.node, args.address, args.http)
+    return await static_nodes(host, args.node)
 
 
 @asynccontextmanager

@@ -29,6 +29,8 @@ LARGE = 2**20
 """Bytes of a body from which on it is sent in parts."""
 NODE, REFUSED = "Mooring-Node", "Mooring-Refused"
 """Headers of the response to a forwarded request: the incarnation of the node, and why it refused the hop."""
+MOVED = "moved"
+"""Why a node refuses a request for a session that it does not own any more."""
 _OF_CONNECTION = frozenset(
     (
         *("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization"),

@@ -14,12 +14,12 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
-from mooring.cluster.forward import NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
 from mooring.cluster.hops import HopKeys, HopRefused
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
-from mooring.gateway.nodes import HOP, Cluster, Hop, NodeId, OwnerGone
+from mooring.gateway.nodes import HOP, Cluster, Hop, NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.seal import Seal, derived
 from mooring.gateway.web import Denied, Response, WebRequest, document
 
@@ -156,6 +156,8 @@ class NodeCluster(Cluster):
         try:
             return await peer.forward(request, owner, target, hop, body)
         except PeerRefused as refused:
+            if refused.reason == MOVED:
+                raise OwnerMoved(owner) from None
             reason = _REASONS.get(refused.reason, refused.reason)
             log.warning("request not accepted by node %s: %s", peer.name, reason)
             raise Denied(502, f"node {peer.name!r} did not accept the request: {reason}") from None

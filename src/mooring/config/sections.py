@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 
 from mooring.config.operation import (
     AccessLogSettings,
+    ClusterSettings,
     ForwardedSettings,
     GatewayTls,
     LogSettings,
     MetricsSettings,
     read_access_log,
+    read_cluster,
 )
 from mooring.config.references import is_reference
 from mooring.config.validate import (
@@ -411,6 +413,9 @@ class GatewaySettings(Settings):
     nodes: Mapping[str, str] = setting(_nodes, default=EMPTY)
     """All nodes that serve the same configuration, by name, each with the URL at which the others reach
     it."""
+    cluster: ClusterSettings | None = setting(read_cluster, default=None)
+    """Engine through which nodes find each other and agree; a text is its address, such as
+    `nats://10.0.0.5:4222`. `--cluster` replaces it. Instead of `nodes`."""
     plain_nodes: bool = setting(flag, default=False)
     """Whether nodes on other machines may be reached over plain HTTP, for example in an encrypted network."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())

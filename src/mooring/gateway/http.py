@@ -147,6 +147,8 @@ async def write_stream(
         outbox.lose()
 
 
+MAX_TRIES = 40
+"""How often a request is forwarded to the same node, which was not there to get it."""
 SESSION = "Mcp-Session-Id"
 SESSION_ENDED = (
     "the gateway ended the session while the request was running, because its token is no longer valid, its "
@@ -199,7 +201,7 @@ class HttpHandler:
             version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
                 cluster = self._gateway.cluster
-                if cluster is None or context.request.hop is not None:
+                if cluster is None:
                     return await self._modern(context, message)
                 return await self._routed(cluster, context, message, body)
             return await self._legacy(context, message)
@@ -231,11 +233,21 @@ class HttpHandler:
             return None
         return await cluster.home(context.profile, context.principal, server or None, message)
 
+    async def _arrived(self, cluster: Cluster, context: RequestContext, message: dict[str, Any]) -> None:
+        params = fields(message.get("params"))
+        if "requestState" not in params:
+            server = home_server(context.profile, message.get("method"), params)
+            if server is not None:
+                await cluster.arrived(context.profile, context.principal, server or None, message)
+
     async def _routed(
         self, cluster: Cluster, context: RequestContext, message: dict[str, Any], body: bytes
     ) -> Response | None:
         """Have the owner answer. If it ended before it got the request, its successor does."""
-        owner = await self._owner(cluster, context, message)
+        if context.request.hop is not None:
+            await self._arrived(cluster, context, message)
+            return await self._modern(context, message)
+        owner, tries = await self._owner(cluster, context, message), 0
         while owner is not None and owner != cluster.me:
             try:
                 return await cluster.forward(context.request, owner, body, counted=True)
@@ -247,7 +259,8 @@ class HttpHandler:
                         "check before you call it again",
                     ) from None
                 old, owner = owner, await self._owner(cluster, context, message)
-                if owner == old:
+                tries += owner == old
+                if tries >= MAX_TRIES:
                     raise Denied(503, str(gone), {"Retry-After": "2"}) from None
         return await self._modern(context, message)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mooring.gateway.seal import Seal
     from mooring.gateway.web import Response, WebRequest
 
-__all__ = ["Cluster", "Hop", "NodeId", "OwnerGone", "home_server", "is_private"]
+__all__ = ["Cluster", "Hop", "NodeId", "OwnerGone", "OwnerMoved", "home_server", "is_private"]
 
 HOP = "Mooring-Hop"
 """Header of a request that another node forwards."""
@@ -112,6 +112,20 @@ class Cluster(ABC):
             Denied: No node can be found now.
         """
 
+    async def arrived(
+        self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
+    ) -> None:
+        """Check that a request which another node forwarded belongs here; see `home`.
+
+        Raises:
+            Denied: 421 if another node is its home by now.
+        """
+        return
+
+    async def leave(self) -> None:
+        """Called when the gateway shuts down, while it still serves."""
+        return
+
     @abstractmethod
     async def forward(
         self, request: WebRequest, owner: NodeId, body: bytes | None, *, counted: bool = False
@@ -183,6 +197,11 @@ class Cluster(ABC):
         """Return why this node should get no requests; empty if it is ready."""
         return []
 
+    async def status(self) -> Mapping[str, Any]:
+        """Return `nodes` and `owners` as JSON, for the admin API and the console."""
+        about = self.document().get("nodes", {})
+        return {"nodes": [{"name": name, **one} for name, one in about.items()], "owners": []}
+
     def document(self) -> Mapping[str, Any]:
         """Return the state of the nodes as JSON, for `/ready` and the admin API."""
         return {}
@@ -193,6 +212,10 @@ class OwnerGone(Denied):
 
     def __init__(self, owner: NodeId) -> None:
         super().__init__(404, f"Session not found: node {owner.name!r}, which kept it, is gone")
+
+
+class OwnerMoved(OwnerGone):
+    """The node is there, but does not own the session any more."""
 
 
 _ANYWHERE = frozenset(

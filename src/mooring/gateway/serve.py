@@ -129,6 +129,8 @@ class Service:
     async def stop(self) -> None:
         """Refuse new requests, wait for running ones, and close everything."""
         runtime_of(self._host).config.vet = None
+        if self._cluster is not None and self.web is not None:
+            await self._cluster.leave()
         if self.web is not None:
             await asyncio.sleep(0)  # take what has connected already: closing the port resets it
             self.web.refuse_new()

@@ -186,6 +186,8 @@ class RequestSender:
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
                 left = max(end - concurrency.monotonic(), 0.0)
+                if self.supervisor.lease is not None:
+                    self._check_lease(about)
                 try:
                     result = await live.ask(
                         method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta
@@ -197,6 +199,8 @@ class RequestSender:
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
                     left = max(end - concurrency.monotonic(), 0.0)
+                    if self.supervisor.lease is not None:
+                        self._check_lease(about)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
                 self.supervisor.attempts.restarts.forgive()
@@ -215,6 +219,14 @@ class RequestSender:
                 self._idle.set()
             if probe and not counted:
                 self._breaker.abandoned()
+
+    def _check_lease(self, about: str) -> None:
+        """Refuse a request to a server that this node may not use any more."""
+        lease = self.supervisor.lease
+        if lease is not None and (problem := lease.problem()) is not None:
+            raise CallError(
+                f"{about!r} was not sent: {problem}", server=self._name, tool=about, outcome="not sent"
+            )
 
     async def idle(self) -> None:
         """Wait until no request is running."""
