@@ -1,20 +1,21 @@
 """Mutation test of the pure core and the lock: `make mutation` (MUTANTS=200 SECONDS=600).
 
-Changes one operator, condition or constant at a time and runs the tests that execute its line, the fastest first.
-The mutants are drawn at random from all functions of both rooms; `--seed` repeats a draw. Prints the share of
-mutants that a test notices, and the others. Exits with 1 when the share is below `--goal`.
+Changes one operator, condition or constant at a time and runs the tests that execute its line, the fastest
+first. The mutants are drawn at random from all functions of both rooms; `--seed` repeats a draw. Prints the
+share of mutants that a test notices, and the others. Exits with 1 when the share is below `--goal`.
 
-How it is cheap: one process imports the source and collects the tests once. A forked child runs every test on the
-unchanged source and records which lines it executes; all of them must pass. Then each mutant gets a forked child that
-replaces the code of the changed function and runs the tests of its line until one fails. A line that no test executes
-counts as not noticed. A function that already ran during the import may have left its result in a constant: when the
-child notices nothing, the tests run again in a new process that imports the changed source.
+One process imports the source and collects the tests. A forked child runs every test on the unchanged source
+and records which lines it executes; all must pass. Then each mutant gets a forked child that replaces the
+code of the function and runs the tests of its line until one fails. A line that no test executes counts as
+not noticed. A function that ran during the import may have left its result in a constant: when the child
+notices nothing, the tests run again in a new process that imports the changed source.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import gc
 import hashlib
@@ -31,6 +32,7 @@ import time
 import types
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -42,22 +44,10 @@ SOURCE = ROOT / "src"
 ROOMS = ("core", "lock")
 TESTS = ("tests/core", "tests/lock")
 OTHERS = ("extensions", "policy", "results", "servers", "adapters", "scripts", "interaction")
-"""Rooms whose test files are run too if they import a module of `ROOMS`, or are listed in `THROUGH_A_HOST`."""
+"""Rooms whose test files are run too if they import a module of `ROOMS`."""
 THROUGH_A_HOST = ("tests/interaction/test_pins.py", "tests/interaction/test_pinned_calls.py")
 WORK = ROOT / ".peers/mutation"
-PYTEST = [
-    "-q",
-    "-s",
-    "-x",
-    "-p",
-    "no:randomly",
-    "-p",
-    "no:xdist",
-    "-p",
-    "no:cacheprovider",
-    "--rootdir",
-    str(ROOT),
-]
+PYTEST = ["-q", "-s", "-x", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
 CPU_SECONDS, SECONDS = 30, 300
 """A mutant that needs more than the tests' own time and this is ended, and counts as noticed."""
 
@@ -89,9 +79,15 @@ class Mutant:
 
     def compiled(self) -> types.CodeType:
         """The changed file."""
-        raw = Path(self.path).read_bytes()
+        raw = source_of(self.path)
         changed = raw[: self.start] + self.new.encode() + raw[self.end :]
         return compile(changed, self.path, "exec", dont_inherit=True)
+
+
+@cache
+def source_of(path: str) -> bytes:
+    """The unchanged file, read once: a run is not disturbed by edits."""
+    return Path(path).read_bytes()
 
 
 def shorten(text: str) -> str:
@@ -137,7 +133,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def expressions(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.expr]]:
-    """The expressions inside functions with their statements, without annotations, defaults and decorators."""
+    """The expressions inside functions, each with its statement; no annotations, defaults or decorators."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in function.body:
@@ -159,7 +155,7 @@ def _inside(node: ast.AST, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.
 
 def mutants(path: Path) -> list[Mutant]:
     """Every mutant of one file that is a valid program."""
-    raw = path.read_bytes()
+    raw = source_of(str(path))
     begins = [0]
     for line in raw.splitlines(keepends=True):
         begins.append(begins[-1] + len(line))
@@ -188,40 +184,25 @@ def test_files() -> list[str]:
     return list(dict.fromkeys([*(str(one.relative_to(ROOT)) for one in own + used), *THROUGH_A_HOST]))
 
 
-def nested(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A code object and those inside it, in the order of the source."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from nested(constant)
-
-
 def _named(code: types.CodeType) -> dict[tuple[str, int, int], types.CodeType]:
+    """A code object and all inside it, by name, first line, and number among those that share both."""
     found: dict[tuple[str, int, int], types.CodeType] = {}
-    for one in nested(code):
-        count = sum(1 for name, line, _ in found if (name, line) == (one.co_qualname, one.co_firstlineno))
-        found[one.co_qualname, one.co_firstlineno, count] = one
+    pending = [code]
+    for one in pending:
+        number = sum((one.co_qualname, one.co_firstlineno) == key[:2] for key in found)
+        found[one.co_qualname, one.co_firstlineno, number] = one
+        pending += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
     return found
 
 
 def replace(mutant: Mutant, functions: list[types.FunctionType]) -> None:
     """Give the functions of the file the code of the mutant."""
-    old = _named(compile(Path(mutant.path).read_bytes(), mutant.path, "exec", dont_inherit=True))
+    old = _named(compile(source_of(mutant.path), mutant.path, "exec", dont_inherit=True))
     new = _named(mutant.compiled())
     changed = {code: new[name] for name, code in old.items() if name in new and new[name] != code}
     for function in functions:
         if (code := changed.get(function.__code__)) is not None:
             function.__code__ = code
-
-
-@dataclass
-class Known:
-    """What the run on the unchanged source showed."""
-
-    seconds: dict[str, float]
-    """CPU seconds of each test."""
-    tests: dict[str, dict[int, list[str]]]
-    """The tests that execute each line of a file."""
 
 
 def tracer_of_lines() -> coverage.Coverage:
@@ -235,11 +216,15 @@ class Runner:
     """Plugin of pytest that runs mutants in the place of the tests."""
 
     def __init__(self, chosen: list[Mutant], options: argparse.Namespace) -> None:
-        self.chosen = chosen
-        self.options = options
+        self.chosen, self.options = chosen, options
         self.outcomes: list[Outcome] = []
         self.complete = False
         self.failed = ""
+        self.seconds: dict[str, float] = {}
+        """CPU seconds of each test on the unchanged source."""
+        self.executing: dict[str, dict[int, set[str]]] = {}
+        """The tests that execute each line of a file."""
+        self.functions: dict[str, list[types.FunctionType]] = {}
         self.importing = tracer_of_lines()
         self.importing.start()
 
@@ -252,23 +237,24 @@ class Runner:
         imported = self.importing.get_data()
         self.at_import = {file: set(imported.lines(file) or ()) for file in imported.measured_files()}
         self.items = {item.nodeid: item for item in session.items}
-        self.functions: dict[str, list[types.FunctionType]] = {}
         for one in gc.get_objects():
             if isinstance(one, types.FunctionType):
                 self.functions.setdefault(one.__code__.co_filename, []).append(one)
-        known = self.unchanged()
+        self.run_unchanged()
         end = time.monotonic() + self.options.seconds
         running: dict[int, tuple[Mutant, float]] = {}
         waiting = list(reversed(self.chosen))
         while running or (waiting and time.monotonic() < end):
-            while waiting and len(running) < self.options.jobs and time.monotonic() < end:
+            if waiting and len(running) < self.options.jobs and time.monotonic() < end:
                 mutant = waiting.pop()
-                tests = sorted(self.tests_of(mutant, known), key=lambda test: known.seconds.get(test, 0.0))
-                if not tests:
-                    self.note("survived", mutant, "no test executes it")
-                    continue
-                cpu = CPU_SECONDS + 3 * sum(known.seconds.get(test, 0.0) for test in tests)
-                running[self.fork(mutant, tests, cpu)] = mutant, time.monotonic() + SECONDS + 10 * cpu
+                lines = self.executing.get(mutant.path, {})
+                tests = {test for line in mutant.lines for test in lines.get(line, ())}
+                if tests:
+                    cpu = CPU_SECONDS + 3 * sum(self.seconds[test] for test in tests)
+                    pid = self.fork(mutant, sorted(tests, key=self.seconds.__getitem__), cpu)
+                    running[pid] = mutant, time.monotonic() + SECONDS + 10 * cpu
+                else:
+                    self.note("survived", mutant, " (no test executes it)")
             for pid, (mutant, limit) in list(running.items()):
                 if (outcome := _ended(pid, limit)) is not None:
                     del running[pid]
@@ -280,89 +266,80 @@ class Runner:
     def note(self, outcome: Outcome, mutant: Mutant, why: str = "") -> None:
         self.outcomes.append(outcome)
         if outcome != "noticed":
-            print(f"{outcome:<9} {mutant}{f' ({why})' if why else ''}", flush=True)
-
-    def tests_of(self, mutant: Mutant, known: Known) -> set[str]:
-        lines = known.tests.get(mutant.path, {})
-        return {test for line in mutant.lines for test in lines.get(line, ()) if test in self.items}
+            print(f"{outcome:<9} {mutant}{why}", flush=True)
 
     def fork(self, mutant: Mutant, tests: list[str], cpu: float) -> int:
         """Start a child that runs the tests on the mutant; its exit status is 0 when none fails."""
         if pid := os.fork():
             return pid
-        _quiet_child(cpu)
+        _prepare_child(cpu)
         replace(mutant, self.functions.get(mutant.path, []))
-        self.run(tests)
-        if not self.failed and self.at_import.get(mutant.path, set()).intersection(mutant.lines):
-            files = sorted({test.partition("::")[0] for test in tests})
-            command = [sys.executable, __file__, "--fresh", json.dumps(asdict(mutant)), *files]
-            self.failed = "in a new process" if subprocess.run(command, cwd=ROOT).returncode else ""
-        os._exit(1 if self.failed else 0)
-
-    def run(self, tests: list[str]) -> None:
-        """Run tests until one fails."""
-        for test, following in zip(tests, [*tests[1:], None], strict=True):
-            item, after = self.items[test], self.items[following] if following else None
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        for _ in self.run(tests):
             if self.failed:
-                break
+                os._exit(1)
+        if not self.at_import.get(mutant.path, set()).intersection(mutant.lines):
+            os._exit(0)
+        files = sorted({test.partition("::")[0] for test in tests})
+        command = [sys.executable, __file__, "--fresh", json.dumps(asdict(mutant)), *files]
+        os._exit(1 if subprocess.run(command, cwd=ROOT).returncode else 0)
 
-    def unchanged(self) -> Known:
-        """What each test executes, and how long it takes: from earlier runs as far as no file changed since."""
+    def run(self, tests: list[str]) -> Iterator[str]:
+        """Run tests, and return the name of each after it."""
+        for test, following in zip(tests, [*tests[1:], None], strict=True):
+            item = self.items[test]
+            after = self.items[following] if following else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            yield test
+
+    def run_unchanged(self) -> None:
+        """Find what each test executes. The result for a test file is kept until it or the source changes."""
         common = [*sorted(SOURCE.rglob("*.py")), *sorted((ROOT / "tests").rglob("conftest.py"))]
-        state = hashlib.sha256(b"".join(file.read_bytes() for file in common))
-        found = Known({}, {})
+        state = hashlib.sha256(b"".join(file.read_bytes() for file in common)).digest()
         by_file: dict[str, list[str]] = {}
         for test in self.items:
             by_file.setdefault(test.partition("::")[0], []).append(test)
         for file, tests in by_file.items():
-            key = hashlib.sha256(state.digest() + (ROOT / file).read_bytes()).hexdigest()
-            place = WORK / f"{Path(file).stem}-{key[:16]}.json"
+            key = hashlib.sha256(state + (ROOT / file).read_bytes()).hexdigest()[:16]
+            place = WORK / f"{Path(file).stem}-{key}.json"
             if not place.exists():
                 if (pid := os.fork()) == 0:
-                    _quiet_child(600)
+                    _prepare_child(600)
                     self.record(tests, place)
                 while (outcome := _ended(pid, float("inf"))) is None:
                     time.sleep(0.01)
                 if outcome != "survived":
-                    why = (
-                        place.with_suffix(".txt").read_text()
-                        if place.with_suffix(".txt").exists()
-                        else outcome
-                    )
-                    pytest.exit(f"{file} fails without a change: {why}", 2)
-            seconds, lines = json.loads(place.read_text())
-            found.seconds.update(seconds)
-            for path, tests_of_line in lines.items():
-                for line, these in tests_of_line.items():
-                    found.tests.setdefault(path, {}).setdefault(int(line), []).extend(these)
-        return found
+                    why = place.with_suffix(".txt")
+                    why_not = why.read_text() if why.exists() else outcome
+                    pytest.exit(f"{file} fails without a change: {why_not}", 2)
+            seconds, executed = json.loads(place.read_text())
+            self.seconds.update(seconds)
+            for path, lines in executed.items():
+                for line, these in lines.items():
+                    self.executing.setdefault(path, {}).setdefault(int(line), set()).update(these)
 
     def record(self, tests: list[str], place: Path) -> None:
         """In a child: run tests and write what they execute."""
         tracer = tracer_of_lines()
         tracer.start()
         seconds: dict[str, float] = {}
-        for test, following in zip(tests, [*tests[1:], None], strict=True):
-            tracer.switch_context(test)
-            begin = time.process_time()
-            self.items[test].config.hook.pytest_runtest_protocol(
-                item=self.items[test], nextitem=self.items[following] if following else None
-            )
+        begin = time.process_time()
+        tracer.switch_context(tests[0])
+        for test, following in zip(self.run(tests), [*tests[1:], tests[0]], strict=True):
             seconds[test] = time.process_time() - begin
+            begin = time.process_time()
+            tracer.switch_context(following)
         tracer.stop()
         if self.failed:
             place.with_suffix(".txt").write_text(self.failed)
             os._exit(1)
         data = tracer.get_data()
         lines = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
-        partial = place.with_suffix(".part")
-        partial.write_text(json.dumps([seconds, lines]))
-        partial.rename(place)
+        place.with_suffix(".part").write_text(json.dumps([seconds, lines]))
+        place.with_suffix(".part").rename(place)
         os._exit(0)
 
 
-def _quiet_child(cpu: float) -> None:
+def _prepare_child(cpu: float) -> None:
     """In a child: own process group, own folder, no output, at most so many seconds of the CPU."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -380,10 +357,8 @@ def _ended(pid: int, limit: float) -> Outcome | None:
     late = not done and time.monotonic() > limit
     if not done and not late:
         return None
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     if late:
         os.waitpid(pid, 0)
     shutil.rmtree(WORK / f"tmp-{pid}", ignore_errors=True)
@@ -406,9 +381,7 @@ def fresh(text: str, files: list[str]) -> int:
 
 def main() -> int:
     """Run mutants until their number or the time is used up."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutants", type=int, default=200, help="how many to run")
     parser.add_argument("--seconds", type=float, default=600, help="start no mutant after this time")
     parser.add_argument("--seed", type=int, default=None, help="which mutants to choose")
@@ -431,10 +404,10 @@ def main() -> int:
     runner = Runner(chosen, options)
     pytest.main([*PYTEST, *test_files()], plugins=[runner])
     outcomes = runner.outcomes
-    noticed = len(outcomes) - outcomes.count("survived")
+    noticed, late = len(outcomes) - outcomes.count("survived"), outcomes.count("timed out")
     share = noticed / len(outcomes) if outcomes else 0.0
     print(
-        f"{noticed} of {len(outcomes)} mutants were noticed ({outcomes.count('timed out')} timed out): {share:.0%} "
+        f"{noticed} of {len(outcomes)} mutants were noticed ({late} timed out): {share:.0%} "
         f"(goal {options.goal:.0%}, seed {seed}, {len(chosen) - len(outcomes)} not run)"
     )
     return share < options.goal or not runner.complete
