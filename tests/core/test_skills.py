@@ -65,7 +65,7 @@ def test_an_unknown_file_is_refused_with_the_files_that_there_are() -> None:
         file_of(skill, "c.md")
     assert str(raised.value) == "it has no file 'c.md'; its supporting files: b.md, docs/a.md"
 
-    with pytest.raises(InvalidSkillError, match="its supporting files: none$"):
+    with pytest.raises(InvalidSkillError, match=r"its supporting files: none$"):
         file_of(read_skill_entry("s", entry(("SKILL.md", 1))), "c.md")
 
     found, listed = file_of(skill, "./docs/a.md")
