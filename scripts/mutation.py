@@ -45,7 +45,10 @@ ROOMS = ("core", "lock")
 TESTS = ("tests/core", "tests/lock")
 OTHERS = ("extensions", "policy", "results", "servers", "adapters", "scripts", "interaction")
 """Rooms whose test files are run too if they import a module of `ROOMS`."""
-THROUGH_A_HOST = ("tests/interaction/test_pins.py", "tests/interaction/test_pinned_calls.py")
+THROUGH_A_HOST = (
+    "tests/interaction/test_pins.py",
+    "tests/interaction/test_pinned_calls.py",
+)
 WORK = ROOT / ".peers/mutation"
 PYTEST = ["-q", "-s", "-x", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
 CPU_SECONDS, SECONDS = 30, 300
@@ -248,7 +251,8 @@ class Runner:
             if waiting and len(running) < self.options.jobs and time.monotonic() < end:
                 mutant = waiting.pop()
                 lines = self.executing.get(mutant.path, {})
-                tests = {test for line in mutant.lines for test in lines.get(line, ())}
+                among = lines if self.runs_at_import(mutant) else mutant.lines
+                tests = {test for line in among for test in lines.get(line, ())}
                 if tests:
                     cpu = CPU_SECONDS + 3 * sum(self.seconds[test] for test in tests)
                     pid = self.fork(mutant, sorted(tests, key=self.seconds.__getitem__), cpu)
@@ -262,6 +266,9 @@ class Runner:
             time.sleep(0.005)
         self.complete = True
         return True
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        return not self.at_import.get(mutant.path, set()).isdisjoint(mutant.lines)
 
     def note(self, outcome: Outcome, mutant: Mutant, why: str = "") -> None:
         self.outcomes.append(outcome)
@@ -277,7 +284,7 @@ class Runner:
         for _ in self.run(tests):
             if self.failed:
                 os._exit(1)
-        if not self.at_import.get(mutant.path, set()).intersection(mutant.lines):
+        if not self.runs_at_import(mutant):
             os._exit(0)
         files = sorted({test.partition("::")[0] for test in tests})
         command = [sys.executable, __file__, "--fresh", json.dumps(asdict(mutant)), *files]
