@@ -281,7 +281,8 @@ def test_a_recursive_reference_follows_the_outermost_anchor_only_from_an_anchor(
             [{"a": 1, "c": 1}, {"b": 1}, {"a": 2}],
         ),
         (
-            {"dependentSchemas": {"a": {"properties": {"a": True, "b": True}}}, "unevaluatedProperties": False},
+            {"dependentSchemas": {"a": {"properties": {"a": True, "b": True}}},
+             "unevaluatedProperties": False},
             [{"a": 1, "b": 1}, {}],
             [{"b": 1}, {"a": 1, "c": 1}],
         ),

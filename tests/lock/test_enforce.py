@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from mooring import ServerConfig
+from mooring.config.load import FoundFile
 from mooring.config.plan import fingerprint
 from mooring.core.skills import read_skill_entry
 from mooring.core.types import Page, Prompt, Resource, ResourceTemplate, Skill, Snapshot
-from mooring.lock.cache import load_lock, save_lock
+from mooring.lock.cache import load_lock, own_lock_path, save_lock
 from mooring.lock.compare import build, decide, pin_of
-from mooring.lock.enforce import ApprovedListing, LockEnforcer, PinSource
+from mooring.lock.enforce import ApprovedListing, LockEnforcer, PinSource, memory_of
 from mooring.lock.model import LockError
 from tests.lab.offers import FILES, snapshot, tool
 
@@ -324,3 +325,62 @@ def test_pages_that_were_never_read_are_not_compared() -> None:
     pins = enforcer(PinSource(lock=lock_of(config, replace(FILES, pages=None))))
     pins.known(config)
     assert pins.check_page(page()) is None
+
+
+# --- other connections, and where locks are
+
+
+def test_another_connection_is_checked_against_the_lock_or_against_what_is_shown() -> None:
+    config = server()
+    pins = enforcer(PinSource(lock=lock_of(config)))
+    pins.known(config)
+    against_lock = pins.guard_for(changed_offer(), changed_offer())
+    assert against_lock is not None
+    assert against_lock("tools/call", {"name": "read"}) is not None
+
+    alone = server(pins="block")
+    pins = enforcer(PinSource(cache=False))
+    pins.known(alone)
+    against_shown = pins.guard_for(FILES, changed_offer())
+    assert against_shown is not None
+    assert against_shown("tools/call", {"name": "read"}) is not None
+    assert against_shown("tools/call", {"name": "write"}) is None
+
+    loose = server(pins="warn")
+    pins.known(loose)
+    assert pins.guard_for(FILES, changed_offer()) is None
+
+
+def test_the_lock_of_a_project_does_not_cover_the_servers_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "mooring.lock"
+    save_lock(path, lock_of(server()))
+    project = [FoundFile(path=tmp_path / "mooring.json", scope="project")]
+    beside = memory_of(True, project, tmp_path)
+    assert beside.lock is not None
+    assert (beside.path, beside.own, beside.own_path) == (path, None, own_lock_path())
+    named = memory_of(path, project, tmp_path)
+    assert named.lock is not None
+    assert (named.path, named.own, named.own_path) == (path, None, None)
+    alone = memory_of(path, [], tmp_path)
+    assert alone.lock is not None
+    assert (alone.own, alone.path, alone.own_path) == (alone.lock, path, path)
+
+
+def test_a_host_may_do_without_a_lock(tmp_path: Path) -> None:
+    assert memory_of(False, [], tmp_path) == PinSource(cache=False)
+    assert memory_of(True, [], None) == PinSource()
+    assert memory_of(tmp_path / "none.lock", [], None).lock is None
+
+
+def test_a_cached_pin_is_not_whole_so_that_resources_are_not_compared() -> None:
+    config = server()
+    pins = enforcer(PinSource())
+    pins.known(config)
+    pins.judge(FILES)
+    pins.close()
+    again = enforcer(PinSource())
+    known = again.known(config)
+    assert known is not None
+    found = Resource(uri="file:///a", server="files", name="a")
+    assert again.judge(replace(FILES, resources=(found,)))[0].resources == (found,)
+    again.close()
