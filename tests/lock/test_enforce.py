@@ -173,7 +173,7 @@ def test_each_hidden_entry_says_why() -> None:
         ("prompt", "evil"): "not in the lock",
     }
     assert set(pins.warnings("files")) == {
-        "files: tool 'read' is set aside: text", "files: tool 'new' is set aside: added",
+        "files: tool 'read' is hidden: text", "files: tool 'new' is hidden: added",
     }  # fmt: skip
     assert pins.warnings("other") == ()
 
