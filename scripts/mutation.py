@@ -33,6 +33,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -154,7 +155,7 @@ def _inside(node: ast.AST, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.
 
 
 def mutants(path: Path) -> list[Mutant]:
-    """Every mutant of one file that is a valid program."""
+    """Every mutant of one file."""
     raw = source_of(str(path))
     begins = [0]
     for line in raw.splitlines(keepends=True):
@@ -167,13 +168,18 @@ def mutants(path: Path) -> list[Mutant]:
             end = begins[last - 1] + (node.end_col_offset or 0)
             new = f"({ast.unparse(ast.fix_missing_locations(changed))})"
             lines = tuple({statement.lineno, *range(node.lineno, last + 1)})
-            mutant = Mutant(str(path), node.lineno, start, end, raw[start:end].decode(), new, lines)
-            try:
-                mutant.compiled()
-            except SyntaxError:
-                continue
-            found[start, end, new] = mutant
+            old = raw[start:end].decode()
+            found[start, end, new] = Mutant(str(path), node.lineno, start, end, old, new, lines)
     return list(found.values())
+
+
+def is_program(mutant: Mutant) -> bool:
+    """Whether Python accepts the changed file."""
+    try:
+        mutant.compiled()
+    except SyntaxError:
+        return False
+    return True
 
 
 def test_files() -> list[str]:
@@ -402,7 +408,8 @@ def main() -> int:
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     files = [path for room in ROOMS for path in sorted((SOURCE / "mooring" / room).rglob("*.py"))]
     everything = [one for path in files if options.only in str(path) for one in mutants(path)]
-    chosen = random.Random(seed).sample(everything, min(options.mutants, len(everything)))
+    random.Random(seed).shuffle(everything)
+    chosen = list(islice(filter(is_program, everything), options.mutants))
     WORK.mkdir(parents=True, exist_ok=True)
     print(f"{len(chosen)} of {len(everything)} mutants, seed {seed}", flush=True)
     runner = Runner(chosen, options)
