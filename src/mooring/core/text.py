@@ -146,6 +146,8 @@ def _visible(text: str, tab: str = " ") -> str:
 _LONGEST = 96
 """Characters of a name that are compared: names may come from untrusted servers."""
 _SHORTLIST = 24
+_WORSE = 0.1
+"""How much less similar than the best name another suggestion may be."""
 
 
 def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float = 0.5) -> tuple[str, ...]:
@@ -169,7 +171,9 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
         ratio = 1.0 if len(wanted) > 2 and text.endswith(wanted) else matcher.ratio()
         if ratio >= similar:
             scored.append((-ratio, candidate))
-    return tuple(candidate for _, candidate in sorted(scored)[:limit])
+    scored.sort()
+    # Names that share only a prefix are not worth showing beside a probable misspelling.
+    return tuple(candidate for worse, candidate in scored[:limit] if worse <= scored[0][0] + _WORSE)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
