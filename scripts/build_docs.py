@@ -2,9 +2,9 @@
 
     .venv-docs/bin/python scripts/build_docs.py [--target DIR]
 
-The build is strict: a broken link, a missing anchor or a page outside of nav fails it. Afterwards no page may
-load anything from another host, and every exported name must have its anchor. Other versions in the target stay;
-`versions.json` lists them for the menu of the site.
+The build is strict: a broken link, a missing anchor or a page outside of nav fails it. Afterwards no page
+may load anything from another host, and every exported name must have its anchor. Other versions in the
+target stay; `versions.json` lists them for the menu of the site.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LOADS = re.compile(
-    r"""<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?\b(?:src|href|data)=["']?(?:https?:)?//"""
+    r"<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?"
+    r"""\b(?:src|href|data)=["']?(?:https?:)?//"""
 )
 CSS = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])(?:https?:)?//""")
-REDIRECT = '<!doctype html><meta charset="utf-8"><title>mooring</title><meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">mooring {0}</a>\n'
+REDIRECT = (
+    '<!doctype html><meta charset="utf-8"><title>mooring</title>'
+    '<meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">mooring {0}</a>\n'
+)
 
 
 def version() -> str:
