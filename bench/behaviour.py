@@ -1,6 +1,6 @@
 """Behaviour of mooring and other libraries in four situations; writes the table of docs/comparison.md.
 
-    python -m bench.behaviour            run all, in the environments of `make test-migrations`, and write the table
+    python -m bench.behaviour            run all (after `make test-migrations`), and write the table
     PYTHON bench/behaviour.py NAME SITUATION    run one, and print what happened
 
 Situations: `broken` (one of two servers exits at once), `killed` (the server is killed between two calls),
@@ -201,7 +201,8 @@ async def one(name: str, situation: str) -> str:
 def packages(environment: str) -> str:
     """Versions of the packages of one environment."""
     python = ROOT / f".peers/migrations/{environment}/bin/python"
-    code = "import json; from importlib.metadata import distributions as d; print(json.dumps({x.name: x.version for x in d()}))"
+    code = "import json; from importlib.metadata import distributions as all_"
+    code += "; print(json.dumps({one.name: one.version for one in all_()}))"
     return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout
 
 

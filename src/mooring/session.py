@@ -26,10 +26,12 @@ from mooring.core.discovery import (
     unwrapped,
 )
 from mooring.core.events import CallFinished, CallStarted, ScriptCalled
-from mooring.core.render import plain
+from mooring.core.render import plain, text_block
 from mooring.core.search import Index, Ranker
+from mooring.core.text import misspelt_arguments
 from mooring.core.transforms import CallContext, TransformError, call_context
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
+from mooring.core.value import replace
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.extensions.skills import Skills, SkillVerbs
 from mooring.local import OnProgress, Progress, Provider
@@ -419,11 +421,12 @@ class Session(SessionIdentity, SkillVerbs):
                 note.sent = arguments
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
-        if guards is None:
-            return await self._send(tool, arguments, _left(started, timeout), on_progress)
-        arguments = await guards.before(tool, arguments, context, last=True)
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        return await guards.after(tool, arguments, context, result)
+        if result.is_error and (note := misspelt_arguments(tool.input_schema, given)) is not None:
+            result = replace(result, blocks=(*result.blocks, text_block(note)))
+        return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from mooring.core.types import Tool
@@ -179,6 +179,26 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     """Return the name that `name` is most likely a misspelling of, if any."""
     return next(iter(nearest(name, names, 1, similar=0.75)), None)
+
+
+def misspelt_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    """Return a note on unknown arguments whose names resemble known ones; None if there are none."""
+    known: Any = schema.get("properties")
+    if not isinstance(known, dict):
+        return None
+    names = [str(name) for name in cast("dict[Any, Any]", known)]
+    missing = [name for name in names if name not in arguments]
+    found = [
+        (name, near)
+        for name in list(arguments)[:_SHORTLIST]
+        if name not in names and (near := did_you_mean(name, missing)) is not None
+    ]
+    if not found:
+        return None
+    hints = "; ".join(
+        f"there is no argument {line(name, 60)!r}, did you mean {line(near, 60)!r}?" for name, near in found
+    )
+    return f"[mooring: {hints}]"
 
 
 def estimate(text: str) -> int:

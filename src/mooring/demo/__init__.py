@@ -11,6 +11,8 @@ from pathlib import Path
 __all__ = ["command", "weather"]
 
 _SERVERS = Path(__file__).parent / "servers"
+STDIO = ("notes", "clock", "silent", "broken")
+"""Names of the bundled stdio servers."""
 
 
 def command(server: str) -> tuple[str, ...]:
