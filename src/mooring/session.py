@@ -386,6 +386,8 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
+        if result.is_error and (note := misspelt_arguments(tool.input_schema, arguments)) is not None:
+            result = replace(result, blocks=(*result.blocks, text_block(note)))
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
@@ -424,8 +426,6 @@ class Session(SessionIdentity, SkillVerbs):
         if guards is not None:
             arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        if result.is_error and (note := misspelt_arguments(tool.input_schema, given)) is not None:
-            result = replace(result, blocks=(*result.blocks, text_block(note)))
         return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:

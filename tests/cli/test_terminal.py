@@ -13,6 +13,15 @@ from mooring.cli.terminal import LARGEST_IMAGE, has_links, image_protocol, link,
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 
 
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;evil\x07", "AAAA\x1b\\\x1b]8;;", "not base64", "====", "A" * 5])
+def test_data_that_is_not_base64_never_reaches_the_terminal(text: str) -> None:
+    assert picture(text, "image/png", "iterm2") is None
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -39,7 +48,7 @@ def test_images_are_drawn_only_by_terminals_that_are_known_to_draw_them(
 
 
 def test_an_image_for_kitty_arrives_whole_in_chunks_of_4096_characters() -> None:
-    drawn = picture(PNG, "image/png", "kitty")
+    drawn = picture(encoded(PNG), "image/png", "kitty")
     assert drawn is not None
     parts = re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", drawn)
     assert "".join(f"\x1b_G{head};{body}\x1b\\" for head, body in parts) == drawn
@@ -49,7 +58,7 @@ def test_an_image_for_kitty_arrives_whole_in_chunks_of_4096_characters() -> None
 
 
 def test_an_image_for_iterm2_arrives_whole() -> None:
-    drawn = picture(PNG, "image/jpeg", "iterm2")
+    drawn = picture(encoded(PNG), "image/jpeg", "iterm2")
     assert drawn is not None
     assert base64.b64decode(drawn.partition(":")[2].rstrip("\x07")) == PNG
 
@@ -68,7 +77,7 @@ def test_an_image_for_iterm2_arrives_whole() -> None:
 def test_what_a_terminal_cannot_draw_is_not_sent_to_it(
     data: bytes, kind: str | None, protocol: object
 ) -> None:
-    assert picture(data, kind, protocol) is None  # type: ignore[arg-type]
+    assert picture(encoded(data), kind, protocol) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mooring import Host
+from mooring import Host, HostConfig, ServerConfig, errors
+from mooring.cli.app import COMMANDS
+from mooring.config.reference import references_of
+from mooring.core import events
 from mooring.testing import FakeServer
 
 ROOT = Path(__file__).parents[2]
@@ -124,3 +127,42 @@ def test_every_example_belongs_to_a_name_of_its_page() -> None:
     for file, page in API["PAGES"].items():
         if page.names:
             assert set(API["examples_of"](file)) == {name.rpartition(".")[2] for name in page.names}, file
+
+
+def test_every_command_setting_event_and_error_is_in_the_reference() -> None:
+    commands = (ROOT / "docs/cli.md").read_text()
+    assert [name for name in COMMANDS if f"\n## mooring {name}\n" not in commands] == []
+
+    settings = (ROOT / "docs/reference/configuration.md").read_text()
+    described = [*references_of(ServerConfig), *references_of(HostConfig)]
+    assert len(described) > 100
+    rows = set(re.findall(r"^\| `([\w-]+)\*?` \|", settings, re.MULTILINE))
+    assert {one.path.rpartition(".")[2] for one in described} - rows == set()
+
+    documented = API["documented"]()
+    for module in (events, errors):
+        kinds = [
+            one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__
+        ]
+        public = {one.__name__ for one in kinds if not one.__name__.startswith("_")}
+        assert len(public) > 15
+        assert {name for name in public if f"mooring.{name}" not in documented} == set()
+
+
+def test_every_page_of_an_adapter_has_the_same_sections_and_is_in_the_table() -> None:
+    adapters = runpy.run_path(str(ROOT / "scripts/write_adapters.py"))
+    overview = (ROOT / "docs/adapters.md").read_text()
+    assert overview == adapters["overview"](overview), "run `make format`"
+    modules = {path.stem for path in (ROOT / "src/mooring/adapters").glob("[a-z]*.py")}
+    assert {one.module for one in adapters["FRAMEWORKS"].values()} - {None} == modules
+    for name, one in adapters["FRAMEWORKS"].items():
+        text = (ROOT / f"docs/adapters/{name}.md").read_text()
+        assert text == adapters["page"](name, one), "run `make format`"
+        sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert sections == ["Install", "Shortest program", "Streaming", "Approvals", "Errors", "Tests"]
+
+
+def test_the_site_has_every_page_in_its_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f"{page}\n" not in navigation and not page.endswith(".part.md")] == []

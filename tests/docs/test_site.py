@@ -65,7 +65,7 @@ def address() -> Iterator[str]:
 @pytest.fixture
 async def page() -> AsyncIterator[Browser]:
     async with asyncio.timeout(120), browser() as one:
-        await one.send("POST", "/window/rect", {"width": 1100, "height": 760})
+        await one.send("POST", "/window/rect", {"width": 1280, "height": 860})
         yield one
 
 

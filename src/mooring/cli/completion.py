@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
@@ -194,11 +194,13 @@ def _arguments(tool: Tool, words: Sequence[str], start: str) -> list[str]:
 
 def _values(tool: Tool, name: str) -> list[str]:
     """The values that the schema of an argument lists."""
-    schema: Any = tool.input_schema.get("properties", {})
-    about: Any = schema.get(name) if isinstance(schema, dict) else None
-    if not isinstance(about, dict):
-        return []
-    listed: Any = about.get("enum", [True, False] if about.get("type") == "boolean" else [])
+    about = _mapping(_mapping(tool.input_schema.get("properties")).get(name))
+    listed = about.get("enum", [True, False] if about.get("type") == "boolean" else [])
     if not isinstance(listed, list):
         return []
-    return [str(value).lower() if isinstance(value, bool) else str(value) for value in listed[:100]]
+    values = cast("list[Any]", listed)[:100]
+    return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

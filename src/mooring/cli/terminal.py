@@ -37,9 +37,20 @@ def image_protocol(
     return None
 
 
-def picture(data: bytes, mime_type: str | None, protocol: Literal["kitty", "iterm2"] | None) -> str | None:
-    """The escape sequence that draws an image; None if this terminal cannot draw it."""
-    if protocol is None or mime_type not in _DRAWING or not 0 < len(data) <= LARGEST_IMAGE:
+def picture(encoded: str, mime_type: str | None, protocol: Literal["kitty", "iterm2"] | None) -> str | None:
+    """The escape sequence that draws an image; None if this terminal cannot draw it.
+
+    Args:
+        encoded: The image in base64, as a server sent it. It is decoded and encoded again, so that nothing
+            else of it reaches the terminal.
+    """
+    if protocol is None or mime_type not in _DRAWING or len(encoded) > LARGEST_IMAGE * 2:
+        return None
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return None
+    if not 0 < len(data) <= LARGEST_IMAGE:
         return None
     encoded = base64.b64encode(data).decode()
     if protocol == "iterm2":

@@ -181,16 +181,16 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     return next(iter(nearest(name, names, 1, similar=0.75)), None)
 
 
-def misspelt_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+def misspelt_arguments(schema: Mapping[str, Any], arguments: object) -> str | None:
     """Return a note on unknown arguments whose names resemble known ones; None if there are none."""
     known: Any = schema.get("properties")
-    if not isinstance(known, dict):
+    if not isinstance(known, dict) or not isinstance(arguments, Mapping):
         return None
     names = [str(name) for name in cast("dict[Any, Any]", known)]
     missing = [name for name in names if name not in arguments]
     found = [
         (name, near)
-        for name in list(arguments)[:_SHORTLIST]
+        for name in map(str, list(cast("Mapping[Any, Any]", arguments))[:_SHORTLIST])
         if name not in names and (near := did_you_mean(name, missing)) is not None
     ]
     if not found:
