@@ -27,7 +27,12 @@ Servers = dict[str, dict[str, Any]]
 Call = Callable[[], Awaitable[str]]
 
 
+FAULTY = {"broken": "raise SystemExit('broken')", "silent": "import sys\nfor _ in sys.stdin.buffer: pass"}
+
+
 def entry(name: str, mark: str = "") -> dict[str, Any]:
+    if name in FAULTY:
+        return {"command": sys.executable, "args": ["-S", "-c", FAULTY[name]]}
     return {
         "command": sys.executable,
         "args": ["-S", str(ROOT / f"src/mooring/demo/servers/{name}.py"), mark],

@@ -301,7 +301,7 @@ class AdminApi:
             if not changes:
                 raise Denied(409, f"{name!r} has not changed since it was approved")
             if self._change_document(name, changes)["revision"] != given.body.get("revision"):
-                raise Denied(409, "the changes are other ones by now; list them again")
+                raise Denied(409, "the changes are no longer the same; list them again")
             await asyncio.to_thread(pins.approve, connection.config, snapshot, tool)
             log.info("lock approved server=%r tool=%r by=%r", name, tool, given.principal)
             await self._host.refresh(name)
