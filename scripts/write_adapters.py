@@ -44,7 +44,8 @@ Calls pass the host, so that its policy decides in every framework. A call that 
 
 ```py
 config = HostConfig(servers=servers, policy=Policy(ask=("@destructive", "write_*")))
-async with Host(config, on_approval=ask_the_user) as host: ...
+async with Host(config, on_approval=ask_the_user) as host:
+    ...
 ```
 """
 GATEWAY_APPROVALS = """\
