@@ -12,7 +12,13 @@ from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
-from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
+from mooring.core.calls import (
+    checked_arguments,
+    failed_result,
+    not_called,
+    provider_failed,
+    with_argument_hint,
+)
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -26,12 +32,10 @@ from mooring.core.discovery import (
     unwrapped,
 )
 from mooring.core.events import CallFinished, CallStarted, ScriptCalled
-from mooring.core.render import plain, text_block
+from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
-from mooring.core.text import misspelt_arguments
 from mooring.core.transforms import CallContext, TransformError, call_context
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
-from mooring.core.value import replace
 from mooring.errors import CallError, MooringError, UnknownTool
 from mooring.extensions.skills import Skills, SkillVerbs
 from mooring.local import OnProgress, Progress, Provider
@@ -397,8 +401,8 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
-        if result.is_error and (note := misspelt_arguments(tool.input_schema, arguments)) is not None:
-            result = replace(result, blocks=(*result.blocks, text_block(note)))
+        if result.is_error:
+            result = with_argument_hint(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
