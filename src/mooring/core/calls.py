@@ -11,7 +11,7 @@ from mooring.core.types import EMPTY, Block, Result, Tool
 from mooring.core.value import replace
 from mooring.errors import CallError, MooringError
 
-__all__ = ["checked_arguments", "failed_result", "not_called", "provider_failed", "with_argument_hint"]
+__all__ = ["checked_arguments", "failed_result", "hinted", "not_called", "provider_failed"]
 
 
 def checked_arguments(tool: Tool, arguments: object) -> Mapping[str, Any]:
@@ -63,9 +63,9 @@ def provider_failed(tool: Tool, bug: Exception) -> CallError:
     )
 
 
-def with_argument_hint(result: Result, tool: Tool, arguments: object) -> Result:
-    """Return a failed result with a note on misspelt arguments, if there are any."""
-    note = misspelt_arguments(tool.input_schema, arguments)
+def hinted(result: Result, tool: Tool, arguments: object) -> Result:
+    """Return the result; a failed one with a note on misspelt arguments, if there are any."""
+    note = misspelt_arguments(tool.input_schema, arguments) if result.is_error else None
     if note is None:
         return result
     return replace(result, blocks=(*result.blocks, Block({"type": "text", "text": note})))
