@@ -18,7 +18,8 @@ SCHEDULES ?= 10000
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
-	test-cluster soak-cluster bench-cluster simulation
+	test-cluster soak-cluster bench-cluster simulation \
+	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -53,7 +54,30 @@ format: $(READY)  ## Fix and format the code, and write the generated parts of t
 	$(BIN)/python scripts/write_cli_help.py
 	$(BIN)/python scripts/write_rooms.py
 	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/write_api.py
+	$(BIN)/python scripts/write_adapters.py
 	$(BIN)/python scripts/record_session.py
+
+docs: .venv-docs/.ready  ## Build the documentation site into site/ and check it (strict; no network once installed)
+	.venv-docs/bin/python scripts/build_docs.py
+
+docs-serve: docs  ## Show the documentation site on http://127.0.0.1:8000/
+	$(PYTHON) -m http.server 8000 --bind 127.0.0.1 --directory site
+
+test-docs: docs $(READY) | chromium  ## Look at the site in Chromium: search, links, colours, no request to another host
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/docs/test_site.py
+
+test-migrations: $(READY)  ## Run the programs of docs/migrate, before and after, with the other packages in .peers
+	$(BIN)/python scripts/test_peers.py migrations $(NAMES)
+
+test-frameworks: $(READY)  ## Run examples/gateway with CrewAI, AG2 and Semantic Kernel in .peers
+	$(BIN)/python scripts/test_peers.py frameworks $(NAMES)
+
+test-walkthroughs: $(READY)  ## Build an agent with eight servers from the docs alone, in three frameworks
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/walkthroughs
+
+release-check: $(READY)  ## Build the distributions, check them, install the wheel in a clean environment, run the demo
+	$(BIN)/python scripts/release_check.py
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py
@@ -157,9 +181,11 @@ lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev pyproject.toml \
 		--custom-compile-command "make lock" -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --group docs \
+		--custom-compile-command "make lock" -o requirements/docs.txt
 
 clean:  ## Remove environments, caches and builds
-	rm -rf .venv .venv-demo .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-demo .venv-docs .peers site .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 # The tools are installed again when their pins change; the package alone when only its own metadata changes.
 .venv/.tools: requirements/dev.txt
@@ -169,6 +195,12 @@ clean:  ## Remove environments, caches and builds
 
 $(READY): .venv/.tools pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The site has its own tools, so that the tests do not wait for them.
+.venv-docs/.ready: requirements/docs.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 # Without a build and without pip it is ready in seconds: the packages, and a path to src.

@@ -12,7 +12,7 @@ from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
-from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
+from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -395,6 +395,7 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
+        result = hinted(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
@@ -430,11 +431,10 @@ class Session(SessionIdentity, SkillVerbs):
                 note.sent = arguments
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
-        if guards is None:
-            return await self._send(tool, arguments, _left(started, timeout), on_progress)
-        arguments = await guards.before(tool, arguments, context, last=True)
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        return await guards.after(tool, arguments, context, result)
+        return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY

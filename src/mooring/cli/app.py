@@ -221,7 +221,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         return _version(out)
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
-        near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
+        options_ = re.findall(r"--[a-z][a-z-]*", help_text()) if kind == "option" else []
+        near = suggestion(argv[0], options_ or list(COMMANDS))
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     if options.gateway is not None and argv[0] not in REMOTE:
         raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")
