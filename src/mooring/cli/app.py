@@ -113,6 +113,7 @@ COMMANDS = {
     "cost": "Tokens that the tools take in a prompt",
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",
+    "console": "Web page with servers, tools, calls and approvals",
     "doctor": "Find problems and say what to do next",
     "explain": "What a finding of doctor means and how to solve it",
     "logs": "What the servers wrote to stderr",
