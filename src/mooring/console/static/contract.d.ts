@@ -4,7 +4,7 @@ export interface Server {
   id: string; state: string; label: string; reason: string | null; next: string | null; transport: string; protocol: string | null;
   era: string | null; tools: number; resources: number; prompts: number; skills: number; hidden: number; tokens: number;
   connected_at: number | null; fresh_within: number | null; retry_at: number | null; breaker: string | null; restarts: number;
-  running: number; waiting: number; pids: number[]; calls: number; errors: number; error_rate: number | null;
+  running: number; waiting: number; processes: number; calls: number; errors: number; error_rate: number | null;
   p50: number | null; p95: number | null; rate: number; trips: (number | null)[]; file: string | null; scope: string | null;
   login: boolean; held: boolean; changes: number;
 }

@@ -110,7 +110,7 @@ function details(context, row, query) {
       ["Freshness", row.fresh_within === null ? null : `changes show within ${span(row.fresh_within)}`],
       ["Retry", row.retry_at ? `in ${span(Math.max(0, row.retry_at - store.now()))}` : null], ["Breaker", row.breaker && row.breaker !== "closed" ? row.breaker : null],
       ["Restarts", count(row.restarts)], ["Running", `${row.running} calls, ${row.waiting} waiting`], ["Latency", `p50 ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}`],
-      ["Calls", `${count(row.calls)}, ${percent(row.error_rate)} failed`], ["Process", row.pids.length ? row.pids.join(", ") : null],
+      ["Calls", `${count(row.calls)}, ${percent(row.error_rate)} failed`], ["Processes", row.processes ? count(row.processes) : null],
       ["Tools", h("a", { href: link("tools", [], { server: row.id }) }, plural(row.tools, "tool"), row.hidden ? `, ${row.hidden} hidden` : "")],
       ["Tokens", count(row.tokens)], ["Resources", count(row.resources)], ["Prompts", count(row.prompts)], ["Skills", row.skills ? count(row.skills) : null],
       ["File", row.file ? h("span", null, h("code", { class: "wrap-any" }, row.file), h("span", { class: "muted" }, ` ${row.scope ?? ""}`)) : null],
