@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -28,28 +29,18 @@ class Console:
         self.origin = url.split("/console")[0]
         self.port = int(self.origin.rsplit(":", 1)[1])
 
-    async def another(self) -> str:
-        """A new address with a one-time token, as after Enter in the terminal."""
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(b"\n")
-        await self.process.stdin.drain()
-        async with asyncio.timeout(BOUND):
-            return json.loads(await self.process.stdout.readline())["url"]
-
 
 @asynccontextmanager
 async def console(
     directory: Path, config: Path | None = None, *arguments: str, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[Console]:
     """Run `mooring console` in a directory; it is ended when the block ends, and must end cleanly."""
-    import os
-
     chosen = ("--config", str(config)) if config else ()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "mooring", *chosen, "--json", "console", "--no-browser", *arguments),
         cwd=directory,
         env={**os.environ, **(env or {})},
-        stdin=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

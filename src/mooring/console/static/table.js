@@ -118,6 +118,7 @@ class Grid {
     this.node.style.setProperty("--tracks", tracks);
     this.node.style.setProperty("--tracks-narrow", narrow);
     this.node.style.setProperty("--row", `${tall}px`);
+    this.node.style.setProperty("--tall", `${rows.length ? 38 + rows.length * tall : 130}px`);
     const focusable = this.active !== undefined && this.places.has(this.active) ? this.active : rows.length ? props.id(/** @type {R} */ (rows[0])) : undefined;
     const drawn = [];
     for (let index = top; index < bottom; index++) drawn.push(this.row(/** @type {R} */ (rows[index]), index, focusable));

@@ -87,7 +87,7 @@ function warnings({ store }) {
 function columns() {
   return [
     { id: "name", title: "Server", width: "minmax(150px, 1.2fr)", sort: (row) => row.id, cell: (row) => h("div", { class: "two" }, foreign(row.id, "strong"), h("span", { class: "muted sub" }, [row.transport, row.protocol].filter(Boolean).join(" · "))) },
-    { id: "state", title: "State", width: "minmax(150px, 2fr)", sort: (row) => ORDER.indexOf(row.state), cell: (row) => h("div", { class: "two" }, statePill(row.state, row.label), row.reason ? h("span", { class: "sub foreign", dir: "auto", title: row.reason }, row.reason) : null) },
+    { id: "state", title: "State", width: "minmax(150px, 2fr)", sort: (row) => ORDER.indexOf(row.state), cell: (row) => h("div", { class: "two" }, statePill(row.state, row.state === "connected" ? "connected" : row.label), row.reason ? h("span", { class: "sub foreign", dir: "auto", title: row.reason }, row.reason) : row.state === "connected" && h("span", { class: "sub muted" }, row.label)) },
     { id: "tools", title: "Tools", width: "84px", end: true, wide: true, sort: (row) => -row.tools, cell: (row) => h("div", { class: "two end" }, h("span", null, count(row.tools)), h("span", { class: "muted sub" }, `${count(row.tokens)} tok`)) },
     { id: "calls", title: "Calls", width: "84px", end: true, wide: true, sort: (row) => -row.calls, cell: (row) => h("div", { class: "two end" }, h("span", null, count(row.calls)), row.errors ? h("span", { class: "sub bad-text" }, `${count(row.errors)} failed`) : null) },
     { id: "p95", title: "p95", width: "76px", end: true, wide: true, sort: (row) => -(row.p95 ?? 0), cell: (row) => milliseconds(row.p95) },
@@ -109,10 +109,10 @@ function details(context, row, query) {
       ["Connected", row.connected_at ? h("span", { title: date(row.connected_at) }, ago(row.connected_at, store.now())) : null],
       ["Freshness", row.fresh_within === null ? null : `changes show within ${span(row.fresh_within)}`],
       ["Retry", row.retry_at ? `in ${span(Math.max(0, row.retry_at - store.now()))}` : null], ["Breaker", row.breaker && row.breaker !== "closed" ? row.breaker : null],
-      ["Restarts", count(row.restarts)], ["Running", `${row.running} calls, ${row.waiting} waiting`], ["Latency", `p50 ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}`],
-      ["Calls", `${count(row.calls)}, ${percent(row.error_rate)} failed`], ["Processes", row.processes ? count(row.processes) : null],
+      ["Restarts", row.restarts ? count(row.restarts) : null], ["Running", row.running || row.waiting ? `${row.running} calls, ${row.waiting} waiting` : null], ["Latency", row.p50 === null ? null : `p50 ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}`],
+      ["Calls", row.calls ? `${count(row.calls)}, ${percent(row.error_rate)} failed` : "none yet"], ["Processes", row.processes ? count(row.processes) : null],
       ["Tools", h("a", { href: link("tools", [], { server: row.id }) }, plural(row.tools, "tool"), row.hidden ? `, ${row.hidden} hidden` : "")],
-      ["Tokens", count(row.tokens)], ["Resources", count(row.resources)], ["Prompts", count(row.prompts)], ["Skills", row.skills ? count(row.skills) : null],
+      ["Tokens", row.tokens ? count(row.tokens) : null], ["Resources", row.resources ? h("a", { href: link("try", [], { kind: "resources" }) }, count(row.resources)) : null], ["Prompts", row.prompts ? h("a", { href: link("try", [], { kind: "prompts" }) }, count(row.prompts)) : null], ["Skills", row.skills ? count(row.skills) : null],
       ["File", row.file ? h("span", null, h("code", { class: "wrap-any" }, row.file), h("span", { class: "muted" }, ` ${row.scope ?? ""}`)) : null],
     ]),
     got.error ? failure(got.error, () => query.forget()) : !value ? loading() : more(value, row, context),

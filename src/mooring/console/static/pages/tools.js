@@ -62,7 +62,7 @@ function make(context) {
         filterSelect("Any kind", hint, ["read-only", "destructive", "idempotent", "open-world", ["app", "has a page"], ["unpinned", "not in the lock"]], (value) => set({ hint: value }))),
       checked.size > 0 && bulk(context, checked, () => ((checked = new Set()), repaint())),
       table({
-        label: "Tools", rows, id: (row) => row.id, rowHeight: 52, selected: chosen?.id, columns: columns(), checked,
+        label: "Tools", rows, id: (row) => row.id, rowHeight: 52, selected: chosen?.id, columns: columns(Boolean(store.values.about?.lock)), checked,
         onCheck: (next) => ((checked = next), repaint()), onSelect: (row) => go(link("tools", row.id.split("/"), filters)), tone: (row) => (row.hidden ? "tone-off" : ""),
         empty: all.length ? "No tool matches the filters." : "No server has listed tools yet.",
       }, "tools"));
@@ -70,21 +70,21 @@ function make(context) {
   };
 }
 
-/** @returns {import("../table.js").Column<Tool>[]} */
-function columns() {
+/** @param {boolean} locked @returns {import("../table.js").Column<Tool>[]} */
+function columns(locked) {
   return [
     { id: "name", title: "Tool", width: "minmax(170px, 3fr)", sort: (row) => row.id, cell: (row) => h("div", { class: "two" }, foreign(row.name ?? row.remote, "strong mono"), h("span", { class: "sub muted foreign", dir: "auto" }, row.title ? `${row.title} — ${row.summary}` : row.summary)) },
     { id: "server", title: "Server", width: "minmax(90px, 1fr)", sort: (row) => row.server, cell: (row) => foreign(row.server) },
-    { id: "hints", title: "Kind", width: "minmax(110px, 1fr)", wide: true, sort: (row) => row.hints.join(), cell: (row) => hints(row) },
+    { id: "hints", title: "Kind", width: "minmax(110px, 1fr)", wide: true, sort: (row) => row.hints.join(), cell: (row) => hints(row, locked) },
     { id: "policy", title: "Policy", width: "84px", wide: true, sort: (row) => row.policy, cell: (row) => (row.policy === "allow" ? h("span", { class: "muted" }, "allow") : statePill(row.policy)) },
     { id: "shown", title: "Shown", width: "110px", wide: true, sort: (row) => row.shown, cell: (row) => h("span", { class: "muted" }, row.hidden ? "hidden" : SHOWN[row.shown] ?? row.shown) },
     { id: "tokens", title: "Tokens", width: "76px", end: true, wide: true, sort: (row) => -row.tokens, cell: (row) => count(row.tokens) },
   ];
 }
 
-/** @param {Tool} row */
-function hints(row) {
-  const words = [...row.hints.filter((hint) => hint === "destructive" || hint === "read-only"), ...(row.app ? ["page"] : []), ...(row.pinned ? [] : ["not locked"])];
+/** @param {Tool} row @param {boolean} locked */
+function hints(row, locked) {
+  const words = [...row.hints.filter((hint) => hint === "destructive" || hint === "read-only"), ...(row.app ? ["page"] : []), ...(row.pinned || !locked ? [] : ["not locked"])];
   return h("span", { class: "tags" }, words.map((word) => h("span", { key: word, class: `tag ${word === "destructive" ? "warn" : ""}` }, word)));
 }
 
