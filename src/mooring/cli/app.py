@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib import import_module
@@ -14,20 +13,17 @@ from mooring.cli.options import Options, Parser, UsageError, split_options, sugg
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
-    CallError,
     ConfigError,
-    ConnectError,
     MooringError,
     NotTrusted,
     PolicyDenied,
-    ToolChanged,
     UnknownPrompt,
     UnknownResource,
     UnknownServer,
     UnknownTool,
+    next_command,
 )
 
-_COMMAND_IN_TEXT = re.compile(r"`(mooring [^`\n]{1,200})`")
 _FIELDS = ("server", "tool", "file", "place", "suggestions", "url", "outcome")
 
 
@@ -50,35 +46,10 @@ def error_document(message: str, code: int, problem: BaseException | None = None
             "kind": kind,
             "message": message or "The command failed.",
             "exit_code": code,
-            "next": _next(message, problem),
+            "next": next_command(message, problem),
             **details,
         }
     }
-
-
-def _next(message: str, problem: BaseException | None) -> str | None:
-    """The command to try next: the one in the message, or the usual one for this kind of error."""
-    if found := _COMMAND_IN_TEXT.search(message):
-        return found[1]
-    match problem:
-        case AuthNeeded():
-            return f"mooring login {problem.server}"
-        case NotTrusted():
-            return f"mooring trust {problem.file}" if problem.file else "mooring trust"
-        case ToolChanged():
-            return f"mooring approve {problem.server}/{problem.tool}"
-        case UnknownServer():
-            return "mooring list"
-        case UnknownTool():
-            return "mooring tools"
-        case UnknownResource():
-            return "mooring resources"
-        case UnknownPrompt():
-            return "mooring prompts"
-        case ConfigError() | ConnectError() | CallError():
-            return "mooring doctor"
-        case _:
-            return None
 
 
 COMMANDS = {

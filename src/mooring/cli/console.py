@@ -38,13 +38,15 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import open_host
     from mooring.console.app import serve_console
     from mooring.console.inbox import Inbox
+    from mooring.console.wire import Wire
 
-    inbox = Inbox()
+    inbox, wire = Inbox(), Wire()
     asked = {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
+        stack.enter_context(wire.following())
         host = await stack.enter_async_context(open_host(options, out, **asked))
-        serving = serve_console(host, inbox, args.port, files=options.files)
+        serving = serve_console(host, inbox, wire, args.port, files=options.files)
         console, address = await stack.enter_async_context(serving)
 
         def announce() -> str:

@@ -42,11 +42,12 @@ the server is listed as disabled."""
 
 
 async def _switch(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
-    from mooring.cli.editing import entry_document, find_entry, short, wrote
+    from mooring.cli.editing import entry_document, short, wrote
+    from mooring.config.edit.target import find_entry
     from mooring.config.edit.text import switch
     from mooring.config.formats import server_fields
 
-    target, place = find_entry(options, args.scope, args.name)
+    target, place = find_entry(options.files, args.scope, args.name)
     word = "enabled" if on else "disabled"
     already = bool(server_fields(place.entry, own=False).fields.get("disabled")) != on
     if not already:

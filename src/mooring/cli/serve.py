@@ -7,12 +7,13 @@ from argparse import Namespace
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, UsageError, add_style, positive
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
+    from mooring.gateway.serve import Serving
     from mooring.host import Host
 
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
@@ -21,6 +22,10 @@ DETAILS = """
 Serves clients of both protocol eras at /mcp, and profiles at /mcp/<profile>.
 With --http, --json prints the URL as one document as soon as it listens. A
 server that does not start is reported once on standard error.
+
+--console adds the page of `mooring console` at /console/, and prints its
+address on standard error. If the gateway has tokens, the page asks for one
+with the scope `admin`; questions of the policy then wait there for an answer.
 
 --workers N runs N processes on one port. They share no state: each starts its
 own copy of every server, 2025 clients get no session, servers cannot send
@@ -39,6 +44,7 @@ def configure(parser: Parser) -> None:
     add_style(parser)
     parser.add_argument("--discovery", action="store_true", help="show only the three discovery tools")
     parser.add_argument("--sse", action="store_true", help="with --http: also serve HTTP+SSE (2024) at /sse")
+    parser.add_argument("--console", action="store_true", help="with --http: also serve /console/")
     parser.add_argument("--audit", metavar="FILE", help="append a JSON line for each call to FILE")
     parser.add_argument(
         "--workers", metavar="N", type=positive, default=1, help="with --http: number of processes (1)"
@@ -74,11 +80,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
+    if args.console and (args.http is None or args.workers > 1):
+        raise UsageError("--console needs --http and one process. See `mooring serve --help`.")
     relay = ClientBridge(asks=not is_worker())
     async with AsyncExitStack() as stack:
         warnings = stack.enter_context(ExitStack())
         warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
-        host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        console = _Console(options) if args.console else None
+        asked = {} if console is None else console.callbacks(stack)
+        host = await stack.enter_async_context(
+            open_host(options, out, style=args.style, relay=relay, **asked)
+        )
         if host.config.gateway.log is not None:
             warnings.close()  # the log has them, and standard error holds nothing else
             out = Output(replace(options, quiet=True))
@@ -98,8 +110,38 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 print(serving.url, flush=True)
             else:
                 listening(serving.url)
+            if console is not None:
+                await stack.enter_async_context(console.shown(serving, out))
             await wait_for_shutdown(serving, out.warning, out.note)
     return 0
+
+
+class _Console:
+    """The console of the gateway, for `--console`."""
+
+    def __init__(self, options: Options) -> None:
+        from mooring.console.inbox import Inbox
+        from mooring.console.wire import Wire
+
+        self._options, self._inbox, self._wire = options, Inbox(), Wire()
+
+    def callbacks(self, stack: AsyncExitStack) -> dict[str, Any]:
+        """Follow the messages from now on; return the callbacks of the host."""
+        stack.enter_context(self._wire.following())
+        inbox = self._inbox
+        return {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
+
+    @asynccontextmanager
+    async def shown(self, serving: Serving, out: Output) -> AsyncGenerator[None]:
+        """Serve the console during the block, and print its address on standard error."""
+        from mooring.console.app import add_console
+
+        files = self._options.files
+        async with add_console(serving, self._inbox, self._wire, files=files) as (console, address):
+            needs = console.access.needs_token
+            url = address if needs else f"{address}?token={console.access.ticket()}"
+            out.note(f"Console at {url}" + (" (needs a token with the scope `admin`)" if needs else ""))
+            yield
 
 
 @asynccontextmanager

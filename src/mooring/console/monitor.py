@@ -45,11 +45,14 @@ class Monitor:
     Args:
         host: An entered host.
         state: Gets what happens.
-        extra: Called at every slow update, to set other values.
+        often: Called at every update.
+        seldom: Called every second, and when a server or the configuration changed.
     """
 
-    def __init__(self, host: Host, state: ConsoleState, extra: Callable[[], None]) -> None:
-        self._host, self._state, self._extra = host, state, extra
+    def __init__(
+        self, host: Host, state: ConsoleState, *, often: Callable[[], None], seldom: Callable[[], None]
+    ) -> None:
+        self._host, self._state, self._often, self._seldom = host, state, often, seldom
         self._journal = state.journal
         self._catalog = CatalogRows(host)
         self._tools_stale = self._servers_stale = True
@@ -96,6 +99,7 @@ class Monitor:
         if self._servers_stale or now >= self._next:
             self._servers_stale, self._next = False, now + SLOW
             self.refresh(now)
+        self._often()
         self._state.flush(now)
 
     def refresh(self, now: float) -> None:
@@ -118,7 +122,7 @@ class Monitor:
         self._journal.set("totals", totals)
         self._journal.set("first_run", not self._host.config.servers)
         self._journal.set("warnings", redact.within(self._warnings()))
-        self._extra()
+        self._seldom()
 
     def _facts(self) -> dict[str, dict[str, Any]]:
         load = runtime_of(self._host).servers.load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
@@ -27,6 +26,7 @@ from mooring.core.events import (
 )
 from mooring.core.text import clean, clean_line, line
 from mooring.core.types import ServerStatus
+from mooring.errors import next_command
 
 __all__ = ["LIMITS", "ConsoleState", "Level", "event_text", "shown_session", "state_label"]
 
@@ -44,8 +44,6 @@ TOP = 10
 LONGEST = 300
 """Characters of a text in a row."""
 Level = Literal["info", "good", "warning", "error"]
-
-_COMMAND = re.compile(r"`(mooring [^`\n]{1,200})`")
 
 
 class CallStats:
@@ -114,6 +112,8 @@ class ConsoleState:
         self._servers: dict[str, CallStats] = {}
         self._tools: OrderedDict[tuple[str, str], CallStats] = OrderedDict()
         self._running: dict[int, float] = {}
+        self._recorded: set[int] = set()
+        """Calls whose messages are kept, and whose events did not arrive yet."""
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._numbers = 0
         self._stale: set[str] = set()
@@ -163,8 +163,9 @@ class ConsoleState:
             "ms": None,
             "outcome": "running",
             "error": None,
-            "recorded": False,
+            "recorded": event.call in self._recorded,
         }
+        self._recorded.discard(event.call)
         self.journal.put("calls", row)
         self._stale.add(event.server)
 
@@ -182,6 +183,7 @@ class ConsoleState:
     def _lost(self) -> None:
         """Mark running calls: the end of any of them may be among the events that were dropped."""
         self._running.clear()
+        self._recorded.clear()
         for row in self.journal.rows("calls"):
             if row["outcome"] == "running":
                 self.journal.put("calls", {**row, "outcome": "unknown"})
@@ -214,11 +216,13 @@ class ConsoleState:
             self._tools.popitem(last=False)
         self._stale.add(server)
 
-    def mark_recorded(self, call: int) -> None:
-        """Note that the exchange of a call is kept, so that it can be exported."""
+    def mark_recorded(self, call: int, kept: bool) -> None:
+        """Note whether the messages of a call are kept, so that it can be exported."""
         row = self.journal.row("calls", f"c{call}")
-        if row is not None and not row["recorded"]:
-            self.journal.put("calls", {**row, "recorded": True})
+        if row is not None:
+            self.journal.put("calls", {**row, "recorded": kept})
+        elif kept and len(self._recorded) < LIMITS["calls"]:
+            self._recorded.add(call)
 
     def add_round_trip(self, server: str, seconds: float | None) -> None:
         """Add a round trip; None: no response."""
@@ -319,8 +323,8 @@ def next_step(status: ServerStatus) -> str | None:
     """Return what to do about a server that is not connected: mostly a command."""
     if status.state in ("connected", "pending"):
         return None
-    if (found := _COMMAND.search(status.error or "")) is not None:
-        return found[1]
+    if (found := next_command(status.error or "", None)) is not None:
+        return found
     name = status.name
     commands = {"needs-auth": f"mooring login {name}", "disabled": f"mooring enable {name}"}
     return commands.get(status.state, "mooring doctor")

@@ -103,7 +103,6 @@ class ConsoleRoutes:
         self.streams = 0
         self.secure = False
         """Whether browsers reach the console over TLS."""
-        self._static: dict[str, bytes] = {}
 
     async def handle(self, request: WebRequest) -> Response | None:
         """Return the response; None if it was written as a stream."""
@@ -156,18 +155,15 @@ class ConsoleRoutes:
             "frame-ancestors 'none'; require-trusted-types-for 'script'"
         )
 
-    def _read(self, name: str) -> bytes | None:
+    @staticmethod
+    def _read(name: str) -> bytes | None:
         parts = name.split("/")
         if len(parts) > 4 or any(not part or part.startswith(".") or "\\" in part for part in parts):
             return None
-        if name not in self._static:
-            place = files("mooring.console") / "static"
-            for part in parts:
-                place = place / part
-            if not place.is_file():
-                return None
-            self._static[name] = place.read_bytes()
-        return self._static[name]
+        place = files("mooring.console") / "static"
+        for part in parts:
+            place = place / part
+        return place.read_bytes() if place.is_file() else None
 
     def _admitted(self, request: WebRequest, cookie: str) -> Response:
         stored = self._access.set_cookie(cookie, base=request.base, secure=self.secure)
