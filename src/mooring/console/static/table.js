@@ -54,17 +54,29 @@ class Grid {
     this.focusNext = false;
     this.arrange();
     this.draw();
+    requestAnimationFrame(() => this.reveal());
+  }
+
+  /** Scroll to the selected row if it is not in view. */
+  reveal() {
+    const place = this.props.selected === undefined ? undefined : this.places.get(this.props.selected);
+    if (place === undefined || !this.node.clientHeight) return;
+    const top = place * this.height, view = this.node.clientHeight - 36;
+    if (top < this.node.scrollTop || top + this.height > this.node.scrollTop + view) this.node.scrollTop = Math.max(0, top - view / 3);
+    this.draw();
   }
 
   /** @param {TableProps<R>} props */
   update(props) {
     const same = props.rows === this.props.rows && props.version === this.props.version;
-    if (props.selected !== undefined && props.selected !== this.props.selected) this.active = props.selected;
+    const moved = props.selected !== undefined && props.selected !== this.props.selected;
+    if (moved) this.active = props.selected;
     const anchor = same ? undefined : this.anchor();
     this.props = props;
     if (!same) this.arrange();
     this.draw();
-    if (anchor) this.restore(anchor);
+    if (moved) this.reveal();
+    else if (anchor) this.restore(anchor);
   }
 
   /** The first visible row, so that rows which arrive above it do not move what is being read. */

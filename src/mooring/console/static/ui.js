@@ -110,8 +110,8 @@ export function codeBlock(text, label) {
 
 /** @param {[string, Child][]} rows */
 export function facts(rows) {
-  return h("dl", { class: "facts" }, rows.filter(([, value]) => value !== null && value !== undefined && value !== false).map(([name, value]) =>
-    h("div", { key: name }, h("dt", null, name), h("dd", null, value))));
+  const known = rows.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");
+  return known.length ? h("dl", { class: "facts" }, known.map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))) : null;
 }
 
 /** @param {string} title @param {...Child} content */

@@ -74,8 +74,8 @@ function cardView({ context, item }, form, busy, send) {
   const left = item.expires === null ? null : item.expires - now;
   return [
     h("div", { class: "row wrap" }, pill("accent", KINDS[item.kind] ?? item.kind), item.server && foreign(item.server, "muted"), h("span", { class: "spacer" }), h("span", { class: "muted" }, ago(item.asked, now), left !== null && left > 0 && ` · ${span(left)} left`)),
-    h("h2", { class: "inbox-title", dir: "auto" }, item.title ?? item.tool ?? KINDS[item.kind] ?? item.kind),
-    item.text && (item.kind === "plan" ? codeBlock(item.text, "Plan") : h("p", { class: "prose", dir: "auto" }, item.text)),
+    item.title && h("h2", { class: "inbox-title", dir: "auto" }, item.title),
+    item.text && (item.kind === "plan" ? codeBlock(item.text, "Plan") : h("p", { class: item.title ? "prose" : "prose inbox-text", dir: "auto" }, item.text)),
     item.reason && callout("warn", h("p", { dir: "auto" }, item.reason)),
     Array.isArray(item.sensitive) ? item.sensitive.length > 0 && sensitive(item.sensitive.join(", ")) : item.sensitive ? sensitive(typeof item.sensitive === "string" ? item.sensitive : "") : null,
     facts([["Tool", item.tool && foreign(item.tool, "mono")], ["Session", item.session]]),

@@ -92,7 +92,7 @@ class TryState {
     return [
       h("header", { class: "stack tight" }, h("h2", { class: "mono wrap-any" }, foreign(name)), tool.title && h("p", { class: "strong", dir: "auto" }, tool.title),
         h("p", { class: "prose muted", dir: "auto" }, tool.description), h("p", { class: "muted" }, h("a", { href: link("tools", name.split("/")) }, "About this tool"), ` · ${count(tool.tokens)} tokens`, tool.policy !== "allow" && [" · ", statePill(tool.policy)])),
-      h("form", { class: "card stack", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.call(name, form)) } }, formView(form),
+      h("form", { class: "card stack", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.call(name, form)), keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), this.call(name, form)) } }, formView(form),
         h("div", { class: "row wrap" }, h("button", { type: "submit", class: "button primary", "aria-busy": this.sending ? "true" : null, disabled: this.sending }, "Call"),
           button("Reset", () => (this.forms.delete(`tool:${name}`), this.context.repaint())), h("span", { class: "muted" }, "Ctrl Enter"))),
       this.questions(shown),

@@ -57,7 +57,7 @@ function columns() {
     { id: "time", title: "Time", width: "76px", cell: (row) => h("span", { class: "muted mono" }, clock(row.time)) },
     { id: "way", title: "Direction", width: "104px", cell: (row) => h("span", { class: `way ${row.way}` }, h("span", { class: "arrow", "aria-hidden": "true" }, WAYS[row.way]?.[0]), WAYS[row.way]?.[1] ?? row.way) },
     { id: "server", title: "Server", width: "minmax(70px, 120px)", wide: true, cell: (row) => foreign(row.server) },
-    { id: "method", title: "Message", width: "minmax(110px, 1fr)", cell: (row) => h("span", null, foreign(row.method ?? row.kind, "mono"), row.kind === "error" && h("span", { class: "bad-text" }, " error"), row.message_id !== null && h("span", { class: "muted" }, ` #${row.message_id}`)) },
+    { id: "method", title: "Message", width: "minmax(110px, 1fr)", cell: (row) => h("span", null, foreign(row.method ?? (row.way === "fault" ? "fault" : row.kind), "mono"), row.kind === "error" && row.way !== "fault" && h("span", { class: "bad-text" }, " error"), row.message_id !== null && h("span", { class: "muted" }, ` #${row.message_id}`)) },
     { id: "preview", title: "Text", width: "minmax(120px, 2fr)", wide: true, cell: (row) => h("span", { class: "muted mono foreign", dir: "auto" }, row.preview) },
     { id: "size", title: "Size", width: "76px", end: true, wide: true, cell: (row) => h("span", { class: "muted" }, bytes(row.size)) },
     { id: "ms", title: "Latency", width: "80px", end: true, cell: (row) => (row.ms === null ? "" : milliseconds(row.ms)) },
