@@ -103,10 +103,14 @@ class Page:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             shown = (await self.js("document.body?.innerText ?? ''"))[:2000]
-            raise Failed(f"not within {bound:g} s: {expression}\n{self.problems}\nThe page shows:\n{shown}") from None
+            raise Failed(
+                f"not within {bound:g} s: {expression}\n{self.problems}\nThe page shows:\n{shown}"
+            ) from None
 
     async def shows(self, text: str, css: str = "body", bound: float = BOUND) -> None:
-        await self.until(f"document.querySelector({json.dumps(css)})?.innerText.includes({json.dumps(text)})", bound)
+        await self.until(
+            f"document.querySelector({json.dumps(css)})?.innerText.includes({json.dumps(text)})", bound
+        )
 
     async def text(self, css: str = "main") -> str:
         return await self.js(f"document.querySelector({json.dumps(css)})?.innerText ?? ''")
@@ -155,7 +159,11 @@ class Page:
 
     async def look(self, *, width: int = 1280, height: int = 800, dark: bool = False) -> None:
         await self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         calm = {"name": "prefers-reduced-motion", "value": "reduce"}
@@ -215,7 +223,9 @@ class Chromium:
             elif "method" in message and (listener := self._listeners.get(message.get("sessionId", ""))):
                 listener(message["method"], message["params"])
 
-    async def page(self, *, width: int = 1280, height: int = 800, dark: bool = False, beside: Page | None = None) -> Page:
+    async def page(
+        self, *, width: int = 1280, height: int = 800, dark: bool = False, beside: Page | None = None
+    ) -> Page:
         """A new tab: in a profile of its own, or in the profile of another tab."""
         if beside:
             context = beside.context

@@ -44,7 +44,7 @@ async def console(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    assert process.stdout and process.stderr
+    assert process.stdout
     errors: list[bytes] = []
 
     async def drain() -> None:

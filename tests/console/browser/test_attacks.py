@@ -19,7 +19,19 @@ from tests.console.browser.running import Console, console
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(300)]
 
-PAGES = ["servers", "tools", "try", "search?q=note", "activity", "wire", "changes", "inbox", "gateway", "settings", "add"]
+PAGES = [
+    "servers",
+    "tools",
+    "try",
+    "search?q=note",
+    "activity",
+    "wire",
+    "changes",
+    "inbox",
+    "gateway",
+    "settings",
+    "add",
+]
 
 
 def shop() -> FakeServer:
@@ -100,13 +112,17 @@ async def test_a_page_of_another_origin_can_neither_call_a_tool_nor_read_the_sta
             found = await attacker.js("window.found")
         for name in ("json", "guessed", "state", "session", "stream", "script"):
             assert found[name].startswith("no:"), (name, found[name])
-        assert "did: " + "s" not in found["popup"] and "Servers" not in found["popup"], found
+        assert "Servers" not in found["popup"], found
         # No attempt reached the tool, and the session of the user still works.
         assert server.calls("pay") == []
-        assert await user.js("fetch('api/state').then((r) => r.json()).then((s) => s.tables.tries.length)") == 0
+        assert (
+            await user.js("fetch('api/state').then((r) => r.json()).then((s) => s.tables.tries.length)") == 0
+        )
 
 
-async def test_the_cookie_is_hidden_from_scripts_and_strict(browser: Chromium, config: Any, project: Path) -> None:
+async def test_the_cookie_is_hidden_from_scripts_and_strict(
+    browser: Chromium, config: Any, project: Path
+) -> None:
     async with console(project, config({"mcpServers": {}})) as running:
         user = await logged_in(browser, running)
         assert await user.js("document.cookie") == ""
@@ -114,16 +130,25 @@ async def test_the_cookie_is_hidden_from_scripts_and_strict(browser: Chromium, c
         assert [(one["httpOnly"], one["sameSite"]) for one in cookies] == [(True, "Strict")]
 
 
-async def test_another_name_for_this_machine_gets_nothing(browser: Chromium, config: Any, project: Path) -> None:
+async def test_another_name_for_this_machine_gets_nothing(
+    browser: Chromium, config: Any, project: Path
+) -> None:
     """DNS rebinding: the attacker's name leads to the console's address."""
     async with shop() as server, console(project, config({"mcpServers": {"shop": entry(server)}})) as running:
         attacker = await browser.page()
         # The answers have a policy that forbids requests; an attacker's own page would have none.
         await attacker.send("Page.setBypassCSP", enabled=True)
-        for path in (running.url.split(str(running.port))[1], "/console/main.js", "/console/api/state", "/console/"):
+        for path in (
+            running.url.split(str(running.port))[1],
+            "/console/main.js",
+            "/console/api/state",
+            "/console/",
+        ):
             await attacker.open(f"http://rebound.example:{running.port}{path}")
             shown = await attacker.text("body")
-            assert "mooring 0" not in shown and "mcp_shop_pay" not in shown and "csrf" not in shown, shown
+            assert not [word for word in ("mooring 0", "mcp_shop_pay", "csrf", "epoch") if word in shown], (
+                shown
+            )
             assert await attacker.js("document.querySelector('#app') === null")
         statuses = await attacker.js(
             "Promise.all(['session', 'state', 'events'].map((p) => fetch('/console/api/' + p).then((r) => r.status)))"
@@ -155,15 +180,18 @@ async def test_no_page_can_show_the_console_in_a_frame(browser: Chromium, config
                 await asyncio.sleep(0.5)
                 tree = (await attacker.send("Page.getFrameTree"))["frameTree"]
                 frames = [child["frame"] for child in tree.get("childFrames", [])]
-                assert all(frame["url"].startswith("chrome-error://") or frame.get("unreachableUrl") for frame in frames), frames
+                assert all(
+                    frame["url"].startswith("chrome-error://") or frame.get("unreachableUrl")
+                    for frame in frames
+                ), frames
                 assert any("frame" in problem.lower() for problem in attacker.problems), attacker.problems
 
 
 MARK = "xssmark"
 PAYLOADS = [
-    f"<img src=x onerror=\"window.{MARK}=1\">",
+    f'<img src=x onerror="window.{MARK}=1">',
     f"<script>window.{MARK}=1</script>",
-    f"\"><svg onload=window.{MARK}=1>",
+    f'"><svg onload=window.{MARK}=1>',
     f"javascript:window.{MARK}=1",
     f"'-(window.{MARK}=1)-'",
     f"<iframe srcdoc='<script>parent.{MARK}=1</script>'></iframe>",
@@ -180,10 +208,19 @@ def hostile() -> FakeServer:
         "type": "object",
         "title": PAYLOADS[0],
         "properties": {
-            PAYLOADS[0]: {"type": "string", "title": PAYLOADS[1], "description": everything, "default": PAYLOADS[2]},
+            PAYLOADS[0]: {
+                "type": "string",
+                "title": PAYLOADS[1],
+                "description": everything,
+                "default": PAYLOADS[2],
+            },
             "choice": {"enum": PAYLOADS, "title": PAYLOADS[0]},
             "__proto__": {"type": "string", "title": "proto"},
-            "list": {"type": "array", "items": {"type": "string", "description": PAYLOADS[0]}, "default": PAYLOADS},
+            "list": {
+                "type": "array",
+                "items": {"type": "string", "description": PAYLOADS[0]},
+                "default": PAYLOADS,
+            },
         },
     }
     for number, payload in enumerate(PAYLOADS):
@@ -192,12 +229,19 @@ def hostile() -> FakeServer:
             "title": payload,
             "description": payload + everything,
             "inputSchema": schema,
-            "icons": [{"src": svg, "mimeType": "image/png"}, {"src": f"javascript:window.{MARK}=1"}, {"src": "https://evil.example/i.png"}],
+            "icons": [
+                {"src": svg, "mimeType": "image/png"},
+                {"src": f"javascript:window.{MARK}=1"},
+                {"src": "https://evil.example/i.png"},
+            ],
             "annotations": {"title": payload},
             "_meta": {payload: payload},
         }
         server.define(definition, {"content": blocks(payload), "structuredContent": {payload: [payload]}})
-    server.define({"name": "fails", "inputSchema": {"type": "object"}}, {"content": [{"type": "text", "text": everything}], "isError": True})
+    server.define(
+        {"name": "fails", "inputSchema": {"type": "object"}},
+        {"content": [{"type": "text", "text": everything}], "isError": True},
+    )
     for number, payload in enumerate(PAYLOADS):
         server.resource(f"memo://{number}/{payload}", everything, name=payload, mime_type="text/html")
 
@@ -213,7 +257,9 @@ def blocks(payload: str) -> list[dict[str, Any]]:
     import base64
 
     page = base64.b64encode(f"<script>window.{MARK}=1</script>".encode()).decode()
-    svg = base64.b64encode(f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.{MARK}=1'/>".encode()).decode()
+    svg = base64.b64encode(
+        f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.{MARK}=1'/>".encode()
+    ).decode()
     return [
         {"type": "text", "text": payload},
         {"type": "image", "data": svg, "mimeType": "image/svg+xml"},
@@ -221,7 +267,10 @@ def blocks(payload: str) -> list[dict[str, Any]]:
         {"type": "audio", "data": page, "mimeType": "text/html"},
         {"type": "resource_link", "uri": f"javascript:window.{MARK}=1", "name": payload, "title": payload},
         {"type": "resource_link", "uri": "https://evil.example/x", "name": payload},
-        {"type": "resource", "resource": {"uri": f"ui://{payload}", "mimeType": "text/html", "text": payload}},
+        {
+            "type": "resource",
+            "resource": {"uri": f"ui://{payload}", "mimeType": "text/html", "text": payload},
+        },
         {"type": "resource", "resource": {"uri": "data:text/html,x", "mimeType": "text/html", "blob": page}},
     ]
 
@@ -240,7 +289,9 @@ async def test_text_of_servers_never_becomes_part_of_the_page(
     browser: Chromium, config: Any, project: Path
 ) -> None:
     async with hostile() as server:
-        path = config({"mcpServers": {"hostile": entry(server), "<b>x": {"command": "/no/such/program<img src=x>"}}})
+        path = config(
+            {"mcpServers": {"hostile": entry(server), "<b>x": {"command": "/no/such/program<img src=x>"}}}
+        )
         async with console(project, path) as running:
             page = await logged_in(browser, running)
             await page.until("location.hash = '#/tools', document.body.innerText.includes('mcp_hostile_t1')")
@@ -254,7 +305,13 @@ async def test_text_of_servers_never_becomes_part_of_the_page(
             await visit(page, "try/mcp_hostile_fails")
             await page.click("button[type=submit]", "Call")
             await page.until("document.querySelector('[aria-label=Result] .callout.bad') !== null")
-            for address in (*PAGES, "servers/hostile", "try?kind=resources", "try?kind=prompts", "search?q=img"):
+            for address in (
+                *PAGES,
+                "servers/hostile",
+                "try?kind=resources",
+                "try?kind=prompts",
+                "search?q=img",
+            ):
                 await visit(page, address)
             await visit(page, "try/hostile/greet?kind=prompts")
             for table in ("activity", "wire"):
@@ -330,7 +387,18 @@ async def test_the_page_of_an_app_reaches_neither_the_console_nor_its_own_origin
                 while not server.calls("report"):
                     await asyncio.sleep(0.1)
             found = json.loads(server.calls("report")[0]["found"])
-            for name in ("parent", "top", "cookie", "storage", "session", "database", "state", "outside", "popup", "worker"):
+            for name in (
+                "parent",
+                "top",
+                "cookie",
+                "storage",
+                "session",
+                "database",
+                "state",
+                "outside",
+                "popup",
+                "worker",
+            ):
                 assert found[name].startswith("no:"), (name, found)
             assert found["origin"] == "did: null"
             # The console is still there: no navigation, no dialog, its stream alive.
@@ -348,9 +416,16 @@ async def test_the_origin_of_apps_serves_nothing_else(browser: Chromium, config:
     async with console(project, config({"mcpServers": {}})) as running:
         user = await logged_in(browser, running)
         sandbox = await user.js("fetch('api/session').then((r) => r.json()).then((s) => s.sandbox)")
-        assert sandbox and sandbox != running.origin
+        assert sandbox not in (None, running.origin)
         async with aiohttp.ClientSession() as http:
-            for path in ("/", "/console/", "/console/api/state", "/console/api/session", "/console/main.js", "/../console/"):
+            for path in (
+                "/",
+                "/console/",
+                "/console/api/state",
+                "/console/api/session",
+                "/console/main.js",
+                "/../console/",
+            ):
                 async with http.get(sandbox + path) as response:
                     assert response.status >= 400, path
                     assert "Set-Cookie" not in response.headers

@@ -45,7 +45,7 @@ const made = new Map();
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 root.replaceChildren();
 const repaint = batched(draw);
-const context = { store, api, repaint };
+export const context = { store, api, repaint };
 const keys = createKeys(() => PAGES.filter((page) => !page.hidden && page.when?.(store) !== false));
 
 api.onEnded = () => {
