@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         host = await stack.enter_async_context(
             open_host(options, out, style=args.style, relay=relay, **asked)
         )
+        note = out.note
         if host.config.gateway.log is not None:
             warnings.close()  # the log has them, and standard error holds nothing else
             out = Output(replace(options, quiet=True))
@@ -111,7 +112,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             else:
                 listening(serving.url)
             if console is not None:
-                await stack.enter_async_context(console.shown(serving, out))
+                await stack.enter_async_context(console.shown(serving, note))
             await wait_for_shutdown(serving, out.warning, out.note)
     return 0
 
@@ -132,7 +133,7 @@ class _Console:
         return {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
 
     @asynccontextmanager
-    async def shown(self, serving: Serving, out: Output) -> AsyncGenerator[None]:
+    async def shown(self, serving: Serving, note: Callable[[str], None]) -> AsyncGenerator[None]:
         """Serve the console during the block, and print its address on standard error."""
         from mooring.console.app import add_console
 
@@ -140,7 +141,7 @@ class _Console:
         async with add_console(serving, self._inbox, self._wire, files=files) as (console, address):
             needs = console.access.needs_token
             url = address if needs else f"{address}?token={console.access.ticket()}"
-            out.note(f"Console at {url}" + (" (needs a token with the scope `admin`)" if needs else ""))
+            note(f"Console at {url}" + (" (needs a token with the scope `admin`)" if needs else ""))
             yield
 
 

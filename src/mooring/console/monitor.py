@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -33,6 +34,8 @@ log = logger("mooring.console")
 
 TICK = 0.1
 """Seconds between two updates of rows after events."""
+STDERR = 200
+"""Lines of the standard error of a server that are kept."""
 SLOW = 1.0
 """Seconds between two updates of everything that no event announces."""
 _CATALOG = (CatalogChanged, ConfigApplied, ToolSetAside, ServerConnected)
@@ -57,6 +60,8 @@ class Monitor:
         self._catalog = CatalogRows(host)
         self._tools_stale = self._servers_stale = True
         self._next = 0.0
+        self.stderr: dict[str, deque[str]] = {}
+        """Last lines of each server's standard error."""
 
     async def run(self) -> None:
         """Follow the host until cancelled."""
@@ -169,7 +174,7 @@ class Monitor:
     @contextmanager
     def log_lines(self) -> Generator[None]:
         """During the block, add warnings of mooring and the stderr of servers to the log."""
-        state = self._state
+        state, stderr = self._state, self.stderr
 
         class ConsoleLog(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
@@ -184,7 +189,11 @@ class Monitor:
                     loop.call_soon_threadsafe(_add, text, level, server)
 
         def _add(text: str, level: Level, server: str | None) -> None:
-            state.add_log(text, level, time.time(), server=server)
+            if server is None:
+                state.add_log(text, level, time.time())
+                return
+            stderr.setdefault(server, deque(maxlen=STDERR)).append(line(text, 1_000))
+            state.add_log(text, level, time.time(), server=server, source="stderr")
 
         loop = asyncio.get_running_loop()
         handler, source, servers = ConsoleLog(logging.INFO), logger("mooring"), logger("mooring.server")

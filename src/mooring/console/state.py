@@ -41,6 +41,8 @@ RATE_OVER = 10
 MOST_TOOLS = 2_000
 """Tools whose calls are counted; the one that was called least recently goes first."""
 TOP = 10
+LINES_PER_SECOND = 20
+"""Lines that one server writes to stderr and that the log shows."""
 LONGEST = 300
 """Characters of a text in a row."""
 Level = Literal["info", "good", "warning", "error"]
@@ -116,6 +118,7 @@ class ConsoleState:
         """Calls whose messages are kept, and whose events did not arrive yet."""
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._numbers = 0
+        self._lines: dict[str, tuple[int, int]] = {}
         self._stale: set[str] = set()
         """Servers whose row has to be made again."""
         journal.set("activity", self._activity(0.0))
@@ -230,12 +233,27 @@ class ConsoleState:
         trips.append(None if seconds is None else _ms(seconds))
         self._stale.add(server)
 
-    def add_log(self, text: str, level: Level, now: float, *, server: str | None = None) -> None:
-        """Add a line to the log."""
+    def add_log(
+        self,
+        text: str,
+        level: Level,
+        now: float,
+        *,
+        server: str | None = None,
+        source: Literal["host", "stderr"] = "host",
+    ) -> None:
+        """Add a line to the log. Of the lines that a server writes, `LINES_PER_SECOND` are added."""
+        if source == "stderr" and not self._admits(server or "", int(now)):
+            return
         self._numbers += 1
-        shown = line(text, LONGEST)
-        row = {"id": f"l{self._numbers}", "time": round(now, 3), "level": level}
-        self.journal.put("log", {**row, "server": server, "text": shown})
+        row = {"id": f"l{self._numbers}", "time": round(now, 3), "level": level, "source": source}
+        self.journal.put("log", {**row, "server": server, "text": line(text, LONGEST)})
+
+    def _admits(self, server: str, second: int) -> bool:
+        last, count = self._lines.get(server, (second, 0))
+        count = count + 1 if last == second else 1
+        self._lines[server] = (second, count)
+        return count <= LINES_PER_SECOND
 
     # --- what there is --------------------------------------------------------------------------
 

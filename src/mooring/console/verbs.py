@@ -27,8 +27,6 @@ from mooring.host import Host, runtime_of
 
 __all__ = ["Body", "HostVerbs"]
 
-STDERR = 200
-"""Lines of a server's standard error that are shown."""
 LONGEST = 20_000
 """Characters of a text of a server that is shown on demand."""
 MOST_HITS = 50
@@ -130,7 +128,6 @@ class HostVerbs:
         status = next(one for one in host.status() if one.name == name)
         snapshot = runtime_of(host).builder.snapshot(name)
         info = None if snapshot is None else snapshot.info
-        lines = [row for row in self._journal.rows("log") if row["server"] == name]
         hidden = [one for one in host.hidden() if one.server == name]
         fields = {
             "name": name,
@@ -145,7 +142,7 @@ class HostVerbs:
                 "capabilities": json.loads(json.dumps(dict(info.capabilities), default=str)),
             },
             "instructions": None if snapshot is None else _cut(snapshot.instructions),
-            "stderr": [row["text"] for row in lines][-STDERR:],
+            "stderr": list(self._monitor.stderr.get(name, ())),
             "warnings": [_cut(one) for one in status.warnings],
             "hidden": [
                 {"kind": one.kind, "name": _cut(one.name), "by": one.by, "reason": _cut(one.reason)}
