@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ async def browser(tmp_path: Path) -> AsyncIterator[Chromium]:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    return directory
+def project() -> Iterator[Path]:
+    """An empty directory with a short name, as it is seen in pictures."""
+    with tempfile.TemporaryDirectory(prefix="harbour-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

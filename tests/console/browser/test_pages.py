@@ -18,6 +18,7 @@ import pytest
 
 from tests.console.browser import world
 from tests.console.browser.chromium import Chromium, Page
+from tests.console.browser.pictures import small_picture
 from tests.console.browser.running import Console, console, demo
 from tests.console.browser.test_journey import DUAL, terminal
 
@@ -51,7 +52,7 @@ async def showroom(project: Path, config: Any) -> AsyncIterator[Console]:
         servers["dual"] = {"command": sys.executable, "args": [str(DUAL), "stdio"]}
         servers["archive"] = {"url": "http://127.0.0.1:9/mcp", "disabled": True}
         path = config(document)
-        await terminal(project, "--config", str(path), "lock", "--timeout", "20", accept=(0, 1))
+        await terminal(project, "--config", str(path), "lock", "--timeout", "20", accept=(0, 11))
         github.rug_pull("list_issues", description="List the open issues of a repository, newest first.")
         async with console(project, path) as running:
             yield running
@@ -123,6 +124,7 @@ async def test_every_page_is_clean_accessible_and_fits(browser: Chromium, config
     async with showroom(project, config) as running:
         page = await browser.page()
         await page.open(running.url)
+        painter = await browser.page()
         run = await fill_with_life(page)
         addresses = {**PAGES, "try": f"{PAGES['try']}?run={run}"}
         findings: dict[str, Any] = {}
@@ -131,7 +133,7 @@ async def test_every_page_is_clean_accessible_and_fits(browser: Chromium, config
             for name, address in addresses.items():
                 await show(page, address)
                 if os.environ.get("MOORING_SCREENSHOTS"):
-                    await page.picture(DOCS / f"{name}-{'dark' if dark else 'light'}.png")
+                    await small_picture(page, painter, DOCS / f"{name}-{'dark' if dark else 'light'}.png")
                 findings[f"{name} {dark=}"] = await page.axe()
         await page.look(width=400, height=800)
         more = [
@@ -145,7 +147,7 @@ async def test_every_page_is_clean_accessible_and_fits(browser: Chromium, config
         for address in [*addresses.values(), *more]:
             await show(page, address)
             if os.environ.get("MOORING_SCREENSHOTS") and address in ("servers", addresses["try"]):
-                await page.picture(DOCS / f"{address.split('/')[0]}-narrow.png")
+                await small_picture(page, painter, DOCS / f"{address.split('/')[0]}-narrow.png")
             findings[f"{address} at 400"] = [*await page.axe(), *await too_wide(page)]
         assert {where: found for where, found in findings.items() if found} == {}
         assert page.problems == []
@@ -158,7 +160,7 @@ async def test_the_first_run_is_accessible(browser: Chromium, project: Path) -> 
         await page.shows("Connect your first server", "h1")
         await settle(page)
         if os.environ.get("MOORING_SCREENSHOTS"):
-            await page.picture(DOCS / "first-run-light.png")
+            await small_picture(page, await browser.page(), DOCS / "first-run-light.png")
         assert await page.axe() == []
         await page.look(width=400, height=800)
         await settle(page)

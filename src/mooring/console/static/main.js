@@ -112,7 +112,7 @@ function header(page) {
   const where = store.values.about?.kind === "gateway" ? "Gateway" : "Local host";
   return h("header", { class: "top" },
     h("button", { type: "button", class: "icon-button menu-button", "aria-expanded": String(menuOpen), "aria-controls": "nav", "aria-label": "Pages", on: { click: toggleMenu } }, icon("menu")),
-    h("a", { class: "brand", href: "#/servers" }, icon("anchor"), h("span", null, "mooring")),
+    h("a", { class: "brand", href: "#/servers", "aria-label": "mooring" }, icon("anchor"), h("span", null, "mooring")),
     h("span", { class: "top-page" }, page.title),
     h("span", { class: "spacer" }),
     store.loaded && h("span", { class: "top-where" }, where),

@@ -21,8 +21,8 @@ function make(context) {
     const shown = route.parts[0] ? rows.filter((row) => row.id === route.parts[0]) : rows;
     return h("div", { class: "centered" },
       h("div", { class: "page-head" }, h("h1", null, "Changes"), h("span", { class: "spacer" }), route.parts[0] && h("a", { class: "button", href: "#/changes" }, "All servers"), rows.length > 1 && !route.parts[0] && button("Approve all", () => approveAll(context, rows), { kind: "primary" })),
-      h("p", { class: "muted" }, store.values.about?.lock ? ["Compared with ", h("code", { class: "wrap-any" }, store.values.about.lock), ". A changed tool is hidden from models until you approve it."] : ["There is no lock file. Write one with ", command("mooring lock"), "; then changed tools wait here for approval."]),
-      shown.length ? shown.map((row) => serverView(context, row)) : empty(rows.length ? "This server has no changes" : "Nothing changed", "All servers describe their tools as you approved them."));
+      h("p", { class: "muted" }, store.values.about?.lock ? ["Compared with ", h("code", { class: "wrap-any" }, store.values.about.lock), ". A changed tool is hidden from models until you approve it."] : ["There is no lock. Write one with ", command("mooring lock"), ", then start the console again: from then on changed tools wait here for approval."]),
+      shown.length ? shown.map((row) => serverView(context, row)) : store.values.about?.lock ? empty(rows.length ? "This server has no changes" : "Nothing changed", "All servers describe their tools as you approved them.") : empty("Nothing is compared", "Without a lock, mooring does not know what you approved."));
   };
 }
 

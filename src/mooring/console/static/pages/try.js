@@ -171,7 +171,7 @@ class TryState {
     if (!runs.length) return null;
     return section("Calls of this tool", h("ul", { class: "history" }, runs.map((run) => h("li", { key: run.id },
       h("a", { href: link("try", [tool], { run: run.id }), "aria-current": run.id === shown ? "true" : null }, statePill(run.state, clock(run.started)), h("code", { class: "foreign", dir: "auto" }, run.arguments), h("span", { class: "muted" }, milliseconds(run.ms))),
-      run.state !== "running" && button("Use", () => this.reuse(run), { small: true, label: `Fill the form with the arguments of ${clock(run.started)}` })))));
+      run.state !== "running" && button("Use", () => this.reuse(run), { small: true, label: `Use the arguments of ${clock(run.started)}` })))));
   }
 
   /** @param {import("../contract.js").Try} run */
