@@ -190,8 +190,7 @@ class Drafts:
     def _judge(self, server: str, tools: Sequence[str], then: str) -> None:
         """Set the policy of tools in the `policy` of their server."""
         draft, path, entry = self._entry(server)
-        policy = entry.get("policy")
-        current = cast("Mapping[str, Any]", policy) if isinstance(policy, Mapping) else {}
+        current = _mapping(entry.get("policy"))
         wanted = [_literal(tool) for tool in tools]
         changes: list[Put | Drop] = []
         for name in ("deny", "ask", "allow"):
