@@ -408,3 +408,58 @@ async def test_a_server_that_is_not_in_a_file_cannot_be_edited(opened: Any) -> N
     async with opened(ServerConfig(name="lab", command=COMMAND[0], args=COMMAND[1:])) as page:
         status, why = await page.refused("edit", edits=[{"op": "server-disable", "server": "lab"}])
         assert (status, "There is no configuration file." in why) == (404, True)
+
+
+ODD: list[Any] = [
+    None,
+    7,
+    -1,
+    1e308,
+    True,
+    "",
+    "x",
+    "lab",
+    "../x",
+    "\x00\u202e",
+    "c1",
+    "t1",
+    "w1",
+    [],
+    [7],
+    {},
+]
+KEYS = (
+    *("server", "servers", "tool", "tools", "arguments", "id", "call", "calls", "uri", "name", "query"),
+    *("limit", "view", "message", "edits", "write", "revision", "action", "content", "on", "item", "url"),
+    *("timeout", "program", "scopes", "profiles", "expires", "grace", "path"),
+)
+
+
+async def test_no_body_makes_a_verb_fail_without_saying_what_is_wrong(opened: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    entry = {"command": COMMAND[0], "args": list(COMMAND[1:])}
+    file.write_text(json.dumps({"mcpServers": {"lab": entry}}))
+    before = file.read_text()
+    async with opened(config=file, gateway=True) as page:
+        await page.until(connected(1))
+        verbs = set(page.console.routes._verbs) - {"logout-console", "token-create"}
+        for verb in sorted(verbs):
+            bodies = [dict.fromkeys(KEYS, odd) for odd in ODD]
+            bodies += [
+                {**dict.fromkeys(KEYS, "lab"), key: odd} for odd in ([], {}, 7, None) for key in KEYS[:6]
+            ]
+            for body in bodies:
+                status, said = await page.post(verb, body)
+                assert status != 500, (verb, body)
+                assert status == 200 or said["error"]["message"], (verb, body)
+        edits: list[Any] = [{**dict.fromkeys(KEYS, odd), "op": op} for odd in ODD for op in OPS]
+        for edit in edits:
+            status, said = await page.post("edit", {"edits": [edit]})
+            assert status != 500, edit
+        assert file.read_text() == before
+
+
+OPS = (
+    *("server-enable", "server-remove", "server-add", "tool-enable", "tool-disable", "tool-policy"),
+    *("set", "unset", "import", "trust"),
+)

@@ -328,7 +328,7 @@ class Files:
                 "machine of the gateway.",
                 kind="Denied",
             )
-        if sum(len(cast("list[Any]", one.given.get("tools") or ())) for one in edits) > MOST_TOOLS:
+        if sum(len(one.items("tools", most=MOST_TOOLS)) for one in edits) > MOST_TOOLS:
             raise VerbRefused(
                 400, f"There are more than {MOST_TOOLS:,} tools. Use a glob in the file instead."
             )

@@ -123,7 +123,7 @@ class Inbox:
         """Answer a question.
 
         Raises:
-            VerbRefused: There is no such question, it has no such answer, or the content does not fit the form.
+            VerbRefused: There is no such question or answer, or the content does not fit the form.
         """
         row, answer, asked = self._found(key)
         match row["kind"], action:
