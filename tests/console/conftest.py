@@ -47,6 +47,10 @@ class Page:
             assert answer.status == 200, await answer.text()
             return await answer.json()
 
+    async def get_status(self, name: str) -> int:
+        async with self.http.get(f"{self.address}{name}") as answer:
+            return answer.status
+
     async def post(self, verb: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         sent = {"X-Mooring-CSRF": self.csrf, "Content-Type": "application/json", **headers}
         async with self.http.post(

@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
@@ -41,7 +42,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.console.wire import Wire
 
     inbox, wire = Inbox(), Wire()
-    asked = {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
+    asked: dict[str, Any] = {
+        "on_approval": inbox.approve,
+        "on_elicit": inbox.elicit,
+        "on_auth": inbox.log_in,
+    }
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         stack.enter_context(wire.following())

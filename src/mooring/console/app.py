@@ -94,13 +94,12 @@ class Console:
         self._tries = Tries(host, self.journal)
         self.views = ConsoleViews(host, self._tries)
         edits = Files(host, files, restricted=lambda: self.access.needs_token)
-        groups = [self._verbs, self._tries, self.views, wire, edits]
+        verbs: dict[str, Verb] = {"logout-console": self._log_out}
+        for group in (self._verbs, self._tries, self.views, wire, edits):
+            verbs |= group.verbs()
         if self._gateway is not None:
             self._verbs.profiles = self._gateway.profiles
-            groups.append(self._gateway)
-        verbs: dict[str, Verb] = {"logout-console": self._log_out}
-        for group in groups:
-            verbs |= group.verbs()
+            verbs |= self._gateway.verbs()
         self.routes = ConsoleRoutes(
             self.access,
             self.journal,

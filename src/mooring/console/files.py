@@ -25,7 +25,7 @@ from mooring.config.secret_scan import masked
 from mooring.config.trust_review import approve_entries, read_content
 from mooring.console.access import Visitor
 from mooring.console.verbs import Body
-from mooring.console.web import Refused, Verb
+from mooring.console.web import Verb, VerbRefused
 from mooring.core.text import clean
 from mooring.errors import ConfigError
 from mooring.host import Host
@@ -77,7 +77,7 @@ class Drafts:
         """Take one edit.
 
         Raises:
-            Refused: There is no such edit, or it is incomplete.
+            VerbRefused: There is no such edit, or it is incomplete.
             MooringError: It cannot be made.
         """
         op = edit.text("op")
@@ -95,7 +95,7 @@ class Drafts:
             case "tool-policy":
                 then = edit.text("then")
                 if then not in ("allow", "ask", "deny"):
-                    raise Refused(400, "'then' must be 'allow', 'ask' or 'deny'")
+                    raise VerbRefused(400, "'then' must be 'allow', 'ask' or 'deny'")
                 for server, tools in _by_server(edit).items():
                     self._judge(server, tools, then)
             case "set" | "unset":
@@ -107,7 +107,7 @@ class Drafts:
             case "trust":
                 self._trust(edit.text("file"))
             case _:
-                raise Refused(400, f"There is no edit {op[:40]!r}; see docs/console-api.md")
+                raise VerbRefused(400, f"There is no edit {op[:40]!r}; see docs/console-api.md")
 
     # --- servers --------------------------------------------------------------------------------
 
@@ -124,9 +124,9 @@ class Drafts:
         draft = self._draft(open_target(self._files, None))
         fields = server_fields(entry, own=True)
         if fields.problems:
-            raise Refused(400, "; ".join(str(one.message) for one in fields.problems))
+            raise VerbRefused(400, "; ".join(str(one.message) for one in fields.problems))
         if find(draft.data, name) is not None:
-            raise Refused(409, f"There is a server {name!r} in {draft.target.path}. Use another name.")
+            raise VerbRefused(409, f"There is a server {name!r} in {draft.target.path}. Use another name.")
         written = canonical_entry(fields.fields)
         draft.change([put_entry(draft.data, name, written, own=draft.target.found.own)])
         draft.approve.add(name)
@@ -149,7 +149,7 @@ class Drafts:
         draft = self._draft(open_target(self._files, None, own=True))
         moves = _moves(draft.target, self._files, program, servers)
         if not moves:
-            raise Refused(404, f"No server of {program!r} was found.")
+            raise VerbRefused(404, f"No server of {program!r} was found.")
         for move in moves:
             for text in [*([move.reason] if move.reason else []), *move.candidate.notes]:
                 self.notes.append(f"{move.name}: {clean(text)}")
@@ -190,8 +190,7 @@ class Drafts:
     def _judge(self, server: str, tools: Sequence[str], then: str) -> None:
         """Set the policy of tools in the `policy` of their server."""
         draft, path, entry = self._entry(server)
-        policy = entry.get("policy")
-        current = cast("Mapping[str, Any]", policy) if isinstance(policy, Mapping) else {}
+        current = _mapping(entry.get("policy"))
         wanted = [_literal(tool) for tool in tools]
         changes: list[Put | Drop] = []
         for name in ("deny", "ask", "allow"):
@@ -223,13 +222,15 @@ class Drafts:
     def _set(self, edit: Body, op: str) -> None:
         path = edit.items("path", most=DEEPEST)
         if not path or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in path):
-            raise Refused(400, "'path' must be a list of keys, such as ['servers', 'github', 'call_timeout']")
+            raise VerbRefused(
+                400, "'path' must be a list of keys, such as ['servers', 'github', 'call_timeout']"
+            )
         name = edit.maybe("file")
         target = open_target(self._files, None) if name is None else self._opened(self._known(name))
         draft = self._draft(target)
         if op == "set":
             if "value" not in edit.given:
-                raise Refused(400, "'value' is missing")
+                raise VerbRefused(400, "'value' is missing")
             draft.entries.append({str(path[-1]): edit.given["value"]})
             draft.change([Put(path=tuple(path), value=edit.given["value"])])
         else:
@@ -239,7 +240,7 @@ class Drafts:
         for found in found_files(None if self._files is None else list(self._files)):
             if str(found.path) == name:
                 return found.path
-        raise Refused(404, f"{name[:200]!r} is not a file of this configuration.")
+        raise VerbRefused(404, f"{name[:200]!r} is not a file of this configuration.")
 
     def _opened(self, path: Path) -> EditTarget:
         found = found_files(None if self._files is None else list(self._files))
@@ -253,7 +254,7 @@ class Drafts:
         draft = self._draft(target)
         place = find(draft.data, server)
         if place is None:
-            raise Refused(409, f"Server {server!r} is removed by the same request.")
+            raise VerbRefused(409, f"Server {server!r} is removed by the same request.")
         draft.approve |= {server} & trust.approval_of(str(target.path)).servers.keys()
         return draft, place.path, place.entry
 
@@ -321,21 +322,23 @@ class Files:
         edits = [Body(_mapping(one)) for one in body.items("edits", most=MOST_EDITS)]
         ops = [one.text("op") for one in edits]
         if self._restricted() and (foreign := [op for op in ops if op not in SWITCHES]):
-            raise Refused(
+            raise VerbRefused(
                 403,
                 f"{foreign[0]!r} is not allowed at a gateway: it could start programs. Edit the file on the "
                 "machine of the gateway.",
                 kind="Denied",
             )
-        if sum(len(cast("list[Any]", one.given.get("tools") or ())) for one in edits) > MOST_TOOLS:
-            raise Refused(400, f"There are more than {MOST_TOOLS:,} tools. Use a glob in the file instead.")
+        if sum(len(one.items("tools", most=MOST_TOOLS)) for one in edits) > MOST_TOOLS:
+            raise VerbRefused(
+                400, f"There are more than {MOST_TOOLS:,} tools. Use a glob in the file instead."
+            )
         async with self._turn:
             drafts = await asyncio.to_thread(self._drafted, edits)
             said = drafts.document()
             if not body.flag("write"):
                 return {**said, "written": False, "backups": []}
             if given.get("revision") != said["revision"]:
-                raise Refused(409, "The file is another one by now. Look at the difference again.")
+                raise VerbRefused(409, "The file is another one by now. Look at the difference again.")
             backups = await asyncio.to_thread(drafts.write)
             log.info("configuration written files=%d by=%r", len(said["files"]), visitor.principal)
             try:

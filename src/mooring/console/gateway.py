@@ -12,7 +12,7 @@ from mooring.console.access import Visitor
 from mooring.console.journal import Journal
 from mooring.console.state import shown_session
 from mooring.console.verbs import Body
-from mooring.console.web import Refused, Verb
+from mooring.console.web import Verb, VerbRefused
 from mooring.core.text import line, tool_cost
 from mooring.gateway.profiles import Profile
 from mooring.gateway.serve import Serving
@@ -112,7 +112,7 @@ class GatewayPage:
         body = Body(given)
         profiles = body.texts("profiles")
         if unknown := [name for name in profiles if name not in self._gateway.settings.profiles]:
-            raise Refused(400, f"There is no profile {line(unknown[0], 80)!r}.")
+            raise VerbRefused(400, f"There is no profile {line(unknown[0], 80)!r}.")
         token, entry = await asyncio.to_thread(
             self._service.tokens.file.create,
             body.text("name"),
@@ -144,7 +144,7 @@ class GatewayPage:
         key = Body(given).text("id")
         found = [client for client in self._gateway.registry if shown_session(client.id) == key]
         if len(found) != 1:
-            raise Refused(404, f"There is no session {key[:40]!r}, or more than one.")
+            raise VerbRefused(404, f"There is no session {key[:40]!r}, or more than one.")
         await self._gateway.registry.end(found[0])
         log.info("session ended id=%r by=%r", key, visitor.principal)
         return {"ended": key}
@@ -160,4 +160,4 @@ def _seconds(body: Body, key: str) -> float | None:
     try:
         return None if text is None else lifetime(text)
     except ValueError as problem:
-        raise Refused(400, f"{key!r}: {problem}") from None
+        raise VerbRefused(400, f"{key!r}: {problem}") from None

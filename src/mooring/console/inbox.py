@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring.console.journal import Journal
 from mooring.console.state import shown_session
-from mooring.console.web import Refused
+from mooring.console.web import VerbRefused
 from mooring.core.builtin_tools import SCRIPT_NAMES
 from mooring.core.elicitation import Answer, Elicitation
 from mooring.core.redact import Redactor
@@ -109,12 +109,12 @@ class Inbox:
         """Finish a login with the address to which the browser was sent back.
 
         Raises:
-            Refused: There is no such login.
+            VerbRefused: There is no such login.
             AuthNeeded: The address is not of this login, or it failed.
         """
         login = self._found(key)[2]
         if self._waiting[key][0]["kind"] != "login":
-            raise Refused(400, f"{key!r} is not a login")
+            raise VerbRefused(400, f"{key!r} is not a login")
         await login.complete(address)
 
     # --- answers --------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Inbox:
         """Answer a question.
 
         Raises:
-            Refused: There is no such question, it has no such answer, or the content does not fit the form.
+            VerbRefused: There is no such question or answer, or the content does not fit the form.
         """
         row, answer, asked = self._found(key)
         match row["kind"], action:
@@ -133,7 +133,7 @@ class Inbox:
                 try:
                     value = asked.accept(content)
                 except ValueError as problem:
-                    raise Refused(400, f"The form is not complete: {problem}") from None
+                    raise VerbRefused(400, f"The form is not complete: {problem}") from None
             case "elicitation", ("decline" | "cancel"):
                 value = asked.decline() if action == "decline" else asked.cancel()
             case "login", "cancel":
@@ -142,7 +142,7 @@ class Inbox:
             case _:
                 kinds = {"login": "'cancel'", "elicitation": "'accept', 'decline' or 'cancel'"}
                 known = kinds.get(row["kind"], "'approve' or 'deny'")
-                raise Refused(400, f"'action' must be {known}")
+                raise VerbRefused(400, f"'action' must be {known}")
         if not answer.done():
             answer.set_result(value)
         self._remove(key)
@@ -191,7 +191,7 @@ class Inbox:
     def _found(self, key: str) -> tuple[dict[str, Any], asyncio.Future[Any], Any]:
         found = self._waiting.get(key)
         if found is None:
-            raise Refused(404, f"Question {key[:40]!r} is answered, or its call has ended.", kind="Gone")
+            raise VerbRefused(404, f"Question {key[:40]!r} is answered, or its call has ended.", kind="Gone")
         return found
 
 

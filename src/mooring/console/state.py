@@ -116,7 +116,7 @@ class ConsoleState:
         self._running: dict[int, float] = {}
         self._recorded: set[int] = set()
         """Calls whose messages are kept, and whose events did not arrive yet."""
-        self._facts: dict[str, Mapping[str, Any]] = {}
+        self._facts: Mapping[str, Mapping[str, Any]] = {}
         self._numbers = 0
         self._lines: dict[str, tuple[int, int]] = {}
         self._stale: set[str] = set()

@@ -15,7 +15,7 @@ from mooring.console.access import Visitor
 from mooring.console.journal import Journal
 from mooring.console.state import LIMITS
 from mooring.console.verbs import Body
-from mooring.console.web import Refused, Verb, encoded
+from mooring.console.web import Verb, VerbRefused, encoded
 from mooring.core.apps import page_address
 from mooring.core.text import clean, line
 from mooring.core.types import Block, Result
@@ -84,11 +84,11 @@ class Tries:
         """Return a call of the console.
 
         Raises:
-            Refused: There is none, or it is not kept any more.
+            VerbRefused: There is none, or it is not kept any more.
         """
         found = self._tries.get(key)
         if found is None:
-            raise Refused(404, f"Call {key[:40]!r} is not kept any more. Make it again.", kind="Gone")
+            raise VerbRefused(404, f"Call {key[:40]!r} is not kept any more. Make it again.", kind="Gone")
         return found
 
     # --- calls ----------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Tries:
     def _start(self, tool: str, arguments: Mapping[str, Any], timeout: float | None) -> str:
         running = sum(one.task is not None and not one.task.done() for one in self._tries.values())
         if running >= MOST_RUNNING:
-            raise Refused(429, f"{MOST_RUNNING} calls of the console are running. Cancel one first.")
+            raise VerbRefused(429, f"{MOST_RUNNING} calls of the console are running. Cancel one first.")
         self._count += 1
         made = Try(f"t{self._count}", tool, arguments)
         known = self._host.catalog.tools.get(tool)
@@ -198,7 +198,7 @@ class Tries:
         made = self.made(Body(given).text("id"))
         row = self._journal.row("tries", made.key)
         if made.document is None:
-            raise Refused(409, f"Call {made.key!r} is still running.")
+            raise VerbRefused(409, f"Call {made.key!r} is still running.")
         about = {"id": made.key, "tool": made.tool, "arguments": dict(made.arguments)}
         state = {} if row is None else {"server": row["server"], "state": row["state"], "ms": row["ms"]}
         return self._host.redact.within({**about, **state, **made.document})

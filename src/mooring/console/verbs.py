@@ -14,7 +14,7 @@ from mooring.console.inbox import Inbox
 from mooring.console.journal import Journal
 from mooring.console.monitor import Monitor
 from mooring.console.rows import hints
-from mooring.console.web import Refused, Verb
+from mooring.console.web import Verb, VerbRefused
 from mooring.core.apps import page_address
 from mooring.core.callers import CallContext
 from mooring.core.discovery import DISCOVERY, answer
@@ -37,7 +37,7 @@ class Body:
     """The body of a request: each method returns a key of the right kind.
 
     Raises:
-        Refused: The key is missing or of another kind.
+        VerbRefused: The key is missing or of another kind.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -46,7 +46,9 @@ class Body:
     def text(self, key: str, default: str | None = None, *, limit: int = 10_000) -> str:
         value = self.given.get(key, default)
         if not isinstance(value, str) or len(value) > limit:
-            raise Refused(400, f"{key!r} must be a text of at most {limit:,} characters", kind="BadRequest")
+            raise VerbRefused(
+                400, f"{key!r} must be a text of at most {limit:,} characters", kind="BadRequest"
+            )
         return value
 
     def maybe(self, key: str) -> str | None:
@@ -57,25 +59,25 @@ class Body:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise Refused(400, f"{key!r} must be an object", kind="BadRequest")
+            raise VerbRefused(400, f"{key!r} must be an object", kind="BadRequest")
         return cast("dict[str, Any]", value)
 
     def items(self, key: str, *, most: int) -> list[Any]:
         value = self.given.get(key, [])
         if not isinstance(value, list) or len(cast("list[Any]", value)) > most:
-            raise Refused(400, f"{key!r} must be a list of at most {most:,} entries", kind="BadRequest")
+            raise VerbRefused(400, f"{key!r} must be a list of at most {most:,} entries", kind="BadRequest")
         return cast("list[Any]", value)
 
     def texts(self, key: str, *, most: int = 1_000) -> list[str]:
         found = self.items(key, most=most)
         if not all(isinstance(one, str) for one in found):
-            raise Refused(400, f"{key!r} must be a list of texts", kind="BadRequest")
+            raise VerbRefused(400, f"{key!r} must be a list of texts", kind="BadRequest")
         return found
 
     def flag(self, key: str) -> bool:
         value = self.given.get(key, False)
         if not isinstance(value, bool):
-            raise Refused(400, f"{key!r} must be true or false", kind="BadRequest")
+            raise VerbRefused(400, f"{key!r} must be true or false", kind="BadRequest")
         return value
 
     def number(self, key: str, default: float | None, *, least: float, most: float) -> float | None:
@@ -83,7 +85,7 @@ class Body:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise Refused(400, f"{key!r} must be a number from {least:g} to {most:g}", kind="BadRequest")
+            raise VerbRefused(400, f"{key!r} must be a number from {least:g} to {most:g}", kind="BadRequest")
         return value
 
 
@@ -157,7 +159,7 @@ class HostVerbs:
         name = Body(given).text("server")
         config = self._admin.server(name)
         if config.disabled:
-            raise Refused(
+            raise VerbRefused(
                 409, f"Server {name!r} is disabled. Enable it first.", command=f"mooring enable {name}"
             )
         if (problem := self._host.held.get(name)) is not None:
@@ -293,7 +295,7 @@ class HostVerbs:
             try:
                 await self._approved(name, None, body.given.get("revision"), visitor)
                 done.append(name)
-            except Refused as problem:
+            except VerbRefused as problem:
                 refused.append({"server": name, "message": str(problem)})
         return {"approved": done, "refused": refused}
 
@@ -301,7 +303,7 @@ class HostVerbs:
         try:
             left = await self._admin.approve(name, tool, revision, visitor.principal)
         except Denied as problem:
-            raise Refused(problem.status, str(problem)) from None
+            raise VerbRefused(problem.status, str(problem)) from None
         self._monitor.set_changes()
         return left
 

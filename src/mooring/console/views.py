@@ -12,7 +12,7 @@ from mooring.config.logs import logger
 from mooring.console.access import Visitor
 from mooring.console.trying import SESSION, Tries
 from mooring.console.verbs import Body
-from mooring.console.web import Refused, Verb
+from mooring.console.web import Verb, VerbRefused
 from mooring.gateway.auth import check_host
 from mooring.gateway.web import Denied, Response, WebRequest
 from mooring.host import Host
@@ -95,7 +95,7 @@ class ConsoleViews:
     async def open(self, given: Mapping[str, Any], _: Visitor) -> Any:
         body = Body(given)
         if self.sandbox is None:
-            raise Refused(
+            raise VerbRefused(
                 409,
                 "Pages of tools are shown by a console on 127.0.0.1 only: they need an origin of their own. "
                 "Run `mooring console` on your machine.",
@@ -106,7 +106,7 @@ class ConsoleViews:
             if not one.read and now - one.opened > CONNECT_TIMEOUT:
                 del self._views[one.key]
         if len(self._views) >= MOST_VIEWS:
-            raise Refused(429, f"{MOST_VIEWS} pages of tools are open. Close one first.")
+            raise VerbRefused(429, f"{MOST_VIEWS} pages of tools are open. Close one first.")
         session = self._host.session(SESSION, agent_id=SESSION)
         view = await self._host.view(body.text("tool"), session=session, timeout=60.0)
         made = None if given.get("id") is None else self._tries.made(body.text("id"))
@@ -138,7 +138,7 @@ class ConsoleViews:
     def _found(self, key: str) -> OpenView:
         found = self._views.get(key)
         if found is None:
-            raise Refused(404, "This page is closed. Open it again.", kind="Gone")
+            raise VerbRefused(404, "This page is closed. Open it again.", kind="Gone")
         return found
 
     def stream(self, key: str) -> AsyncGenerator[tuple[str, Any]] | None:

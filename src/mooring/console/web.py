@@ -23,7 +23,7 @@ from mooring.errors import MooringError
 from mooring.gateway.web import Denied, Response, WebRequest
 from mooring.transport.message import decode
 
-__all__ = ["ConsoleRoutes", "Refused", "encoded"]
+__all__ = ["ConsoleRoutes", "VerbRefused", "encoded"]
 
 log = logger("mooring.console")
 
@@ -64,7 +64,7 @@ _STRICT = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancest
 Verb = Callable[[Mapping[str, Any], Visitor], Awaitable[Any]]
 
 
-class Refused(Exception):
+class VerbRefused(Exception):
     """A verb cannot be done: an HTTP status, a kind, a sentence, and maybe the next command to try."""
 
     def __init__(
@@ -244,7 +244,7 @@ class ConsoleRoutes:
     async def _do(self, verb: Verb, name: str, body: Mapping[str, Any], visitor: Visitor) -> Response:
         try:
             answer = await verb(body, visitor)
-        except Refused as refused:
+        except VerbRefused as refused:
             said = {"kind": refused.kind, "message": str(refused), "next": refused.command}
             return _json({"error": said}, refused.status)
         except MooringError as problem:

@@ -13,7 +13,7 @@ from mooring.console.access import Visitor
 from mooring.console.journal import Journal
 from mooring.console.state import LIMITS, ConsoleState
 from mooring.console.verbs import Body
-from mooring.console.web import Refused, Verb
+from mooring.console.web import Verb, VerbRefused
 from mooring.core.callers import CALL
 from mooring.core.json_values import heavy
 from mooring.core.redact import MASK, Redactor, is_secret_name
@@ -167,7 +167,7 @@ class Wire:
         key = Body(given).text("id")
         text = self._messages.get(key)
         if text is None:
-            raise Refused(404, f"Message {key[:40]!r} is not kept any more.", kind="Gone")
+            raise VerbRefused(404, f"Message {key[:40]!r} is not kept any more.", kind="Gone")
         return {"id": key, "message": text}
 
     async def capture(self, given: Mapping[str, Any], _: Visitor) -> Any:
@@ -218,7 +218,7 @@ class Wire:
         key = Body(given).text("call")
         found = self._calls.get(_number(key))
         if found is None:
-            raise Refused(404, f"The messages of call {key[:40]!r} are not kept any more.", kind="Gone")
+            raise VerbRefused(404, f"The messages of call {key[:40]!r} are not kept any more.", kind="Gone")
         return {"id": key, "requests": [json.loads(self._line(one)) for one in found]}
 
     async def export(self, given: Mapping[str, Any], _: Visitor) -> Any:
@@ -228,9 +228,9 @@ class Wire:
         else:
             numbers = [_number(one) for one in Body(given).texts("calls", most=MOST_CALLS)]
         if not numbers:
-            raise Refused(409, "There is no call to export. Make a call first.")
+            raise VerbRefused(409, "There is no call to export. Make a call first.")
         if lost := [number for number in numbers if number not in self._calls]:
-            raise Refused(
+            raise VerbRefused(
                 404,
                 f"The messages of call 'c{lost[0]}' are not kept any more; export newer calls.",
                 kind="Gone",
@@ -238,14 +238,16 @@ class Wire:
         servers = list(dict.fromkeys(one.server for number in numbers for one in self._calls[number]))
         known = {key[0] for key in self._lists if key[1] in HANDSHAKE_METHODS}
         if missing := [server for server in servers if server not in known]:
-            raise Refused(
+            raise VerbRefused(
                 409, f"The start of server {missing[0]!r} was not recorded. Reconnect it and call it again."
             )
         lines = [self._line(one) for key, one in self._lists.items() if key[0] in servers]
         lines += [self._line(one) for number in sorted(numbers) for one in self._calls[number]]
         text = "".join(f"{one}\n" for one in lines)
         if len(text) > EXPORT_BYTES:
-            raise Refused(413, f"The recording has more than {EXPORT_BYTES >> 20} MiB. Export fewer calls.")
+            raise VerbRefused(
+                413, f"The recording has more than {EXPORT_BYTES >> 20} MiB. Export fewer calls."
+            )
         return {"name": "recording.jsonl", "recording": text, "calls": len(numbers), "servers": servers}
 
     def _line(self, exchange: base.TracedExchange) -> str:
