@@ -39,7 +39,7 @@ function createCard(props) {
   const draw = () => {
     node.className = `card stack inbox-item${shown.marked ? " marked" : ""}`;
     node.setAttribute("aria-label", KINDS[shown.item.kind] ?? shown.item.kind);
-    render(node, cardView(shown, form, busy, send));
+    render(node, cardView(shown, form, busy, send, shown.item.kind === "login" ? paste : undefined));
   };
   const form = props.item.kind === "elicitation" && props.item.mode !== "url" ? new FormState(props.item.schema, () => draw(), undefined, props.item.id) : undefined;
   /** @param {string} action */
@@ -52,6 +52,8 @@ function createCard(props) {
     busy = undefined;
     draw();
   };
+  /** @param {string} url */
+  const paste = (url) => void attempt(() => shown.context.api.post("login-complete", { item: shown.item.id, url }), "Logged in.");
   draw();
   // The time that is left counts down also while nothing else changes.
   const timer = setInterval(draw, 1000);
@@ -68,8 +70,8 @@ function createCard(props) {
   };
 }
 
-/** @param {{ context: Context, item: InboxItem }} props @param {FormState | undefined} form @param {string | undefined} busy @param {(action: string) => void} send */
-function cardView({ context, item }, form, busy, send) {
+/** @param {{ context: Context, item: InboxItem }} props @param {FormState | undefined} form @param {string | undefined} busy @param {(action: string) => void} send @param {((url: string) => void) | undefined} paste */
+function cardView({ context, item }, form, busy, send, paste) {
   const now = context.store.now();
   const left = item.expires === null ? null : item.expires - now;
   return [
@@ -82,6 +84,7 @@ function cardView({ context, item }, form, busy, send) {
     hasKeys(item.arguments) ? jsonView(item.arguments, "Arguments") : null,
     form && formView(form),
     (item.mode === "url" || item.kind === "login") && item.url ? address(item) : null,
+    paste && callback(item, paste),
     h("div", { class: "row wrap" }, choices(item).map(([action, title, kind]) => button(title, () => send(action), { key: action, kind, busy: busy === action, disabled: busy !== undefined }))),
   ];
 }
@@ -95,6 +98,19 @@ function sensitive(names) {
 function address(item) {
   return h("div", { class: "callout wait" }, h("div", { class: "stack" }, h("p", null, "Opens ", h("strong", { class: "wrap-any" }, item.host ?? ""), " in a new tab:"), h("code", { class: "wrap-any" }, item.url),
     h("div", null, h("a", { class: "button primary", href: item.url, target: "_blank", rel: "noopener noreferrer" }, "Open"))));
+}
+
+/** For a browser on another machine, which cannot reach the page that ends the login. @param {InboxItem} item @param {(url: string) => void} paste */
+function callback(item, paste) {
+  const id = `callback-${item.id}`;
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault();
+    const input = document.getElementById(id);
+    if (input instanceof HTMLInputElement && input.value.trim()) paste(input.value.trim());
+  };
+  return h("form", { class: "field", on: { submit } }, h("label", { for: id }, "If the browser cannot open the last page of the login, paste its address here"),
+    h("span", { class: "row" }, h("input", { id, type: "text", autocomplete: "off", spellcheck: "false" }), h("button", { type: "submit", class: "button" }, "Finish")));
 }
 
 /** @param {InboxItem} item @returns {[string, string, "primary" | "danger" | undefined][]} */
