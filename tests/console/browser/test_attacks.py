@@ -87,13 +87,13 @@ const tries = {
     const i = document.createElement("input"); i.name = '{"tool":"mcp_shop_pay","arguments":{},"x":"'; i.value = '"}'; f.append(i); document.body.append(f); f.submit(); }),
 };
 window.found = {};
-window.done = (async () => {
+window.attack = async () => {
   for (const [name, attack] of Object.entries(tries)) {
     try { window.found[name] = "did: " + String(await Promise.race([attack(), new Promise((_, no) => setTimeout(() => no("silence"), 4000))])).slice(0, 80); }
     catch (error) { window.found[name] = "no: " + error; }
   }
   return true;
-})();
+};
 </script>"""
 
 
@@ -108,7 +108,7 @@ async def test_a_page_of_another_origin_can_neither_call_a_tool_nor_read_the_sta
         async with evil_site(html) as port:
             attacker = await browser.page(beside=user)
             await attacker.open(f"http://{host}:{port}/")
-            await attacker.js("window.done")
+            await attacker.js("window.attack()")
             found = await attacker.js("window.found")
         for name in ("json", "guessed", "state", "session", "stream", "script"):
             assert found[name].startswith("no:"), (name, found[name])

@@ -4,6 +4,7 @@ import { h, host } from "./dom.js";
 import { confirmed, messageOf, toast } from "./ui.js";
 
 const TALLEST = 900;
+const MOST_WAITING = 256;
 
 /**
  * @param {{ api: import("./api.js").Api }} context
@@ -24,11 +25,30 @@ function createFrame({ context: { api }, tool, run }) {
   /** @type {EventSource | undefined} */
   let source;
 
+  /** Messages of the frame, in their order. @type {unknown[]} */
+  const waiting = [];
+  let sending = false;
+
   /** @param {MessageEvent} event */
   const fromFrame = (event) => {
     if (!view || event.source !== frame.contentWindow) return;
-    if (event.data === null || typeof event.data !== "object") return;
-    api.post("view-message", { view, message: event.data }).catch((error) => toast(messageOf(error), "bad"));
+    if (event.data === null || typeof event.data !== "object" || event.data.jsonrpc !== "2.0") return;
+    if (waiting.length >= MOST_WAITING) {
+      close();
+      node.textContent = "The page of this tool was closed: it sent too many messages.";
+      return;
+    }
+    waiting.push(event.data);
+    if (!sending) void pump();
+  };
+
+  const pump = async () => {
+    sending = true;
+    while (view && waiting.length) {
+      const message = waiting.shift();
+      await api.post("view-message", { view, message }).catch((error) => toast(messageOf(error), "bad"));
+    }
+    sending = false;
   };
 
   const open = async () => {
