@@ -97,7 +97,13 @@ function body(page, route) {
   if (!store.loaded) return h("div", { class: "page" }, loading("Loading the console …"));
   let view = made.get(page.id);
   if (!view) made.set(page.id, (view = page.make(context)));
-  return h("div", { class: "page", key: page.id }, view(route));
+  try {
+    return h("div", { class: "page", key: page.id }, view(route));
+  } catch (error) {
+    // One page that fails leaves the others usable.
+    console.error(error);
+    return h("div", { class: "page" }, failure(error, repaint));
+  }
 }
 
 function ended() {
@@ -151,4 +157,6 @@ addEventListener("keydown", (event) => {
   else keys.press(event);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+// Times such as "5 min ago" grow also while nothing happens.
+setInterval(() => document.hidden || repaint(), 5000);
 void start();

@@ -12,7 +12,7 @@ import { h, host, render, batched } from "./dom.js";
  * @template R
  * @typedef {{ label: string, rows: readonly R[], columns: Column<R>[], id: (row: R) => string, rowHeight?: number,
  *   selected?: string, onSelect?: (row: R) => void, tone?: (row: R) => string, empty?: import("./dom.js").Child,
- *   checked?: Set<string>, onCheck?: (ids: Set<string>) => void, version?: unknown,
+ *   checked?: Set<string>, onCheck?: (ids: Set<string>) => void,
  *   sorted?: { by: string, down: boolean } }} TableProps
  */
 
@@ -68,7 +68,7 @@ class Grid {
 
   /** @param {TableProps<R>} props */
   update(props) {
-    const same = props.rows === this.props.rows && props.version === this.props.version;
+    const same = props.rows === this.props.rows;
     const moved = props.selected !== undefined && props.selected !== this.props.selected;
     if (moved) this.active = props.selected;
     const anchor = same ? undefined : this.anchor();
