@@ -30,7 +30,7 @@ export function pill(tone, text, mark) {
 
 /** @type {Record<string, [tone: string, mark: string]>} */
 const STATES = {
-  connected: ["good", "ok"], ok: ["good", "ok"], active: ["good", "ok"], allow: ["good", "ok"],
+  connected: ["good", "ok"], ok: ["good", "ok"], valid: ["good", "ok"], active: ["good", "ok"], allow: ["good", "ok"],
   pending: ["wait", "pending"], running: ["wait", "pending"], waiting: ["wait", "pending"], ask: ["warn", "help"],
   failed: ["bad", "error"], error: ["bad", "error"], denied: ["warn", "off"], deny: ["bad", "off"], revoked: ["bad", "off"], expired: ["bad", "off"],
   "needs-auth": ["warn", "key"], disabled: ["off", "off"], cancelled: ["off", "off"],
