@@ -280,7 +280,7 @@ async def visit(page: Page, address: str) -> None:
     await page.js(f"location.hash = {json.dumps('#/' + address)}")
     await page.js("new Promise((done) => setTimeout(done, 400))")
     await page.js(
-        "[...document.querySelectorAll('.json-toggle[aria-expanded=false], .segment, summary')].forEach((e) => e.click())"
+        "[...document.querySelectorAll('.json-toggle[aria-expanded=false], .form .segment, summary')].forEach((e) => e.click())"
     )
     await page.js("new Promise((done) => setTimeout(done, 150))")
 

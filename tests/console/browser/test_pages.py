@@ -35,7 +35,7 @@ PAGES = {
     "changes": "changes",
     "inbox": "inbox",
     "gateway": "gateway",
-    "settings": "settings",
+    "settings": "settings?q=github",
     "add": "add",
 }
 

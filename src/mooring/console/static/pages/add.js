@@ -62,7 +62,7 @@ function form(draft, repaint, add) {
     id: `add-${key}`, type: "text", autocomplete: "off", spellcheck: "false", placeholder, prop: { value: draft[key] }, on: { input: (/** @type {any} */ event) => ((draft[key] = event.target.value), repaint()) },
   }));
   return h("form", { class: "stack", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), add()) } },
-    line("name", "Name", "files"), line("what", "Command or URL", "npx -y @modelcontextprotocol/server-filesystem . — or https://…/mcp"),
+    line("name", "Name", "files"), line("what", "Command or URL", "npx -y some-server, or https://host/mcp"),
     draft.problem && h("p", { class: "problem", role: "alert" }, draft.problem), h("div", null, h("button", { class: "button", type: "submit" }, "Show the change")));
 }
 

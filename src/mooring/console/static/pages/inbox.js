@@ -74,10 +74,11 @@ function createCard(props) {
 function cardView({ context, item }, form, busy, send, paste) {
   const now = context.store.now();
   const left = item.expires === null ? null : item.expires - now;
+  const title = item.title ?? (item.kind === "approval" && item.tool ? `Allow the call of ${item.tool}?` : null);
   return [
     h("div", { class: "row wrap" }, pill("accent", KINDS[item.kind] ?? item.kind), item.server && foreign(item.server, "muted"), h("span", { class: "spacer" }), h("span", { class: "muted" }, ago(item.asked, now), left !== null && left > 0 && ` · ${span(left)} left`)),
-    item.title && h("h2", { class: "inbox-title", dir: "auto" }, item.title),
-    item.text && (item.kind === "plan" ? codeBlock(item.text, "Plan") : h("p", { class: item.title ? "prose" : "prose inbox-text", dir: "auto" }, item.text)),
+    title && h("h2", { class: "inbox-title", dir: "auto" }, title),
+    item.text && (item.kind === "plan" ? codeBlock(item.text, "Plan") : h("p", { class: title ? "prose" : "prose inbox-text", dir: "auto" }, item.text)),
     item.reason && callout("warn", h("p", { dir: "auto" }, item.reason)),
     Array.isArray(item.sensitive) ? item.sensitive.length > 0 && sensitive(item.sensitive.join(", ")) : item.sensitive ? sensitive(typeof item.sensitive === "string" ? item.sensitive : "") : null,
     facts([["Tool", item.tool && foreign(item.tool, "mono")], ["Session", item.session]]),
