@@ -29,6 +29,15 @@ from typing import Literal
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "lock")
 TESTS = ("tests/core", "tests/lock")
+OTHERS = (
+    "tests/extensions",
+    "tests/policy",
+    "tests/results",
+    "tests/servers",
+    "tests/adapters",
+    "tests/scripts",
+)
+"""Rooms whose tests are run too if they import the changed module and those of `TESTS` do not notice it."""
 THROUGH_A_HOST = {
     "enforce.py": ("tests/interaction/test_pins.py", "tests/interaction/test_pinned_calls.py"),
 }
@@ -161,6 +170,13 @@ def covering(path: Path) -> list[str]:
     return [str(file.relative_to(ROOT)) for file in found] or [f"tests/{module.split('.')[1]}"]
 
 
+def others(path: Path) -> list[str]:
+    """The test files of other rooms that import a module."""
+    module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+    files = [file for room in OTHERS for file in sorted((ROOT / room).rglob("test_*.py"))]
+    return [str(file.relative_to(ROOT)) for file in _importing(module, files)]
+
+
 def _importing(module: str, files: list[Path]) -> list[Path]:
     """Those of the files that import the module."""
     parent, _, name = module.rpartition(".")
@@ -234,6 +250,8 @@ def main() -> int:
             print(f"skipped   {mutant}: its tests fail without a change", flush=True)
             return None
         found = outcome_of(mutant, tests)
+        if found == "survived" and (more := others(mutant.path)):
+            found = outcome_of(mutant, more)
         if found != "noticed":
             print(f"{found:<9} {mutant}", flush=True)
         return found

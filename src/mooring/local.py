@@ -266,7 +266,7 @@ class LocalTools(StaticProvider):
         group = Group(
             id=self.name,
             title=title or f"Tools of the application ({self.name})",
-            description=description or "Functions of the application itself.",
+            description=description or "Functions of the application.",
             instructions=instructions,
             members=tuple(self._tools),
         )

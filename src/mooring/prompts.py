@@ -66,7 +66,7 @@ class Prompts:
             given = fitting(prompt, arguments or EMPTY)
         except ValueError as problem:
             raise CallError(
-                f"the prompt {name!r} of {server!r} was not asked for: {problem}",
+                f"the prompt {name!r} of {server!r} was not requested: {problem}",
                 server=server,
                 tool=name,
                 outcome="not sent",
@@ -130,7 +130,7 @@ class Prompts:
             found = self._listed(server, name)
             if found is None and server in errors:
                 raise CallError(
-                    f"the prompt {name!r} was not asked for: {server!r} is not connected: {errors[server]}",
+                    f"the prompt {name!r} was not requested: {server!r} is not connected: {errors[server]}",
                     server=server,
                     tool=name,
                     outcome="not sent",

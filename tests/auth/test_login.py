@@ -231,7 +231,7 @@ async def test_client_credentials_need_nobody(hosting: Any) -> None:
             auth.needs["echo"] = "admin"
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
             assert auth.count("/token", grant_type="client_credentials", scope="mcp admin") == 1
-            with pytest.raises(AuthNeeded, match="no person"):
+            with pytest.raises(AuthNeeded, match="no login in a browser"):
                 await host.login("web")
 
 
@@ -320,7 +320,7 @@ async def test_no_tool_of_a_server_passes_for_the_one_that_begins_a_login(hostin
             assert host.catalog.tools[ours].server == "web"
             started = await host.call(ours, {"text": "theirs"})
             assert started.error is not None
-            assert "wants a person to log in" in started.text
+            assert "requires a login at" in started.text
 
 
 async def test_a_name_that_comes_to_that_of_another_servers_login_takes_it_from_nobody(hosting: Any) -> None:
@@ -446,7 +446,7 @@ async def test_after_a_login_that_does_not_help_the_state_and_the_text_are_those
             assert result.is_error
             (status,) = host.status()
             assert (status.state, status.error) == ("needs-auth", before.error)
-            assert result.text.count("it wants a login") == 1
+            assert result.text.count("it requires a login") == 1
             assert "mcp_web_authenticate" in names(host)
         await host.refresh()
         assert host.status()[0].error == before.error
@@ -466,7 +466,7 @@ async def test_a_login_that_is_refused_changes_no_state(hosting: Any) -> None:
         assert page.count("Login failed. Return to your application for details.") == 1
         with pytest.raises(AuthNeeded) as refused:
             await login.done(20)
-        assert str(refused.value) == "'web' is not logged in: the authorization server said no: access_denied"
+        assert str(refused.value) == "'web' is not logged in: the authorization server refused: access_denied"
         stream.end()
         assert [event async for event in stream] == []
 
@@ -498,5 +498,5 @@ async def test_a_keyring_is_not_advised_where_it_would_not_work(
     caplog.set_level("INFO", "mooring")
     async with AuthLab() as auth, hosting(auth.config()) as host:
         await log_in(host)
-    assert "tokens are kept in a file that only you can read" in caplog.text
+    assert "tokens are stored in a file that only you can read" in caplog.text
     assert "keyring" not in caplog.text

@@ -219,10 +219,10 @@ def test_TH13_an_answer_at_another_address_is_none(url: str) -> None:
     [
         (SERVER, "code=c&state=st&iss=https://evil.example", "another authorization server"),
         (NAMED, "code=c&state=st&iss=https://as.example/tenant/", "another authorization server"),
-        (NAMED, "code=c&state=st", "does not say which"),
-        (NAMED, "error=access_denied&state=st", "does not say which"),
+        (NAMED, "code=c&state=st", "does not name its authorization server"),
+        (NAMED, "error=access_denied&state=st", "does not name its authorization server"),
         (SERVER, "error=access_denied&state=st", "access_denied"),
-        (SERVER, "error=<script>&state=st", "without a known name"),
+        (SERVER, "error=<script>&state=st", "unknown error"),
         (SERVER, "state=st", "no code"),
     ],
 )

@@ -122,7 +122,7 @@ async def test_TH07_only_the_network_that_the_server_is_in_is_allowed() -> None:
 async def test_a_server_without_tls_gets_no_token_wherever_its_metadata_is() -> None:
     told = Challenge(resource_metadata="https://as.example/metadata")
     async with Watched("http://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
-        with pytest.raises(RefusedAddressError, match="its own address is without TLS"):
+        with pytest.raises(RefusedAddressError, match="its URL has no TLS"):
             await discover(visit, AuthConfig(), told, None)
         assert visit.passed == []
 
@@ -142,7 +142,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"token_endpoint": INTERNAL}}, "a link-local address"),
     ({"metadata": {"registration_endpoint": "http://10.0.0.1/"}}, "an address of a private network"),
     ({"metadata": {"token_endpoint": None}}, "no token endpoint"),
-    ({"metadata": {"authorization_endpoint": None}}, "no page to log in"),
+    ({"metadata": {"authorization_endpoint": None}}, "no authorization endpoint"),
     ({"metadata": {"authorization_endpoint": "javascript:alert(1)"}}, "characters that do not belong"),
     ({"metadata": {"authorization_endpoint": "http://127.0.0.1:1/a`id`"}}, "characters that do not belong"),
     ({"protected": {"authorization_servers": ["http://192.168.0.1"]}}, "private network"),
@@ -152,7 +152,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"redirects": {METADATA: "http://localhost:1/x"}}, "redirects to another host"),
     ({"redirects": {METADATA: INTERNAL}}, "redirects to what is on '169.254.169.254'"),
     ({"redirects": {PROTECTED: INTERNAL}}, "redirects to what"),
-    ({"redirects": {METADATA: METADATA}}, "in circles"),
+    ({"redirects": {METADATA: METADATA}}, "in a loop"),
     ({"redirects": {"/register": "/elsewhere"}}, "not followed"),
 ]
 

@@ -116,7 +116,7 @@ async def test_a_listing_that_is_refused_shows_that_the_login_is_gone(hosting: A
         auth.refresh.clear()
         report = await host.refresh("web")
         assert not report["web"].ok
-        assert "wants a login" in (report["web"].error or "")
+        assert "requires a login" in (report["web"].error or "")
         await until(lambda: host.status()[0].state == "needs-auth")
 
 
@@ -213,7 +213,7 @@ async def test_TH21_the_file_is_for_its_owner_alone(hosting: Any, caplog: Any) -
         assert len(files) == 2
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
-    warned = [record for record in caplog.records if "kept in a file" in record.getMessage()]
+    warned = [record for record in caplog.records if "stored in a file" in record.getMessage()]
     assert len(warned) == 1
 
 

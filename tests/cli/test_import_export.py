@@ -185,7 +185,7 @@ def test_import_from_a_file_of_no_known_program(ran, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["import", "curser"], "'curser' is no program whose files mooring knows. Did you mean 'cursor'"),
+        (["import", "curser"], "'curser' is not a program whose files mooring knows. Did you mean 'cursor'"),
         (["import", "cursor", "--from", "none.json"], "none.json: there is no such file"),
         (["import", "cursor", "--from", "empty.json"], "has no servers in the format of Cursor"),
         (["export", "docker"], "Docker MCP cannot be exported to"),

@@ -105,7 +105,7 @@ def test_an_alias_means_the_field(raw: dict[str, Any], expected: dict[str, Any])
         ({"enabled": "perhaps"}, "enabled", "must be true or false"),
         ({"command": []}, "command", "must name a program"),
         ({"type": 5}, "type", "must be text such as 'stdio'"),
-        ({"url": "https://x", "httpUrl": "https://y"}, "httpUrl", "says something else than 'url'; keep one"),
+        ({"url": "https://x", "httpUrl": "https://y"}, "httpUrl", "differs from 'url'; keep one"),
         (
             {"bearer_token_env_var": "hunter2-secret!"},
             "bearer_token_env_var",

@@ -622,7 +622,7 @@ def test_nothing_comes_to_life_that_was_mere_text_elsewhere(tmp_path: Path) -> N
     found = read(tmp_path, "cursor", "mcp.json", text)["a"]
     assert found.entry
     assert found.entry["headers"]["A"] == "$${cmd:evil} $${file:~/.ssh/id}"
-    assert "${cmd:…} is mere text to Cursor, and here" in found.notes
+    assert "${cmd:…} is plain text in Cursor, and here" in found.notes
 
 
 def test_an_unknown_program_gets_the_nearest_name() -> None:

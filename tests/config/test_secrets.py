@@ -154,7 +154,7 @@ def test_a_program_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("mooring.config.secrets._COMMAND_TIMEOUT", 0.05)
     command = f"${{cmd:{sys.executable} -c 'while True: pass'}}"
     message = refused(server(file=tmp_path / "c.yaml", scope="user", env={"T": command}))
-    assert "gave no answer within 0.05 s" in message
+    assert "did not respond within 0.05 s" in message
 
 
 def test_a_keyring_that_fails_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,9 @@ from mooring.console.web import MOST_STREAMS
 from mooring.console.wire import Wire
 from mooring.testing import FakeServer
 from mooring.testing.recording import Replay
+from tests.lab.http import HttpLab
 from tests.lab.libraries import library_at
+from tests.lab.oauth import AuthLab, browse
 from tests.lab.stdio import COMMAND, lab_server
 from tests.lab.wait import until
 
@@ -287,6 +289,27 @@ async def test_the_wire_shows_both_directions_with_latency(opened: Any) -> None:
             False,
             False,
         )
+
+
+async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_done(opened: Any) -> None:
+    async with AuthLab(lab=HttpLab(era="modern")) as auth, opened(auth.config()) as page:
+        row = await page.until(
+            lambda state: next((r for r in state["tables"]["servers"] if r["state"] == "needs-auth"), None)
+        )
+        assert (row["login"], row["next"]) == (True, "mooring login web")
+        login = await page.do("login", server="web")
+        item = await page.until(lambda state: next(iter(state["tables"]["inbox"]), None))
+        assert (item["id"], item["kind"], item["url"]) == (login["item"], "login", login["url"])
+        assert (await page.refused("login-complete", item=item["id"], url="http://127.0.0.1/?x"))[0] == 409
+        assert (await browse(login["url"]))[0] == 200
+        await page.until(connected(1))
+        await page.until(lambda state: not state["tables"]["inbox"])
+        access = next(iter(auth.tokens))
+        assert access not in json.dumps(await page.get("state"))
+        again = await page.do("login", server="web")
+        await page.do("answer", id=again["item"], action="cancel")
+        await page.until(lambda state: not state["tables"]["inbox"])
+        assert (await page.refused("login", server="nothing"))[0] == 404
 
 
 async def test_resources_and_prompts_are_listed_and_read(opened: Any) -> None:

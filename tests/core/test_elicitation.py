@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.elicitation import choices, problems_of, question
+from mooring.core.elicitation import MOST_ADDRESSES, addresses_in, choices, problems_of, question
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -144,3 +144,19 @@ def test_any_form_is_refused_or_can_be_judged(properties: dict[str, Any], conten
     except ValueError:
         return
     problems_of(content, asked.schema)
+
+
+@pytest.mark.parametrize("items", [None, "text", {"mode": "url"}, []])
+def test_an_error_without_a_list_of_addresses_has_none(items: object) -> None:
+    assert addresses_in({"elicitations": items}) is None
+
+
+def test_the_addresses_of_an_error_become_requests() -> None:
+    item = {"mode": "url", "message": "Sign in", "url": "https://example.com/x", "elicitationId": "1"}
+    assert addresses_in({"elicitations": [item, item]}) == {
+        "address-1": {"method": "elicitation/create", "params": item},
+        "address-2": {"method": "elicitation/create", "params": item},
+    }
+    assert addresses_in({"elicitations": [item] * MOST_ADDRESSES}) is not None
+    assert addresses_in({"elicitations": [item] * (MOST_ADDRESSES + 1)}) is None
+    assert addresses_in({"elicitations": [item, {"message": "Your name?"}]}) is None

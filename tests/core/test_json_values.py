@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.json_values import shared
+from mooring.core.json_values import CHARACTERS, heavy, recalled, remember, shared
 from mooring.core.types import Snapshot, Tool
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.floats(-1, 2), st.text(max_size=3))
@@ -74,3 +74,36 @@ def test_everything_else_is_as_it_was_listed() -> None:
     got = shared(of([tool]), Snapshot(server="s", instructions="new", tools=(replace(tool),)))
     assert got.instructions == "new"
     assert got.tools[0] is tool
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ([], 0),
+        ([1, 2, 3], 3),
+        ({"a": 1, "b": [1, 2]}, 4),
+        ([[], [[]]], 3),
+        ("x" * CHARACTERS, 1),
+        ({"a": "x" * (3 * CHARACTERS)}, 4),
+    ],
+)
+def test_a_value_is_heavy_from_one_more_than_the_limit(value: Any, size: int) -> None:
+    assert not heavy(value, size)
+    assert size == 0 or heavy(value, size - 1)
+
+
+def test_a_remembered_result_belongs_to_one_object_and_one_question() -> None:
+    class Thing:
+        pass
+
+    def ask(_: Thing) -> str:
+        return "answer"
+
+    def other(_: Thing) -> str:
+        return "other"
+
+    thing, twin = Thing(), Thing()
+    remember(ask, thing)
+    assert recalled(ask, thing) == ("answer",)
+    assert recalled(other, thing) is None
+    assert recalled(ask, twin) is None

@@ -106,7 +106,7 @@ def test_a_path_of_names_and_numbers_leads_to_a_part(path: str, value: str) -> N
     [
         ("itmes", "there is no 'itmes' at $; there is items"),
         ("items[3]", "there is no [3] at $['items']: it has 1 items"),
-        ("items.n", "$['items'] is a list: 'n' leads nowhere there"),
+        ("items.n", "$['items'] is a list: 'n' does not exist there"),
         ("items[0].n.x", "is a single value"),
         ("items[?(@.n>1)]", "a chain of names and numbers"),
         ("__import__('os')", "a chain of names and numbers"),

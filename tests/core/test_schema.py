@@ -447,7 +447,7 @@ def test_a_member_whose_schema_is_no_schema_is_left_out() -> None:
     original = {"type": "object", "properties": {"a": {"type": "string"}, "type": "object"}}
     tool = compiled("openai", original)
     assert [*tool.schema["properties"]] == ["a"]
-    assert tool.notes == ("'type' is no schema; left out",)
+    assert tool.notes == ("'type' is not a schema; left out",)
 
 
 # Keywords
@@ -528,3 +528,16 @@ def test_one_bad_tool_is_set_aside_and_the_others_stay() -> None:
     done, aside = compile_tools(tools, "openai")
     assert [*done] == ["good"]
     assert aside == {"bad": "its schema allows no arguments at all"}
+
+
+@pytest.mark.parametrize("never", [{}, True])
+def test_a_schema_that_excludes_everything_leaves_no_arguments(never: Any) -> None:
+    with pytest.raises(SetAside):
+        compile_schema({"not": never}, "openai")
+
+
+def test_a_schema_that_excludes_nothing_is_kept() -> None:
+    compiled = compile_schema(
+        {"type": "object", "properties": {"a": {"not": False, "type": "string"}}}, "openai"
+    )
+    assert "a" in compiled.schema["properties"]

@@ -120,7 +120,7 @@ def test_too_many_values_are_set_aside() -> None:
 
 def test_what_is_no_json_is_set_aside() -> None:
     for value in (object(), {1: 2}, {"a", "b"}):
-        with pytest.raises(SetAside, match="no JSON"):
+        with pytest.raises(SetAside, match="not JSON"):
             compile_schema({"type": "object", "default": value}, "openai")
 
 

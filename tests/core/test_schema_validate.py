@@ -241,3 +241,26 @@ def test_a_reference_out_of_the_schema_is_an_error(ref: str) -> None:
 def test_a_circle_of_references_is_an_error() -> None:
     with pytest.raises(RecursionError):
         problem({"$ref": "#"}, 1)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_recursive_reference_follows_the_outermost_anchor_only_from_an_anchor(
+    outer: bool, inner: bool
+) -> None:
+    schema = {
+        "$id": "https://example.com/outer",
+        "$recursiveAnchor": outer,
+        "$ref": "inner",
+        "maxProperties": 1,
+        "$defs": {
+            "inner": {
+                "$id": "https://example.com/inner",
+                "$recursiveAnchor": inner,
+                "properties": {"a": {"$recursiveRef": "#"}},
+            }
+        },
+    }
+    dialect = "https://json-schema.org/draft/2019-09/schema"
+    fits = same(schema, {"a": {"a": 1, "b": 2}}, dialect)
+    assert fits is not (outer and inner)

@@ -369,7 +369,7 @@ async def test_the_extensions_of_the_application_are_declared_in_both_eras() -> 
 def test_an_invalid_extension_is_named() -> None:
     from mooring import ConfigError, HostConfig
 
-    with pytest.raises(ConfigError, match="'maps' is no extension"):
+    with pytest.raises(ConfigError, match="'maps' is not an extension"):
         Host(extensions={"maps": {}})
     with pytest.raises(ConfigError, match="must be a mapping"):
         Host(extensions={"com.example/maps": 1})  # pyright: ignore[reportArgumentType]

@@ -226,9 +226,9 @@ async def test_FA65_a_bomb_is_never_unpacked_beyond_the_limit(kind: str, hosting
         ({"status": 202}, "202"),
         ({"text": "<html>Sign in</html>", "content_type": "text/html"}, "text/html"),
         ({"text": "ok", "content_type": "text/plain"}, "text/plain"),
-        ({"body": b"", "content_type": "application/json"}, "no JSON-RPC"),
-        ({"body": b"{broken", "content_type": "application/json"}, "no JSON-RPC"),
-        ({"body": b"[]", "content_type": "application/json"}, "no JSON-RPC"),
+        ({"body": b"", "content_type": "application/json"}, "not a JSON-RPC"),
+        ({"body": b"{broken", "content_type": "application/json"}, "not a JSON-RPC"),
+        ({"body": b"[]", "content_type": "application/json"}, "not a JSON-RPC"),
         (
             {
                 "body": b"\x1f\x8b\x00",

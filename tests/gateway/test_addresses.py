@@ -74,7 +74,7 @@ async def test_a_user_who_declines_ends_the_call(hosting: Any) -> None:
         async with hosting(lab.config(), on_elicit=lambda question: question.decline()) as host:
             result = await host.call("mcp_web_echo", {"text": "x"})
             assert result.is_error
-            assert "did not open the address" in result.text
+            assert "did not open the requested URL" in result.text
         assert len(lab.calls()) == 1
 
 
@@ -90,7 +90,7 @@ async def test_a_server_that_is_never_content_asks_the_user_once(hosting: Any) -
 
         async with hosting(lab.config(), on_elicit=on_elicit) as host:
             result = await host.call("mcp_web_echo", {"text": "x"})
-            assert "still asks for an address" in result.text
+            assert "asks again for a URL" in result.text
         assert len(asked) == 1
 
 

@@ -349,4 +349,4 @@ async def test_TH28_an_address_that_hides_where_it_leads_never_reaches_the_user(
 
     async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
         result = await host.call("mcp_lib_ask", {"params": {**LINK, "url": url}})
-        assert "was not put to the user" in result.text
+        assert "was not shown to the user" in result.text

@@ -122,7 +122,21 @@ async def test_without_a_lock_a_change_is_taken_with_a_warning(
     async with project.host() as host:
         await host.ready(10)
         assert host.catalog.tools["mcp_lab_sum"].description == "Another purpose"
-    assert "sum" in caplog.text
+    (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "'sum' of server 'lab' changed since the last run: description" in warning
+    assert "`mooring lock`" in warning
+    assert "approve" not in warning  # there is nothing to approve
+
+
+async def test_without_a_lock_a_renamed_tool_is_no_warning(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("sum", "add"):
+        project.write([tool(name)])
+        async with project.host() as host:
+            await host.ready(10)
+            assert f"mcp_lab_{name}" in host.catalog.tools
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "not a lock", '{"version": 999}'])

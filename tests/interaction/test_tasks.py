@@ -139,4 +139,4 @@ async def test_a_result_of_an_unknown_kind_is_not_taken_for_an_answer(hosting: A
 
     async with hosting(lab_server(era="modern", tools=["raw"])) as host:
         raw = {"resultType": "riddle", "content": [{"type": "text", "text": "?"}]}
-        assert "not known" in (await host.call("mcp_lab_raw", {"result": raw})).text
+        assert "unknown resultType" in (await host.call("mcp_lab_raw", {"result": raw})).text

@@ -252,7 +252,7 @@ def test_damage_is_named_by_server_entry_and_field(change: Any, words: str) -> N
 
 
 def test_what_is_no_object_is_no_lock() -> None:
-    with pytest.raises(LockError, match="is no lock"):
+    with pytest.raises(LockError, match="is not a lock"):
         parse("[]")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -297,7 +299,7 @@ async def test_decide_allows_only_what_it_says_clearly_and_in_time(tmp_path: Pat
 
 
 async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> None:
-    log, asked = tmp_path / "log", list[Any]()
+    log, asked, over = tmp_path / "log", list[Any](), asyncio.Event()
     replies: list[Any] = [
         {"result": True},
         {"result": {"allow": False, "reason": "not today"}},
@@ -311,7 +313,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
         asked.append(await request.json())
         reply = replies[len(asked) - 1]
         if reply == "hang":
-            await asyncio.sleep(30)
+            await over.wait()
         if reply == 500:
             return web.Response(status=500)
         return web.json_response(reply) if isinstance(reply, dict) else web.Response(text=reply)
@@ -329,6 +331,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
             await host.ready(20)
             texts = [(await host.call("mcp_lab_echo", {"text": str(n)})).text for n in range(len(replies))]
     finally:
+        over.set()
         await runner.cleanup()
     assert texts[0] == "0"
     assert "not today" in texts[1]
@@ -338,7 +341,7 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
     assert asked[0]["input"]["arguments"] == {"text": "0"}
     async with running(config(lab(log), policy={"decide": url})) as host:
         await host.ready(20)
-        assert "could not be asked" in (await host.call("mcp_lab_echo", {"text": "x"})).text
+        assert "could not be reached" in (await host.call("mcp_lab_echo", {"text": "x"})).text
 
 
 # --- guards
@@ -469,6 +472,10 @@ async def test_a_budget_survives_a_restart_and_a_tampered_file_denies(tmp_path: 
     with pytest.raises(GuardDenied):
         await BudgetGuard(1, path=path).before(call)
     path.write_bytes(b"not a database at all, but long enough to be one" * 10)
+    files = set(os.listdir("/dev/fd"))
+    with pytest.raises(sqlite3.DatabaseError) as failed:
+        await BudgetGuard(1, path=path).before(call)
+    assert set(os.listdir("/dev/fd")) == files, failed  # the error, and so its frames, are still referenced
     async with running(config(lab(tmp_path / "log")), guards=[BudgetGuard(5, path=path)]) as host:
         await host.ready(20)
         assert "guard 'budget' failed" in (await host.call("mcp_lab_pid")).text

@@ -338,7 +338,7 @@ async def test_a_proxy_that_is_not_there_or_wants_a_login_is_named_without_its_p
             wanting = ServerConfig(name="web", url=server.url, tls=server.tls, proxy=through)
             async with hosting(wanting, lock=False) as host:
                 (status,) = host.status()
-                assert "the proxy wants a login (HTTP 407)" in (status.error or "")
+                assert "the proxy requires a login (HTTP 407)" in (status.error or "")
                 found = diagnose(wanting, status)
                 assert found is not None
                 assert found.cause == "proxy"

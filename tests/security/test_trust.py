@@ -1,4 +1,4 @@
-"""TH17, TH18: a file that was merely found starts nothing before somebody on this machine has said yes."""
+"""TH17, TH18: a project file found automatically starts nothing before it is approved on this machine."""
 
 from __future__ import annotations
 
@@ -393,6 +393,6 @@ def test_an_approval_is_not_written_through_a_link(tmp_path: Path) -> None:
     [kept] = [path for path in state_home().rglob("*") if path.is_file()]
     kept.unlink()
     kept.symlink_to(victim)
-    with pytest.raises(ConfigError, match="something else than a file"):
+    with pytest.raises(ConfigError, match="something other than a file"):
         trust.approve(file, {"a": "b"})
     assert victim.read_text() == "mine"

@@ -173,7 +173,7 @@ URL = {"url": "https://example.org/mcp"}
         ("HTTP 404: nope", URL, "http-status", "path"),
         ("HTTP 403", URL, "http-status", "right"),
         ("HTTP 500: oh", URL, "http-status", "its own log"),
-        ("the answer is of type 'text/html', not JSON", URL, "no-mcp", "`url`"),
+        ("the response is of type 'text/html', not JSON", URL, "no-mcp", "`url`"),
         ("no common protocol version: the server speaks 2030", URL, "era", "Upgrade"),
         ("something that nobody foresaw", URL, "unknown", "--verbose"),
     ],
@@ -187,7 +187,7 @@ def test_a_failed_server_has_a_cause_and_a_next_step(
 
 
 def test_a_server_that_wants_a_login_is_told_how_to_get_one() -> None:
-    cause, step = told("it wants a login (HTTP 401)", state="needs-auth", **URL)
+    cause, step = told("it requires a login (HTTP 401)", state="needs-auth", **URL)
     assert cause == "login"
     assert '"Authorization": "Bearer ${GIT_HUB_TOKEN}"' in step
     assert "export GIT_HUB_TOKEN=…" in step
@@ -196,7 +196,7 @@ def test_a_server_that_wants_a_login_is_told_how_to_get_one() -> None:
 def test_a_server_that_is_still_starting_wants_time() -> None:
     assert told(None, state="pending") == (
         "no-answer",
-        "It is still starting: give it longer with `--timeout 60`.",
+        "It is still starting: allow more time with `--timeout 60`.",
     )
 
 

@@ -150,7 +150,7 @@ class Credentials:
             if not (self._for_callers or self.auth.type == "exchange"):
                 return None
             if not await self._renew(slot, None):
-                raise WireError(self.wanted or "no token could be had", kind="auth", outcome="not sent")
+                raise WireError(self.wanted or "no token could be obtained", kind="auth", outcome="not sent")
         if slot.grant is None:
             return None
         tokens, now = slot.grant.tokens, time.time()
@@ -200,7 +200,7 @@ class Credentials:
         if self.auth.unattended:
             return await self._renew(slot, slot.grant.tokens.access if slot.grant else None)
         scopes = ", ".join(map(repr, challenge.scopes))
-        self.wanted = f"it wants more rights than the login has: {scopes} (HTTP 403)"
+        self.wanted = f"it requires more rights than the login has: {scopes} (HTTP 403)"
         self._on_wanted(self.wanted)
         return False
 
@@ -212,7 +212,7 @@ class Credentials:
             in_memory = isinstance(store, MemoryStore)
             slot.grant = store.load() if in_memory else await to_thread.run_sync(store.load)
         except UnsafeStoreError as problem:
-            text = f"its kept login is not safe: {problem}"
+            text = f"its stored login is not safe: {problem}"
             raise WireError(text, kind="status", outcome="not sent") from None
         if slot.grant is not None and self.auth.issuer not in (None, slot.grant.issuer):
             slot.grant = None
@@ -405,7 +405,7 @@ class Credentials:
         except RefusedAddressError as refused:
             how = f"its OAuth login cannot be used: {refused}"
         except (UnreachableError, TimeoutError, WireError) as fault:
-            how = f"{how} (where to is not known yet: {fault or 'no answer in time'})"
+            how = f"{how} (where to is not known yet: {fault or 'no response in time'})"
             self.wanted = problem
         else:
             self.wanted = problem

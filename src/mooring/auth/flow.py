@@ -57,7 +57,7 @@ def check_fit(server: AuthServer) -> str:
         RefusedError: The authorization server has none, or an unsafe one.
     """
     if server.authorization_endpoint is None:
-        raise RefusedAddressError("the authorization server has no page to log in at")
+        raise RefusedAddressError("the authorization server has no authorization endpoint")
     if not server.s256:
         raise RefusedAddressError(
             "the authorization server does not say that it checks PKCE with S256; without it, a stolen code "
@@ -107,7 +107,7 @@ def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer
         here, home = urlsplit(url), urlsplit(redirect_uri)
         pairs = parse_qsl(here.query, keep_blank_values=True, max_num_fields=32)
     except ValueError:
-        raise OtherLoginError("that is no address") from None
+        raise OtherLoginError("that is not a URL") from None
     fields = dict(pairs)
     if (here.scheme, here.netloc, here.path) != (home.scheme, home.netloc, home.path):
         raise OtherLoginError(f"the address must begin with {redirect_uri}")
@@ -115,14 +115,14 @@ def read_callback(url: str, *, redirect_uri: str, state: str, server: AuthServer
         raise OtherLoginError("the address belongs to another login")
     issuer = fields.get("iss")
     if issuer is None and server.names_itself:
-        raise RefusedAddressError("the answer does not say which authorization server it is from")
+        raise RefusedAddressError("the response does not name its authorization server")
     if issuer is not None and issuer != server.issuer:
-        raise RefusedAddressError("the answer is from another authorization server than was asked")
+        raise RefusedAddressError("the response is from another authorization server")
     if error := fields.get("error"):
-        raise RefusedAddressError(f"the authorization server said no: {word(error)}")
+        raise RefusedAddressError(f"the authorization server refused: {word(error)}")
     code = fields.get("code")
     if not code:
-        raise RefusedAddressError("the answer holds no code")
+        raise RefusedAddressError("the response has no code")
     return code
 
 
@@ -170,7 +170,7 @@ async def discover(
     """
     parts = urlsplit(visit.server_url)
     if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
-        raise RefusedAddressError("its own address is without TLS: a token could be read on its way")
+        raise RefusedAddressError("its URL has no TLS, so a token could be intercepted")
     announced = (challenge.resource_metadata if challenge else None) or hint
     protected = await _protected(visit, announced)
     if protected is None:
@@ -235,14 +235,14 @@ async def client_for(
         return OAuthClient(client_id=auth.client_metadata_url)
     if server.registration_endpoint is None:
         raise RefusedAddressError(
-            "the authorization server takes no new clients by itself; register one there and give its "
+            "the authorization server has no dynamic registration; register one there and give its "
             "`client_id` in `auth`"
         )
     what = "its registration endpoint"
     document = registration(redirect_uri, scopes)
     status, raw = await visit.post(server.registration_endpoint, what, document=document)
     if status not in (200, 201):
-        raise _denied("the authorization server did not register us", status, raw)
+        raise _denied("the authorization server did not register mooring", status, raw)
     return read_client(raw)
 
 
@@ -284,7 +284,7 @@ async def token_response(
         raise UnreachableError(f"{what or 'its token endpoint'} answered HTTP {status}")
     if status != 200:
         if what is None:
-            raise _denied("the authorization server gave no token", status, raw)
+            raise _denied("the authorization server returned no token", status, raw)
         raise _denied(f"{what} was refused", status, raw)
     return raw
 

@@ -77,7 +77,7 @@ class GuardedHttp:
             check_url(url, f"{what} redirects to what", self.allowed)
             if origin(url) != start:
                 raise RefusedAddressError(f"{what} redirects to another host ({origin(url)[1]!r})")
-        raise RefusedAddressError(f"{what} redirects in circles")
+        raise RefusedAddressError(f"{what} redirects in a loop")
 
     async def answers(self, url: str, what: str) -> bool:
         """Whether there is an endpoint at an address, as far as a GET without parameters can tell.
@@ -107,7 +107,7 @@ class GuardedHttp:
         sent = dict(headers or {}) | ({} if form is not None else {"Content-Type": "application/json"})
         status, _, answer = await self._ask("POST", url, what, body, sent)
         if status in _REDIRECTS:
-            raise RefusedAddressError(f"{what} redirects, which is not followed with a secret in hand")
+            raise RefusedAddressError(f"{what} redirects, which is not followed for a request with a secret")
         return status, answer
 
     async def _ask(
@@ -138,11 +138,11 @@ class GuardedHttp:
                 raise RefusedAddressError(f"{what} is on {host!r}, {self._refused}: refused") from None
             if (words := reason_of(problem)) is not None:
                 raise UnreachableError(f"{what} on {host!r} cannot be reached: {words}") from None
-            reason = "no answer in time" if isinstance(problem, TimeoutError) else type(problem).__name__
+            reason = "no response in time" if isinstance(problem, TimeoutError) else type(problem).__name__
             raise UnreachableError(f"{what} on {host!r} cannot be reached ({reason})") from None
         except (TooLargeBody, ValueError):
             raise RefusedAddressError(
-                f"{what} on {host!r} gave an answer that is too large or damaged"
+                f"{what} on {host!r} sent a response that is too large or damaged"
             ) from None
 
     def _session(self, *, proxied: bool) -> aiohttp.ClientSession:

@@ -198,7 +198,7 @@ class Login:
 
     async def close(self) -> None:
         """Cancel the login if it is pending, and free the port."""
-        self._end("the login was given up")
+        self._end("the login was abandoned")
         if self._closing is not None:
             await self._closing
 
@@ -262,12 +262,12 @@ async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
     """
     if access.auth.unattended:
         problem = "its tokens are requested without one; correct its `auth` if they are refused"
-        text = f"{access.server!r} wants no person to log in: {problem}"
+        text = f"{access.server!r} has no login in a browser: {problem}"
         raise AuthNeeded(text, server=access.server, login=False)
     try:
         callback = Redirect(redirect_uri) if redirect_uri else await Callback.open(access.auth.callback_port)
     except OSError as problem:
-        text = f"{access.server!r}: no port on 127.0.0.1 can be had for the login: {problem.strerror}"
+        text = f"{access.server!r}: no port on 127.0.0.1 is free for the login: {problem.strerror}"
         raise_alone(AuthNeeded(text, server=access.server))
     try:
         async with access.visit() as visit:
@@ -294,7 +294,7 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
     """
     if on_auth is None:
         raise AuthNeeded(
-            f"{login.server!r} wants a person to log in at {login.host}. Ask for this address to be opened "
+            f"{login.server!r} requires a login at {login.host}. Ask for this address to be opened "
             f"in a browser on this machine, within {LIFE / 60:g} minutes: {login.url}\n"
             "When that is done, the tools of the server appear by themselves.",
             server=login.server,

@@ -219,7 +219,7 @@ def default_server(origin: str) -> AuthServer:
 
 def _object(raw: object, what: str) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
-        raise RefusedAddressError(f"{what} is no JSON object")
+        raise RefusedAddressError(f"{what} is not a JSON object")
     return cast("dict[str, Any]", raw)
 
 

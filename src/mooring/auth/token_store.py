@@ -95,7 +95,7 @@ def read_client(raw: object) -> OAuthClient:
     fields = _fields(raw)
     client_id, secret = fields.get("client_id"), fields.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
-        raise RefusedAddressError("the authorization server registered us without telling our id")
+        raise RefusedAddressError("the authorization server registered mooring without a client id")
     if not isinstance(secret, str) or not secret:
         return OAuthClient(client_id=client_id)
     method = fields.get("token_endpoint_auth_method")
@@ -134,9 +134,9 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
     fields = _fields(raw)
     access, kind, refresh = fields.get("access_token"), fields.get("token_type"), fields.get("refresh_token")
     if not isinstance(access, str) or not _HEADER_SAFE.fullmatch(access):
-        raise RefusedAddressError("the authorization server gave no usable access token")
+        raise RefusedAddressError("the authorization server returned no usable access token")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise RefusedAddressError("the authorization server gave a token of a kind that is not 'Bearer'")
+        raise RefusedAddressError("the authorization server returned a token whose type is not 'Bearer'")
     life = _life(fields.get("expires_in"))
     kept = old.refresh if old is not None else None
     before = old.scopes if old is not None else tuple(asked)
@@ -231,7 +231,7 @@ def _optional(fields: Mapping[str, Any], name: str) -> str | None:
 
 def word(value: object) -> str:
     """Return an error code of the standard; other text is not shown."""
-    return value if isinstance(value, str) and _WORD.fullmatch(value) else "an error without a known name"
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else "an unknown error"
 
 
 log = logger("mooring.tokens")
@@ -352,7 +352,7 @@ class TokenStore:
                 _explain_file()
         except (OSError, UnsafeStoreError, ConfigError) as problem:
             self.place = "memory"
-            _warn_once(f"tokens are not kept for the next run: {problem}")
+            _warn_once(f"tokens are not stored for the next run: {problem}")
         self._stamp = self._now()
 
     def _unsealed(self, sealed: str) -> Any:
@@ -456,7 +456,7 @@ class TokenStore:
             keyring.set_password(SERVICE, self._key, text)
             return keyring.get_password(SERVICE, self._key) == text
         except Exception as problem:  # backends raise any exception
-            log.warning("the keyring takes no token: %s", type(problem).__name__)
+            log.warning("the keyring cannot store the token: %s", type(problem).__name__)
             return False
 
 
@@ -480,7 +480,7 @@ def _own_folder(folder: Path) -> None:
 def _check_folder(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise UnsafeStoreError(f"{folder} is no directory of its own; remove it")
+        raise UnsafeStoreError(f"{folder} is not a directory of its own; remove it")
     _check_owner(found, folder, directory=True)
 
 
@@ -496,7 +496,7 @@ def _check_owner(found: os.stat_result, path: Path, *, directory: bool = False) 
 def _explain_file() -> None:
     """Log once where tokens are stored. The extra is recommended only where the system has a keyring:
     elsewhere it has no effect."""
-    text = "tokens are kept in a file that only you can read"
+    text = "tokens are stored in a file that only you can read"
     if sys.platform in ("darwin", "win32") and find_spec("keyring") is None:
         _warn_once(f"{text}; `pip install 'mooring[keyring]'` keeps them in the keyring of the system")
     elif text not in _warned:

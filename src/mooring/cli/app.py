@@ -109,6 +109,7 @@ _HOMES = {
     "logout": "login",
     "prompt": "prompts",
     "read": "resources",
+    "remove": "enable",
     "search": "tools",
 }
 """Commands that are a class in the module of another command, such as `CheckCommand` in lock.py."""

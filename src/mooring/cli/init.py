@@ -89,7 +89,7 @@ def _write(path: Path, servers: dict[str, list[str]]) -> None:
     from mooring.config.trust_review import approve_entries
 
     if path.suffix not in _TEMPLATES:
-        raise ConfigError("is no .yaml, .toml or .json file; choose such a name", file=str(path))
+        raise ConfigError("is not a .yaml, .toml or .json file; choose such a name", file=str(path))
     if path.exists():
         raise ConfigError("exists already; add servers with `mooring add NAME -- CMD ARG …`", file=str(path))
     save(path, _text(path.suffix, servers), before=None)

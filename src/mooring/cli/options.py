@@ -201,6 +201,13 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Prints texts as they are written, but wraps their paragraphs on a narrow terminal."""
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """Return `-n, --lines LINES`, as Python 3.13 and newer do."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if width >= _COLUMNS:
             return super()._fill_text(text, width, indent)

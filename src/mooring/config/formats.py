@@ -78,7 +78,7 @@ class Entry:
         if name == "headers" and isinstance(value, Mapping) and isinstance(self.fields.get(name), Mapping):
             value = {**self.fields[name], **cast("Mapping[str, object]", value)}
         elif name in self.fields and self.fields[name] != value:
-            raise ValueError(f"says something else than {self.written[name]!r}; keep one of them")
+            raise ValueError(f"differs from {self.written[name]!r}; keep one of them")
         self.fields[name] = value
         self.written[name] = key
 

@@ -191,7 +191,7 @@ def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str])
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise_alone(ConfigError(f"{name} gave no answer within {_COMMAND_TIMEOUT:g} s"))
+        raise_alone(ConfigError(f"{name} did not respond within {_COMMAND_TIMEOUT:g} s"))
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "a wrong quote"
         raise_alone(ConfigError(f"{name} cannot be run: {reason}"))

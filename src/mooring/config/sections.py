@@ -318,7 +318,7 @@ def _profiles(value: object) -> Mapping[str, ProfileSettings]:
     for name, item in cast("Mapping[object, object]", value).items():
         text = str(name)
         if not text or not _name_letters.issuperset(text):
-            raise ValueError(f"{shown(text)} is no name for a path; use letters, digits, '-' and '_'")
+            raise ValueError(f"{shown(text)} cannot be part of a path; use letters, digits, '-' and '_'")
         try:
             found[text] = read({} if item is None else item)
         except InvalidEntryError as error:

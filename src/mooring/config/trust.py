@@ -300,7 +300,7 @@ def approve(file: str, marks: Mapping[str, str], *, settings: str | None = None)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise OSError("something else than a file stands in its place; remove it")
+            raise OSError("something other than a file is in its place; remove it")
         document = {"version": 1, "file": _key(file), "servers": dict(marks), "settings": settings}
         text = json.dumps(document, indent=2)
         replace_file(path, f"{text}\n".encode("utf-8", "surrogatepass"), mode=0o600)

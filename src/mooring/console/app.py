@@ -120,7 +120,6 @@ class Console:
         finally:
             self._inbox.close()
             await self._tries.close()
-            await self._verbs.close()
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following

@@ -40,6 +40,7 @@ class Inbox:
         self._waiting: dict[str, tuple[dict[str, Any], asyncio.Future[Any], Any]] = {}
         """By id: the row, the answer, and what is asked."""
         self._count = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def use(self, journal: Journal, redact: Redactor) -> None:
         """Show the questions in this journal."""
@@ -81,12 +82,12 @@ class Inbox:
         return answer if isinstance(answer, Answer) else question.cancel()
 
     async def log_in(self, login: Login) -> None:
-        """Show a login that a call needs until it is over. The address is opened by the person only."""
-        await self.follow(login, self.show_login(login))
+        """Show a login that a call needs, until it is over or the call gives up. The person opens it."""
+        self.start_following(login)
 
     # --- logins ---------------------------------------------------------------------------------
 
-    def show_login(self, login: Login) -> str:
+    def _show_login(self, login: Login) -> str:
         """Add a login that waits for the person; return the id of its row."""
         row = {
             "kind": "login",
@@ -97,7 +98,15 @@ class Inbox:
         }
         return self._add(row, login, LOGIN_LIFE)[0]
 
-    async def follow(self, login: Login, key: str) -> None:
+    def start_following(self, login: Login) -> str:
+        """Show a login until it is over; return the id of its row."""
+        key = self._show_login(login)
+        task = asyncio.create_task(self._follow(login, key))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return key
+
+    async def _follow(self, login: Login, key: str) -> None:
         """Wait until a login is over, and remove its row."""
         try:
             with suppress(Exception):  # a failed login is a state of its server
@@ -153,6 +162,8 @@ class Inbox:
             if not answer.done():
                 answer.set_result(None)
             self._remove(key)
+        for task in self._tasks:
+            task.cancel()
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ log = logger("mooring.console")
 
 TICK = 0.1
 """Seconds between two updates of rows after events."""
+SHARE = 5
+"""The rows of a large catalog are made again after so many times the time that they take."""
 STDERR = 200
 """Lines of the standard error of a server that are kept."""
 SLOW = 1.0
@@ -59,7 +61,7 @@ class Monitor:
         self._journal = state.journal
         self._catalog = CatalogRows(host)
         self._tools_stale = self._servers_stale = True
-        self._next = 0.0
+        self._next = self._tools_next = 0.0
         self.stderr: dict[str, deque[str]] = {}
         """Last lines of each server's standard error."""
 
@@ -96,11 +98,12 @@ class Monitor:
     async def update(self) -> None:
         """Bring the rows up to date that changed since the last update."""
         now = time.time()
-        if self._tools_stale:
+        if self._tools_stale and now >= self._tools_next:
             self._tools_stale = False
             self._journal.put_all("tools", await self._catalog.make())
             self.set_changes()
             self._servers_stale = True
+            self._tools_next = time.time() + SHARE * (time.time() - now)
         if self._servers_stale or now >= self._next:
             self._servers_stale, self._next = False, now + SLOW
             self.refresh(now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, cast
@@ -95,7 +94,6 @@ class HostVerbs:
     def __init__(self, host: Host, journal: Journal, monitor: Monitor, inbox: Inbox) -> None:
         self._host, self._journal, self._monitor, self._inbox = host, journal, monitor, inbox
         self._admin = HostAdmin(host)
-        self._tasks: set[asyncio.Task[None]] = set()
         self.profiles: Any = lambda: ()
         """Returns the profiles of the gateway."""
 
@@ -115,12 +113,6 @@ class HostVerbs:
             "approve-all": self.approve_all,
             "answer": self.answer,
         }
-
-    async def close(self) -> None:
-        """End the logins that wait."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- servers --------------------------------------------------------------------------------
 
@@ -183,10 +175,7 @@ class HostVerbs:
     async def login(self, given: Mapping[str, Any], _: Visitor) -> Any:
         name = Body(given).text("server")
         login = await self._host.login(name)
-        item = self._inbox.show_login(login)
-        task = asyncio.create_task(self._inbox.follow(login, item))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        item = self._inbox.start_following(login)
         return {"server": name, "url": login.url, "host": login.host, "item": item}
 
     async def login_complete(self, given: Mapping[str, Any], _: Visitor) -> Any:

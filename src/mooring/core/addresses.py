@@ -142,7 +142,7 @@ def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResu
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise RefusedAddressError(f"{what} is no valid address") from None
+        raise RefusedAddressError(f"{what} is not a valid URL") from None
     if parts.scheme not in ("https", "http"):
         raise RefusedAddressError(f"{what} begins with {parts.scheme[:20]!r}, not with https")
     if "@" in parts.netloc:

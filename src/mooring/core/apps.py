@@ -169,7 +169,7 @@ def _domains(kind: str, value: object, warnings: list[str]) -> tuple[str, ...]:
             found.append(text)
         else:
             warnings.append(
-                f"csp.{kind}: {str(one)[:80]!r} is no origin such as 'https://example.com'; it is ignored"
+                f"csp.{kind}: {str(one)[:80]!r} is not an origin such as 'https://example.com'; it is ignored"
             )
     if len(cast("list[object]", value)) > MOST_DOMAINS:
         warnings.append(f"csp.{kind} has more than {MOST_DOMAINS} domains; the rest is ignored")

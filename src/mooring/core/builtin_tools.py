@@ -22,8 +22,8 @@ def login_tool(server: str, *, possible: bool = True) -> Tool:
         possible: Whether a login in a browser is possible. If not, the tool explains what to do instead.
     """
     description = (
-        f"Log in to {server!r}, which wants that before it offers its tools or does more. "
-        "Begins a login that a person finishes in a browser; the tools appear by themselves afterwards."
+        f"Log in to {server!r}, which requires a login before it offers its tools or continues. "
+        "Starts a login that a person completes in a browser; the tools appear afterwards."
         if possible
         else f"Explain why {server!r} refuses access and what the user can do. A login in a browser is not "
         "possible; the tools appear when the credentials in its configuration are corrected."
@@ -346,4 +346,4 @@ def _stepped(value: Any, step: str | int, before: list[str | int]) -> Any:
     kind = (
         "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else "a single value"
     )
-    raise Unreadable(f"{here} is {kind}: {step!r} leads nowhere there")
+    raise Unreadable(f"{here} is {kind}: {step!r} does not exist there")

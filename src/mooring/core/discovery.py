@@ -71,7 +71,7 @@ DISCOVERY: tuple[Tool, ...] = (
     ),
     _own(
         "tools_search",
-        "Find tools by what they do. Say the action and its object, as in 'convert currency'. "
+        "Find tools by what they do. Name the action and its object, as in 'convert currency'. "
         "Returns names and purposes, and the groups they belong to. Select a tool before calling it.",
         {
             "query": _TEXT,

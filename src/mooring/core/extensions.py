@@ -50,7 +50,7 @@ def check_identifier(name: str) -> str:
     """
     if len(name) > _LONGEST or not _IDENTIFIER.fullmatch(name):
         raise ValueError(
-            f"{name[:80]!r} is no extension: use a prefix and a name, such as 'com.example/maps'"
+            f"{name[:80]!r} is not an extension: use a prefix and a name, such as 'com.example/maps'"
         )
     return name
 

@@ -29,7 +29,7 @@ def malformed(uri: str) -> str | None:
     if not uri or len(uri) > _LONGEST:
         return f"a URI has between 1 and {_LONGEST} characters"
     if _FORBIDDEN.search(uri):
-        return "it holds a blank or a control character"
+        return "it has a space or a control character"
     return None
 
 

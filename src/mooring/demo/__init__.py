@@ -11,11 +11,18 @@ from pathlib import Path
 __all__ = ["command", "weather"]
 
 _SERVERS = Path(__file__).parent / "servers"
+_FAULTY = {
+    "silent": "import sys\nfor _ in sys.stdin.buffer: pass",
+    "broken": "import sys\nsys.exit('broken: cannot read /etc/broken.conf: no such file')",
+}
+"""Servers that never answer, and that exit at once with an error message."""
 
 
 def command(server: str) -> tuple[str, ...]:
     """The command of a bundled stdio server: `notes`, `clock`, `silent` or `broken`."""
     # Without site-packages, which these servers do not need, Python starts twice as fast.
+    if server in _FAULTY:
+        return sys.executable, "-S", "-c", _FAULTY[server]
     return sys.executable, "-S", str(_SERVERS / f"{server}.py")
 
 

@@ -84,7 +84,7 @@ class HostAdmin:
             if not changes:
                 raise Denied(409, f"{name!r} has not changed since it was approved")
             if change_document(self._host, name, changes)["revision"] != revision:
-                raise Denied(409, "the changes are other ones by now; list them again")
+                raise Denied(409, "the changes are no longer the same; list them again")
             await asyncio.to_thread(pins.approve, connection.config, snapshot, tool)
             log.info("lock approved server=%r tool=%r by=%r", name, tool, by)
             await self._host.refresh(name)

@@ -113,7 +113,7 @@ def set_level(name: str, level: str) -> None:
         MooringError: There is no such level, or the logger belongs to another library.
     """
     if level not in LOG_LEVELS:
-        raise MooringError(f"{level[:40]!r} is no level; take {', '.join(LOG_LEVELS)}")
+        raise MooringError(f"{level[:40]!r} is not a level; use {', '.join(LOG_LEVELS)}")
     if name != "mooring" and not name.startswith("mooring."):
-        raise MooringError(f"{name[:80]!r} is no logger of mooring; take 'mooring' or 'mooring.gateway'")
+        raise MooringError(f"{name[:80]!r} is not a logger of mooring; use 'mooring' or 'mooring.gateway'")
     logger(name).setLevel(level.upper())

@@ -119,11 +119,11 @@ def _pem(name: str, value: str) -> str:
     if "-----BEGIN" in text:
         return text
     if is_reference(value) and "\n" in text.strip():
-        raise ConfigError(f"`{name}` is no PEM text", place="gateway.tls")
+        raise ConfigError(f"`{name}` is not PEM text", place="gateway.tls")
     try:
         return Path(text.strip()).expanduser().read_text("ascii")
     except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no PEM file"
+        reason = getattr(problem, "strerror", None) or "it is not a PEM file"
         raise ConfigError(f"the file of `{name}` cannot be read: {reason}", place="gateway.tls") from None
 
 

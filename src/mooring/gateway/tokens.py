@@ -172,7 +172,7 @@ class TokenFile:
         """
         if not NAME.fullmatch(name):
             raise MooringError(
-                f"{name[:80]!r} is no name for a token: use letters, digits and . _ @ - (at most 64)"
+                f"{name[:80]!r} is not a valid name for a token: use letters, digits and . _ @ - (at most 64)"
             )
         token, made = _new_secret()
         now = time.time()

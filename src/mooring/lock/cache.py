@@ -422,7 +422,7 @@ def _prepared(raw: bytes) -> Lock | None:
         body = kept(_place(raw))
         return None if body is None else read_prepared(body)
     except (OSError, ValueError, TypeError) as problem:
-        log.debug("What was kept of a lock is ignored: %s", problem)
+        log.debug("The prepared form of a lock is ignored: %s", problem)
         return None
 
 
@@ -431,7 +431,7 @@ def _prepare(raw: bytes, lock: Lock) -> None:
     try:
         keep(_place(raw), write_prepared(lock), most=_PREPARED)
     except (OSError, ValueError) as problem:
-        log.debug("A lock is checked again the next time: %s", problem)
+        log.debug("A lock could not be prepared for the next start: %s", problem)
 
 
 def _place(raw: bytes) -> Path:

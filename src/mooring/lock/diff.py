@@ -391,6 +391,38 @@ def warnings_of(changes: Sequence[Change]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def since_last_run(changes: Sequence[Change]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return warnings and notes about changes of a server that no lock covers.
+
+    A definition that changed is a warning. New, missing, renamed and reordered entries are notes, and so is
+    another name or version of the server.
+    """
+    warned: list[str] = []
+    noted: list[str] = []
+    for change in changes:
+        server = f"server {shown_name(change.server)}"
+        if change.subject == "server":
+            if change.kind == "protocol":
+                warned.append(f"S{server[1:]} speaks an older protocol than in the last run.")
+            else:
+                noted.append("the server itself")
+        elif change.kind in ("added", "removed", "renamed") or _reordered(change):
+            noted.append(shown_name(change.name))
+        else:
+            thing = f"{change.subject.capitalize()} {shown_name(change.name)} of {server}"
+            warned.append(
+                f"{thing} changed since the last run: {_areas(change)} ({change.kind}). {_UNPINNED}"
+            )
+    if (more := len(warned) - _LINES) > 0:
+        warned[_LINES:] = [
+            f"Server {shown_name(changes[0].server)}: {more} more changes since the last run. {_UNPINNED}"
+        ]
+    return tuple(warned), tuple(noted[:_LINES])
+
+
+_UNPINNED = "There is no lock, so nothing is blocked; `mooring lock` pins what servers offer."
+
+
 def _headline(change: Change) -> str:
     server = f"server {shown_name(change.server)}"
     if change.subject == "server":
@@ -413,11 +445,11 @@ def _headline(change: Change) -> str:
 def _of_server(change: Change) -> str:
     match change.kind:
         case "launch":
-            return "is configured to run or reach something else than what was approved"
+            return "is configured to run or reach something other than what was approved"
         case "protocol":
             return "speaks an older protocol than it did when it was approved"
         case _:
-            return f"describes itself otherwise than was approved: {_areas(change)} changed"
+            return f"identifies itself differently since it was approved: {_areas(change)} changed"
 
 
 def _areas(change: Change) -> str:

@@ -250,18 +250,14 @@ class LockEnforcer:
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
 
     def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
-        """Log the changes, except warnings in `already`. Without a lock, new and missing entries are not
-        logged."""
-        from mooring.lock.diff import warnings_of
+        """Log the changes, except warnings in `already`."""
+        from mooring.lock.diff import since_last_run
 
-        warnings: Sequence[str]
-        if name not in self._cached:
-            warnings = admission.warnings
-        else:
-            changes = admission.drift.changes
-            warnings = warnings_of([one for one in changes if one.kind not in ("added", "removed")])
-            if usual := [repr(one.name) for one in changes if one.kind in ("added", "removed")]:
-                log.info("server %r offers other entries than last time: %s", name, ", ".join(usual[:20]))
+        warnings: Sequence[str] = admission.warnings
+        if name in self._cached:
+            warnings, noted = since_last_run(admission.drift.changes)
+            if noted:
+                log.info("server %r differs from the last run: %s", name, ", ".join(noted))
         for warning in warnings:
             if warning not in already:
                 log.warning("%s", warning)

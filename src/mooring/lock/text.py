@@ -66,7 +66,7 @@ def parse(text: str) -> Lock:
     except json.JSONDecodeError as error:
         raise _broken(text, error) from None
     if not isinstance(document, dict):
-        raise LockError(f"is no lock; {_AGAIN}", place="line 1")
+        raise LockError(f"is not a lock; {_AGAIN}", place="line 1")
     fields = cast("dict[str, Any]", document)
     _check_version(fields.get("version"))
     try:

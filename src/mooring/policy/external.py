@@ -72,14 +72,14 @@ class DecisionService:
                 async for part in response.content.iter_chunked(MAX_ANSWER):
                     raw += part
                     if len(raw) > MAX_ANSWER:
-                        return _unanswered("gave an answer that is too long")
+                        return _unanswered("sent a response that is too long")
             document: Any = json.loads(raw)
         except TimeoutError:
             return _unanswered(f"timed out after {timeout:g} s")
         except (aiohttp.ClientError, OSError) as problem:
-            return _unanswered(f"could not be asked ({type(problem).__name__})")
+            return _unanswered(f"could not be reached ({type(problem).__name__})")
         except (ValueError, RecursionError):
-            return _unanswered("gave an answer that is not JSON")
+            return _unanswered("sent a response that is not JSON")
         found = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
         return understood(found.get("result", found.get("decision")), "the decision service")
 
@@ -105,7 +105,7 @@ def understood(said: object, who: str) -> Decision:
             if isinstance(why, str) and why:
                 return Decision(verdict=found.verdict, reason=f"{who}: {line(why, 200)}")
             return found
-    return Decision(verdict="deny", reason=f"{who} gave an answer that is not understood")
+    return Decision(verdict="deny", reason=f"{who} sent a response that is not understood")
 
 
 def _unanswered(problem: str) -> Decision:

@@ -171,10 +171,14 @@ class BudgetGuard(Guard):
         finally:
             os.close(descriptor)
         file = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None)
-        file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
-        file.execute(
-            "CREATE TABLE IF NOT EXISTS spent (day TEXT, who TEXT, amount REAL, PRIMARY KEY (day, who))"
-        )
+        try:
+            file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
+            file.execute(
+                "CREATE TABLE IF NOT EXISTS spent (day TEXT, who TEXT, amount REAL, PRIMARY KEY (day, who))"
+            )
+        except sqlite3.Error:
+            file.close()
+            raise
         return file
 
 
@@ -240,7 +244,7 @@ class GuardChain:
             if said is None:
                 continue
             if not isinstance(said, Mapping) or not_json(cast("Mapping[str, Any]", said)):
-                raise self._denied(call, guard, "returned something else than arguments")
+                raise self._denied(call, guard, "returned something other than arguments")
             call = replace(call, arguments=cast("Mapping[str, Any]", said))
         return call.arguments
 
@@ -258,7 +262,7 @@ class GuardChain:
             if said is None:
                 continue
             if not isinstance(said, Result):
-                raise self._denied(call, guard, "returned something else than a result", called=True)
+                raise self._denied(call, guard, "returned something other than a result", called=True)
             result = replace(said, raw=None) if said.raw is result.raw and said != result else said
         return result
 

@@ -450,7 +450,7 @@ async def _pages(
         page = await ask(method, {} if cursor is None else {"cursor": cursor})
         following = page.get("nextCursor")
         if before == (following, page.get(key)):
-            warnings.append(f"{server}: {method} repeats itself; what came before is kept")
+            warnings.append(f"{server}: {method} repeats itself; entries before that are kept")
             return
         before = (following, page.get(key))
         good, bad = wire.entries(page, key, make, server)

@@ -77,7 +77,7 @@ class InputRounds:
             raw = await converse(raw, send, params, self._answer)
             kind = raw.get("resultType")
             if kind not in ("complete", "task", None) and not (kind == "input_required" and passed_on()):
-                raise failed("the answer is of a kind that is not known")
+                raise failed("the response has an unknown resultType")
             if method != "tools/call" or (state := task_in(raw)) is None:
                 return raw
             return await self._followed(state, options.get("on_progress"))
@@ -90,15 +90,15 @@ class InputRounds:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
                 key = params.get("elicitationId") if method == ELICIT else None
                 if key in self._visits:
-                    raise failed("it still asks for an address that the user has opened before")
+                    raise failed("it asks again for a URL that the user has opened before")
                 answer = await self._supervisor.answer(method, params)
                 if isinstance(key, str):
                     await self._visited(key, answer)
                 return answer
         except TimeoutError:
             raise CallTimeout(
-                f"{self._about!r} of {self._server!r} was given up after {self._elapsed:.3g} s: "
-                "the question that it asked was not answered",
+                f"{self._about!r} of {self._server!r} was cancelled after {self._elapsed:.3g} s: "
+                "its elicitation was not answered",
                 server=self._server,
                 tool=self._about,
                 elapsed=self._elapsed,
@@ -115,7 +115,7 @@ class InputRounds:
         if live is None or (done := live.visited.get(key)) is None:
             return
         if answer.get("action") != "accept":
-            raise failed("the user did not open the address that it asked for")
+            raise failed("the user did not open the requested URL")
         self._visits.add(key)
         with suppress(TimeoutError):  # then the next try shows it
             async with asyncio.timeout(VISIT_WAIT):

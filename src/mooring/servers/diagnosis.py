@@ -71,7 +71,7 @@ def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
         return Diagnosis(cause="login", next=_login(server, status.error or ""))
     text = status.error or ""
     if not text:
-        return Diagnosis(cause="no-answer", next="It is still starting: give it longer with `--timeout 60`.")
+        return Diagnosis(cause="no-answer", next="It is still starting: allow more time with `--timeout 60`.")
     for cause, pattern, advice in _CASES:
         if (found := pattern.search(text)) is not None:
             return Diagnosis(cause=cause, next=advice(server, found))
@@ -120,7 +120,7 @@ def _install(server: ServerConfig, found: re.Match[str]) -> str:
     program = _program(server)
     if program in _INSTALL:
         return f"{program} is not on the PATH: {_INSTALL[program]}."
-    return f"Install {server.command}, or write its full path as `command`: `which {program}` tells it."
+    return f"Install {server.command}, or write its full path as `command`: `which {program}` shows it."
 
 
 def _export(server: ServerConfig, found: re.Match[str]) -> str:
@@ -299,13 +299,13 @@ _EXCHANGES = (
 def _status(server: ServerConfig, found: re.Match[str]) -> str:
     match found[1]:
         case "403":
-            return "The login is good and may not do this: ask for the right, or use another token."
+            return "The login is valid but may not do this: ask for the right, or use another token."
         case "404" | "405":
             return "Look at the path of its `url`: it is often /mcp, or /sse for old servers."
         case "429":
-            return "It is asked too often: wait, or lower `max_concurrency`."
+            return "It is rate-limited: wait, or lower `max_concurrency`."
         case code if code.startswith("5"):
-            return "The fault is on its side: look at its own log, or try again later."
+            return "The server failed: look at its own log, or try again later."
         case _:
             return "Look at its `url` and `headers`."
 
@@ -402,22 +402,22 @@ _CASES = _cases(
     (
         "noise",
         r"on stdout, where only messages belong",
-        _says("It prints what is no message: turn off its banner or log, or is it an MCP server at all?"),
+        _says("It prints text that is not a message: turn off its banner or log. Is it an MCP server?"),
     ),
     (
         "no-answer",
         r"^no answer within|^it was not connected in time",
         _says(
-            'Give it longer, with "connect_timeout": "120s" in its entry, or see `mooring list --verbose`.'
+            'Allow more time with "connect_timeout": "120s" in its entry, or see `mooring list --verbose`.'
         ),
     ),
-    ("no-answer", r"`list_timeout`", _says('Give it longer: "list_timeout": "120s" in its entry.')),
+    ("no-answer", r"`list_timeout`", _says('Allow more time: "list_timeout": "120s" in its entry.')),
     (
         "no-tls",
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
         _says("It does not speak TLS there: write http:// instead of https:// in its `url`."),
     ),
-    ("proxy", r"the proxy wants a login", _says('Give it: "proxy": "http://USER:${PASSWORD}@HOST:PORT".')),
+    ("proxy", r"the proxy requires a login", _says('Give it: "proxy": "http://USER:${PASSWORD}@HOST:PORT".')),
     (
         "proxy",
         r"^the proxy |'proxy'",
@@ -452,5 +452,9 @@ _CASES = _cases(
         _says("Nothing listens there: start the server, or correct host and port in its `url`."),
     ),
     ("http-status", r"\bHTTP (\d{3})", _status),
-    ("no-mcp", r"is of type .*, not JSON", _says("That is no MCP endpoint: correct the path in its `url`.")),
+    (
+        "no-mcp",
+        r"is of type .*, not JSON",
+        _says("That is not an MCP endpoint: correct the path in its `url`."),
+    ),
 )

@@ -108,7 +108,7 @@ class ElicitationHandler:
             asked = question(server, params)
         except ValueError as problem:
             raise WireError(
-                f"its question was not put to the user: {problem}",
+                f"its elicitation was not shown to the user: {problem}",
                 kind="answer",
                 outcome="failed",
                 code=INVALID_PARAMS,
@@ -144,7 +144,7 @@ async def _asked(ask: OnElicit, asked: Elicitation) -> Answer:
 
 def _no_callback(params: Mapping[str, Any]) -> WireError:
     return _refused(
-        "it needs an answer of the user, and this application cannot ask them (it has no `on_elicit`)", params
+        "it needs input from the user, and this application cannot ask (it has no `on_elicit`)", params
     )
 
 
@@ -167,7 +167,7 @@ def _refused(reason: str, params: Mapping[str, Any]) -> WireError:
     words = f" Its question: {line(said, _SHOWN)}" if isinstance(said, str) and said else ""
     with suppress(ValueError):
         if params.get("mode") == "url" and (url := question("", params).url) is not None:
-            words += f" The address that it wants the user to open: {url}"
+            words += f" The URL that the user should open: {url}"
     return WireError(f"{reason}.{words}", kind="answer", outcome="failed", code=METHOD_NOT_FOUND)
 
 
@@ -203,7 +203,7 @@ async def converse(
     rounds = 1
     while raw.get("resultType") == "input_required" and not passed_on():
         if rounds == ROUNDS:
-            raise failed(f"it asked for input {ROUNDS} times over and was given up")
+            raise failed(f"it asked for input {ROUNDS} times and was cancelled")
         rounds += 1
         requests, state = raw.get("inputRequests"), raw.get("requestState")
         sent = dict(params)
@@ -323,7 +323,7 @@ class Task:
         if status == "cancelled":
             raise failed(f"the server cancelled it{self._said()}")
         if status not in ("input_required", "completed", "failed"):
-            raise failed("its task is in a state that is not known")
+            raise failed("its task has an unknown status")
         if self._handshake:
             # The task ends, or asks its questions, while the result is awaited.
             return await self._ask("tasks/result", {"taskId": self.id})

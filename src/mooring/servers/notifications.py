@@ -78,7 +78,7 @@ class ResourceSubscriptions:
             async with asyncio.timeout(self._timeout):
                 await asyncio.shield(waiter)
         except TimeoutError:
-            raise WireError("no answer in time", kind="timeout", outcome="unknown") from None
+            raise WireError("no response in time", kind="timeout", outcome="unknown") from None
         finally:
             self._waiting.pop(uri, None)
 
@@ -187,7 +187,7 @@ class ResourceSubscriptions:
 
 def _unwatched() -> WireError:
     return WireError(
-        "the server does not tell of changes of this resource",
+        "the server does not announce changes of this resource",
         kind="answer",
         outcome="failed",
         code=METHOD_NOT_FOUND,

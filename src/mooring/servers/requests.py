@@ -301,7 +301,7 @@ class RequestSender:
             wait = self._breaker.retry_after(now)
             raise CircuitOpen(
                 f"{about!r} was not sent: {self._name!r} failed {Breaker.THRESHOLD} times in a row "
-                f"and is left alone; it is tried again in {wait:.0f} s",
+                f"(circuit breaker open); next attempt in {wait:.0f} s",
                 server=self._name,
                 tool=about,
                 retry_after=wait,

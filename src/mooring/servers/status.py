@@ -84,7 +84,7 @@ def _explained(problem: BaseException, config: ServerConfig, last_output: Sequen
         return Permanent(str(problem), server=name)
     if isinstance(problem, OSError):
         return ConnectError(f"it could not be started: {problem.strerror or problem}", server=name)
-    log.error("%s failed in a way that mooring did not foresee", name, exc_info=problem)
+    log.error("%s failed with an unexpected error", name, exc_info=problem)
     return ConnectError(f"unexpected {type(problem).__name__}: {problem}", server=name)
 
 
@@ -109,7 +109,7 @@ def _call_error(
         return AuthNeeded(f"{server!r}: {fault}{advice}", server=server)
     if fault.kind == "timeout":
         return CallTimeout(
-            f"{tool!r} of {server!r} gave no answer within {elapsed:.3g} s and was cancelled; "
+            f"{tool!r} of {server!r} did not respond within {elapsed:.3g} s and was cancelled; "
             "it may or may not have taken effect",
             server=server,
             tool=tool,

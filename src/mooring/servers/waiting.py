@@ -264,7 +264,7 @@ class HealthVerbs:
 
         Raises:
             UnknownServer: There is no such server.
-            MooringError: There was no answer in time.
+            MooringError: There was no response in time.
         """
         return await self._servers.connection(server).ping(timeout)
 

@@ -304,7 +304,7 @@ class Transport:
         if not self._allowance.take(messages, size):
             self.cut(
                 f"the server floods its connection: more than {MESSAGES} messages or lines, or "
-                f"{BYTES // 2**20} MiB, that answer no request came within seconds; it is tried again later"
+                f"{BYTES // 2**20} MiB, that answer no request came within seconds; mooring reconnects later"
             )
 
     def cut(self, reason: str) -> None:
@@ -454,7 +454,7 @@ class Waiter(Pending):
             self.answer.set_exception(fault)
 
     def expire(self) -> None:
-        self.fail(WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT))
+        self.fail(WireError("no response in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT))
 
 
 class DuplexTransport(Transport):

@@ -173,14 +173,16 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
     outcome: Outcome = "unknown" if status in (502, 504) else "failed"
     if status == 401:
         kind, outcome = "auth", "not sent"
-        message = "it wants a login (HTTP 401)"
+        message = "it requires a login (HTTP 401)"
     elif status == 403 and (asked := read_challenge(challenge_in(response))) is not None:
         if asked.wants_more:
             kind, outcome = "auth", "not sent"
-            message = f"it wants more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
+            message = (
+                f"it requires more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
+            )
     elif session and (status == 404 or (status == 400 and "session" in text.lower())):
         kind, outcome = "session", "not sent"
-        message = f"it has forgotten the session (HTTP {status})"
+        message = f"the session has expired (HTTP {status})"
     elif error is not None:
         kind = "answer"
         message = error[1]
@@ -204,11 +206,11 @@ def challenge_in(response: aiohttp.ClientResponse) -> str | None:
 async def content_fault(response: aiohttp.ClientResponse, kind: str) -> WireError:
     """Return the error for a response with the wrong content type."""
     if response.status == 202:
-        problem = "it took the request but gave no answer (HTTP 202)"
+        problem = "it accepted the request but sent no response (HTTP 202)"
     else:
         text = await _text(response)
         page = "; that looks like a web page, perhaps a login" if "<html" in text.lower() else ""
-        problem = f"the answer is of type {kind or 'unknown'!r}, not JSON{page}"
+        problem = f"the response is of type {kind or 'unknown'!r}, not JSON{page}"
     return WireError(problem, kind="invalid", outcome="unknown", status=response.status)
 
 
@@ -306,7 +308,7 @@ class HttpEndpoint:
             there = origin(url)
         except ValueError:
             raise WireError(
-                f"it points to {self._redact(location)[:SHOWN]!r}, which is no address",
+                f"it points to {self._redact(location)[:SHOWN]!r}, which is not a URL",
                 kind="status",
                 outcome="not sent",
                 status=status,
@@ -364,7 +366,7 @@ class HttpEndpoint:
                 return response
             response.release()
             url = self._within(url, response.headers.get("Location", ""), response.status)
-        raise WireError("it redirects in circles", kind="status", outcome="not sent", status=308)
+        raise WireError("it redirects in a loop", kind="status", outcome="not sent", status=308)
 
     async def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -447,7 +449,7 @@ class HttpEndpoint:
 
     def _too_large(self) -> WireError:
         return WireError(
-            f"the answer holds more than {self.max_message} bytes; "
+            f"the response has more than {self.max_message} bytes; "
             f"raise `max_message` of server {self._server!r} if it is meant to be that large",
             kind="too-large",
             outcome="unknown",

@@ -98,7 +98,7 @@ class HttpTransport(Transport):
                 answer, status = await self._exchange(body, key, headers or {}, opens=method == "initialize")
             abandoned = False
         except TimeoutError:
-            fault = WireError("no answer in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT)
+            fault = WireError("no response in time", kind="timeout", outcome="unknown", code=REQUEST_TIMEOUT)
             self.failed(method, fault)
             raise fault from None
         except WireError as fault:
@@ -180,11 +180,11 @@ class HttpTransport(Transport):
             raise await content_fault(response, kind)
         message = message_in(await self._endpoint.whole(response))
         if message is None or "method" in message:
-            raise WireError("the answer is no JSON-RPC message", kind="invalid", outcome="unknown")
+            raise WireError("the response is not a JSON-RPC message", kind="invalid", outcome="unknown")
         base.passing(self.server, "received", message)
         if answer_id(message.get("id")) != key:
             self.dropped += 1
-            raise WireError("the answer belongs to another request", kind="invalid", outcome="unknown")
+            raise WireError("the response belongs to another request", kind="invalid", outcome="unknown")
         return message
 
     async def _answer_in_stream(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
@@ -244,7 +244,7 @@ class HttpTransport(Transport):
                 if self.flooded:
                     raise
         raise WireError(
-            "the stream ended before the answer came",
+            "the stream ended before the response",
             kind="closed",
             outcome="unknown",
             code=CONNECTION_CLOSED,
@@ -262,7 +262,7 @@ class HttpTransport(Transport):
             try:
                 async with self._endpoint.open("GET", None, headers) as response:
                     if response.status == 404:
-                        self.die("the server has forgotten the session")
+                        self.die("the session has expired")
                         return
                     if 400 <= response.status < 500 and response.status != 429:
                         return  # such as 405: the server has no such stream
@@ -349,7 +349,7 @@ class SseTransport(DuplexTransport):
                     raise await self._stream.refused(response, session=False)
                 if not kind.lower().startswith("text/event-stream"):
                     raise WireError(
-                        f"the answer is of type {kind!r}, not a stream", kind="invalid", outcome="not sent"
+                        f"the response is of type {kind!r}, not a stream", kind="invalid", outcome="not sent"
                     )
                 async for event in self._stream.events(response, self.charge):
                     if event.event == "endpoint":

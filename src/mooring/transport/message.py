@@ -214,7 +214,7 @@ def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dic
         if isinstance(result, dict):
             return cast("dict[str, Any]", result)
         raise WireError(
-            "the answer holds neither a result nor an error",
+            "the response has neither a result nor an error",
             kind="invalid",
             outcome="unknown",
             code=PARSE_ERROR,
@@ -223,7 +223,7 @@ def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dic
     fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
     code, text = fields.get("code"), fields.get("message")
     raise WireError(
-        text if isinstance(text, str) and text else "the server gave an error without a message",
+        text if isinstance(text, str) and text else "the server returned an error without a message",
         kind="answer",
         outcome="failed",
         code=code if isinstance(code, int) else INTERNAL_ERROR,

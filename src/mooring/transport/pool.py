@@ -198,7 +198,7 @@ def reason_of(problem: Exception) -> str | None:
 def proxy_refusal(status: int) -> str:
     """Explain a response of the proxy instead of the server."""
     if status == 407:
-        return "the proxy wants a login (HTTP 407): write `proxy` as http://user:password@host:port"
+        return "the proxy requires a login (HTTP 407): write `proxy` as http://user:password@host:port"
     return f"the proxy did not connect to it (HTTP {status})"
 
 

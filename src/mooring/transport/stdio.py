@@ -170,7 +170,7 @@ class StdioTransport(DuplexTransport):
                 base.passing(self.server, "stdout", line.decode("utf-8", "replace"))
             if len(self.noise) < KEPT_NOISE:
                 self.noise.append(self.child.redact(line.decode("utf-8", "replace"))[:SHOWN])
-                log.debug("%s wrote to stdout what is no message: %r", self.server, self.noise[-1])
+                log.debug("%s wrote text to stdout that is not a message: %r", self.server, self.noise[-1])
 
     # --- the end ------------------------------------------------------------------------------
 

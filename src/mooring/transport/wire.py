@@ -66,7 +66,7 @@ def tool(server: str, raw: Raw) -> Tool:
     if schema is None:
         schema = {"type": "object"}
     elif not isinstance(schema, dict):
-        raise Invalid("its inputSchema is no object")
+        raise Invalid("its inputSchema is not an object")
     output = raw.get("outputSchema")
     fields: dict[str, Any] = {
         "name": name,
@@ -179,7 +179,7 @@ def content(items: Any) -> tuple[list[Block], list[str]]:
     if items is None:
         return [], []
     if not isinstance(items, list):
-        return [], ["its content is no list"]
+        return [], ["its content is not a list"]
     blocks: list[Block] = []
     problems: list[str] = []
     for item in cast("list[Any]", items):
@@ -267,7 +267,7 @@ _BLOCK_NEEDS: Mapping[str, Sequence[str]] = {
 
 def _block_problem(item: Any) -> str | None:
     if not isinstance(item, dict):
-        return "a block is no object"
+        return "a block is not an object"
     block = cast("dict[str, Any]", item)
     kind = block.get("type")
     if not isinstance(kind, str):
@@ -275,7 +275,7 @@ def _block_problem(item: Any) -> str | None:
     if kind == "resource":
         inner = block.get("resource")
         if not isinstance(inner, dict):
-            return "an embedded resource is no object"
+            return "an embedded resource is not an object"
         fields = cast("dict[str, Any]", inner)
         if not isinstance(fields.get("text", fields.get("blob")), str):
             return "an embedded resource holds neither text nor data"
@@ -288,7 +288,7 @@ def _block_problem(item: Any) -> str | None:
 
 def _mapping(item: Any) -> Raw:
     if not isinstance(item, dict):
-        raise Invalid("it is no object")
+        raise Invalid("it is not an object")
     return cast("Raw", item)
 
 

@@ -114,7 +114,7 @@ def _candidate(
 ) -> Candidate:
     blank = Candidate(name=name, program=program, file=file)
     if not isinstance(raw, Mapping):
-        return replace(blank, problem="is no mapping with a command or a url, or has no name")
+        return replace(blank, problem="is not a mapping with a command or a url, or has no name")
     carried = Carried(name=name, raw=dict(cast("Mapping[str, Any]", raw)), document=document)
     try:
         inward(carried, program, file)
@@ -266,7 +266,7 @@ def written(server: ServerConfig, program: Program) -> tuple[dict[str, Any], lis
     if out is None:
         raise UnfitError(f"{program.title} has no documented file to write to")
     if server.disabled and out.switch is None:
-        raise UnfitError(f"is disabled, which {program.title} has no word for")
+        raise UnfitError(f"is disabled, which {program.title} cannot express")
     notes: list[str] = []
     entry = dict(_base(server, program, out))
     if out.named:

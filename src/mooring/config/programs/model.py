@@ -221,7 +221,7 @@ def _written(reference: Reference, syntax: Syntax) -> str:
 def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
     for kind in {reference.kind for reference in references(text)} - program.looks_up:
         text = text.replace(f"${{{kind}:", f"$${{{kind}:")
-        carried.notes.append(f"${{{kind}:…}} is mere text to {program.title}, and here")
+        carried.notes.append(f"${{{kind}:…}} is plain text in {program.title}, and here")
     text = _TEMPLATE.sub(lambda found: f"${{{variable_name(found[1])}}}", text)
     text = _INPUT.sub(lambda found: _input(found[1], carried), text)
     text = _ENV.sub(r"${\1\2}", text)

@@ -506,4 +506,4 @@ def program(name: str) -> Program:
         return PROGRAMS[name]
     near = nearest(name, list(PROGRAMS))
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known are: {', '.join(PROGRAMS)}."
-    raise ConfigError(f"{name!r} is no program whose files mooring knows. {hint}")
+    raise ConfigError(f"{name!r} is not a program whose files mooring knows. {hint}")

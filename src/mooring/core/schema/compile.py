@@ -183,7 +183,7 @@ class SchemaReader:
             return OPEN if raw else NEVER
         schema = as_object(raw)
         if schema is None:
-            self._notes.add(place.at, "is no schema; anything is allowed")
+            self._notes.add(place.at, "is not a schema; anything is allowed")
             return OPEN
         if "not" in schema and schema["not"] in ({}, True):
             return NEVER
@@ -269,7 +269,7 @@ class SchemaReader:
         fields: dict[str, Shape] = {}
         for name, raw in (as_object(schema.get("properties")) or {}).items():
             if not isinstance(raw, (dict, bool)):
-                self._notes.add((*place.at, name), "is no schema; left out")
+                self._notes.add((*place.at, name), "is not a schema; left out")
                 continue
             shape = self.read(raw, place.under(name))
             if shape.alts:
@@ -312,7 +312,7 @@ class SchemaReader:
         """What a schema says about itself, as far as it is usable."""
         text = {name: schema[name] for name in ("title", "description") if isinstance(schema.get(name), str)}
         if "description" in schema and "description" not in text:
-            self._notes.add(place.at, "has a description that is no text")
+            self._notes.add(place.at, "has a description that is not text")
         if "default" in schema and finite(schema["default"]):
             text["default"] = schema["default"]
         if (examples := as_list(schema.get("examples"))) and finite(examples):

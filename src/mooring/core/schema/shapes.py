@@ -70,14 +70,14 @@ def check(schema: Json) -> bool:
                 members = cast("dict[Json, Json]", value)
                 for name in members:
                     if not isinstance(name, str):
-                        raise SetAside(f"its schema is no JSON: {type(name).__name__} as a name")
+                        raise SetAside(f"its schema is not JSON: {type(name).__name__} as a name")
                     length += len(name)
                     refers = refers or name in _REFERENCES
                 below.extend(members.values())
             elif isinstance(value, list):
                 below.extend(cast("list[Json]", value))
             elif not isinstance(value, (bool, int, float, type(None))):
-                raise SetAside(f"its schema is no JSON: it holds a {type(value).__name__}")
+                raise SetAside(f"its schema is not JSON: it holds a {type(value).__name__}")
             if length > LENGTH:
                 raise SetAside(f"its schema is larger than {LENGTH:,} characters")
         seen += len(level)
