@@ -527,14 +527,8 @@ class Session(SessionIdentity, SkillVerbs):
     def _observe(self, tool: Tool) -> Generator[CallRecord]:
         """Emit the events of a call, and record its span and duration."""
         started, error = time.monotonic(), None
-        about: dict[str, Any] = {
-            "server": tool.server,
-            "tool": tool.remote_name,
-            "session": self.id,
-            "call": next(_NUMBERS),
-            "principal": self.principal,
-            "script": SCRIPT.get(),
-        }
+        about: dict[str, Any] = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
+        about |= {"call": next(_NUMBERS), "principal": self.principal, "script": SCRIPT.get()}
         self._runtime.emit(CallStarted(**about))
         number = CALL_NUMBER.set(about["call"])
         with tool_call(tool, self.id) as record:
@@ -546,14 +540,8 @@ class Session(SessionIdentity, SkillVerbs):
                 raise
             finally:
                 CALL_NUMBER.reset(number)
-                self._runtime.emit(
-                    CallFinished(
-                        **about,
-                        duration=time.monotonic() - started,
-                        is_error=record.error is not None,
-                        error=error,
-                    )
-                )
+                took, failed = time.monotonic() - started, record.error is not None
+                self._runtime.emit(CallFinished(**about, duration=took, is_error=failed, error=error))
 
 
 def _left(started: float, timeout: float | None) -> float | None:
