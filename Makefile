@@ -14,6 +14,7 @@ MUTANTS ?= 200
 ROUNDS ?= 1000000
 COUNT ?= 500
 PAGES := tests/console/browser
+SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts,html}"
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
@@ -45,19 +46,21 @@ check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the co
 	$(BIN)/python scripts/house.py --check
 	$(MAKE) --no-print-directory check-console
 
-check-console: $(PAGES)/node_modules/.package-lock.json  ## Types of the pages of the console (needs node and npm)
+check-console: $(PAGES)/node_modules/.package-lock.json  ## Types and format of the pages of the console (needs node and npm)
 	$(PAGES)/node_modules/.bin/tsc --project $(PAGES)
+	cd $(PAGES) && node_modules/.bin/prettier --log-level warn --check $(SOURCES)
 
 house: $(READY)  ## Print figures of the code base beside their goals
 	$(BIN)/python scripts/house.py --details
 
-format: $(READY)  ## Fix and format the code, and write the generated parts of the documentation
+format: $(READY) $(PAGES)/node_modules/.package-lock.json  ## Fix and format the code, and write the generated parts of the documentation
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
 	$(BIN)/python scripts/write_rooms.py
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/record_session.py
+	cd $(PAGES) && node_modules/.bin/prettier --log-level warn --write $(SOURCES)
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py

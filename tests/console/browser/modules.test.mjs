@@ -7,13 +7,30 @@ const { initial, kind, problems, replaced } = await import(new URL("schema.js", 
 const { Store } = await import(new URL("store.js", base));
 const { link, parse } = await import(new URL("router.js", base));
 
-const snapshot = (rev, rows = []) => ({ epoch: "e", rev, time: 0, values: { a: 1 }, tables: { calls: rows }, limits: { calls: 3 } });
+const snapshot = (rev, rows = []) => ({
+  epoch: "e",
+  rev,
+  time: 0,
+  values: { a: 1 },
+  tables: { calls: rows },
+  limits: { calls: 3 },
+});
 const row = (id, n = 0) => ({ id, n });
 
 test("rows are replaced in place, appended, limited and removed", () => {
   const store = new Store();
   store.reset(snapshot(1, [row("a"), row("b")]));
-  store.apply({ rev: 2, ops: [["put", "calls", row("a", 7)], ["put", "calls", row("c")], ["put", "calls", row("d")], ["set", "a", 2], ["del", "calls", "c"], ["del", "calls", "x"]] });
+  store.apply({
+    rev: 2,
+    ops: [
+      ["put", "calls", row("a", 7)],
+      ["put", "calls", row("c")],
+      ["put", "calls", row("d")],
+      ["set", "a", 2],
+      ["del", "calls", "c"],
+      ["del", "calls", "x"],
+    ],
+  });
   assert.deepEqual(store.rows("calls"), [row("b"), row("d")]);
   assert.equal(store.values.a, 2);
 });
@@ -32,7 +49,9 @@ test("an event that comes again changes nothing, and a reset replaces everything
 
 test("how changes are grouped into events does not matter", () => {
   // The same ops in events of any size give the same rows.
-  const ops = Array.from({ length: 200 }, (_, n) => (n % 7 === 6 ? ["del", "calls", `r${(n * 5) % 11}`] : ["put", "calls", row(`r${(n * 3) % 11}`, n)]));
+  const ops = Array.from({ length: 200 }, (_, n) =>
+    n % 7 === 6 ? ["del", "calls", `r${(n * 5) % 11}`] : ["put", "calls", row(`r${(n * 3) % 11}`, n)],
+  );
   const apply = (size) => {
     const store = new Store();
     store.reset(snapshot(0));
@@ -50,13 +69,27 @@ test("addresses keep every letter", () => {
 });
 
 test("a form starts with defaults, constants and required objects", () => {
-  const schema = { type: "object", required: ["a", "o"], properties: { a: { type: "string" }, d: { type: "integer", default: 0 }, n: { type: "array", items: {} }, o: { type: "object", required: ["k"], properties: { k: { const: "x" } } } } };
+  const schema = {
+    type: "object",
+    required: ["a", "o"],
+    properties: {
+      a: { type: "string" },
+      d: { type: "integer", default: 0 },
+      n: { type: "array", items: {} },
+      o: { type: "object", required: ["k"], properties: { k: { const: "x" } } },
+    },
+  };
   assert.deepEqual(initial(schema, schema), { d: 0, o: { k: "x" } });
   assert.deepEqual([...problems(schema, initial(schema, schema), schema)], [["/a", "Required"]]);
 });
 
 test("a schema that contains itself ends", () => {
-  const schema = { type: "object", required: ["next"], properties: { next: { $ref: "#" }, value: { $ref: "#/$defs/loop" } }, $defs: { loop: { $ref: "#/$defs/loop" } } };
+  const schema = {
+    type: "object",
+    required: ["next"],
+    properties: { next: { $ref: "#" }, value: { $ref: "#/$defs/loop" } },
+    $defs: { loop: { $ref: "#/$defs/loop" } },
+  };
   const value = initial(schema, schema);
   assert.ok(JSON.stringify(value).length < 1000);
   problems(schema, value, schema);
@@ -64,7 +97,9 @@ test("a schema that contains itself ends", () => {
 });
 
 test("names of object prototypes are ordinary names", () => {
-  const schema = JSON.parse('{"type":"object","required":["__proto__","constructor"],"properties":{"__proto__":{"type":"string","default":"p"},"constructor":{"type":"string"}}}');
+  const schema = JSON.parse(
+    '{"type":"object","required":["__proto__","constructor"],"properties":{"__proto__":{"type":"string","default":"p"},"constructor":{"type":"string"}}}',
+  );
   const value = initial(schema, schema);
   assert.equal(JSON.stringify(value), '{"__proto__":"p"}');
   assert.deepEqual([...problems(schema, value, schema).keys()], ["/constructor"]);
@@ -89,7 +124,19 @@ test("values are checked against types, limits and choices", () => {
 });
 
 test("values that are no schema make no form and no error", () => {
-  for (const odd of [null, 7, "x", [], { properties: 3 }, { type: 3 }, { anyOf: [] }, { anyOf: [null] }, { enum: [] }, { items: 3, type: "array" }, { properties: { a: null, b: true } }]) {
+  for (const odd of [
+    null,
+    7,
+    "x",
+    [],
+    { properties: 3 },
+    { type: 3 },
+    { anyOf: [] },
+    { anyOf: [null] },
+    { enum: [] },
+    { items: 3, type: "array" },
+    { properties: { a: null, b: true } },
+  ]) {
     const root = odd && typeof odd === "object" ? odd : {};
     kind(root);
     problems(odd, initial(odd, root), root);

@@ -45,12 +45,22 @@ export class Api {
     try {
       answer = text ? JSON.parse(text) : {};
     } catch {
-      throw new ApiError(`The console answered with ${response.status} and no JSON.`, response.status, "BadAnswer", null);
+      throw new ApiError(
+        `The console answered with ${response.status} and no JSON.`,
+        response.status,
+        "BadAnswer",
+        null,
+      );
     }
     if (response.ok) return answer;
     if (response.status === 401) this.onEnded();
     const error = answer.error ?? {};
-    throw new ApiError(String(error.message ?? `The console answered with ${response.status}.`), response.status, String(error.kind ?? "Error"), error.next ?? null);
+    throw new ApiError(
+      String(error.message ?? `The console answered with ${response.status}.`),
+      response.status,
+      String(error.kind ?? "Error"),
+      error.next ?? null,
+    );
   }
 }
 

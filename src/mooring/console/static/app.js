@@ -55,7 +55,8 @@ function createFrame({ context: { api }, tool, run }) {
     const answer = await api.post("view-open", { tool, id: run });
     if (ended) return void api.post("view-close", { view: answer.view }).catch(() => undefined);
     const origin = new URL(answer.url).origin;
-    if (origin === location.origin || origin !== api.session?.sandbox) throw new Error("The page of this tool is not on the separate origin, so it is not shown.");
+    if (origin === location.origin || origin !== api.session?.sandbox)
+      throw new Error("The page of this tool is not on the separate origin, so it is not shown.");
     view = answer.view;
     addEventListener("message", fromFrame);
     source = new EventSource(`api/view?view=${encodeURIComponent(view)}`);
@@ -94,6 +95,10 @@ function createFrame({ context: { api }, tool, run }) {
 /** @param {unknown} url */
 async function follow(url) {
   if (typeof url !== "string" || !/^https?:\/\//.test(url)) return;
-  const yes = await confirmed("Open this address?", [h("p", null, "The page of the tool asks to open:"), h("code", { class: "wrap-any" }, url)], "Open");
+  const yes = await confirmed(
+    "Open this address?",
+    [h("p", null, "The page of the tool asks to open:"), h("code", { class: "wrap-any" }, url)],
+    "Open",
+  );
   if (yes) window.open(url, "_blank", "noopener,noreferrer");
 }

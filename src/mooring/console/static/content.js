@@ -21,7 +21,12 @@ const KNOWN = {
   "audio/flac": (b) => word(b, 0) === "fLaC",
 };
 /** @type {Record<string, string>} */
-const ALIASES = { "image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/mp3": "audio/mpeg" };
+const ALIASES = {
+  "image/jpg": "image/jpeg",
+  "audio/x-wav": "audio/wav",
+  "audio/wave": "audio/wav",
+  "audio/mp3": "audio/mpeg",
+};
 
 /** @param {Uint8Array} b @param {number[]} signature */
 function starts(b, signature) {
@@ -76,9 +81,14 @@ function createMedia(props) {
 /** @param {Block} block @param {string} label @param {string} key */
 function media(block, label, key) {
   const blob = checkedBlob(block.data ?? "", block.mime_type);
-  if (typeof blob === "string") return h("p", { class: "muted", key }, icon("warning"), ` ${label} is not shown: ${blob}.`);
-  return h("figure", { class: "media", key }, host(createMedia, { blob, label }, `${blob.size}-${block.data?.slice(0, 64)}`),
-    h("figcaption", { class: "muted" }, `${blob.type} · ${bytes(blob.size)}`));
+  if (typeof blob === "string")
+    return h("p", { class: "muted", key }, icon("warning"), ` ${label} is not shown: ${blob}.`);
+  return h(
+    "figure",
+    { class: "media", key },
+    host(createMedia, { blob, label }, `${blob.size}-${block.data?.slice(0, 64)}`),
+    h("figcaption", { class: "muted" }, `${blob.type} · ${bytes(blob.size)}`),
+  );
 }
 
 /** A small picture of a server or tool from a `data:` address; others are not loaded. @param {string | undefined} source @param {string} label */
@@ -86,7 +96,9 @@ export function iconImage(source, label) {
   const found = /^data:([a-z]+\/[a-z0-9.+-]+);base64,([a-z0-9+/=\s]+)$/i.exec(source ?? "");
   if (!found) return null;
   const blob = checkedBlob(found[2] ?? "", found[1]);
-  return typeof blob === "string" || !blob.type.startsWith("image/") ? null : h("span", { class: "server-icon" }, host(createMedia, { blob, label }, found[2]?.slice(0, 64)));
+  return typeof blob === "string" || !blob.type.startsWith("image/")
+    ? null
+    : h("span", { class: "server-icon" }, host(createMedia, { blob, label }, found[2]?.slice(0, 64)));
 }
 
 /**
@@ -95,7 +107,11 @@ export function iconImage(source, label) {
  */
 export function blocksView(blocks, address) {
   if (!blocks.length) return h("p", { class: "muted" }, "No content.");
-  return h("div", { class: "blocks" }, blocks.map((block, index) => blockView(block, index, address)));
+  return h(
+    "div",
+    { class: "blocks" },
+    blocks.map((block, index) => blockView(block, index, address)),
+  );
 }
 
 /** @param {Block} block @param {number} index @param {((uri: string) => string) | undefined} address */
@@ -108,13 +124,35 @@ function blockView(block, index, address) {
     return h("div", { class: "stack", key }, block.uri && command(block.uri, "URI"), media(block, name, "media"));
   }
   const text = block.text ?? "";
-  return h("div", { class: "stack", key }, block.uri && h("span", { class: "row" }, command(block.uri, "URI"), block.mime_type && h("span", { class: "muted" }, block.mime_type)),
-    codeBlock(text, `Text ${index + 1}`));
+  return h(
+    "div",
+    { class: "stack", key },
+    block.uri &&
+      h(
+        "span",
+        { class: "row" },
+        command(block.uri, "URI"),
+        block.mime_type && h("span", { class: "muted" }, block.mime_type),
+      ),
+    codeBlock(text, `Text ${index + 1}`),
+  );
 }
 
 /** @param {Block} block @param {string} name @param {string} key @param {((uri: string) => string) | undefined} address */
 function linkView(block, name, key, address) {
   const uri = block.uri ?? "";
-  return h("div", { class: "link-card", key }, icon("external"), h("div", { class: "stack tight" }, h("bdi", { class: "strong" }, name), h("code", { dir: "auto" }, uri),
-    block.mime_type && h("span", { class: "muted" }, block.mime_type)), copyButton(uri, "URI"), address && h("a", { class: "button small", href: address(uri) }, "Read"));
+  return h(
+    "div",
+    { class: "link-card", key },
+    icon("external"),
+    h(
+      "div",
+      { class: "stack tight" },
+      h("bdi", { class: "strong" }, name),
+      h("code", { dir: "auto" }, uri),
+      block.mime_type && h("span", { class: "muted" }, block.mime_type),
+    ),
+    copyButton(uri, "URI"),
+    address && h("a", { class: "button small", href: address(uri) }, "Read"),
+  );
 }

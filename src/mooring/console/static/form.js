@@ -70,21 +70,43 @@ export class FormState {
 export function formView(form) {
   const found = form.tried ? form.problems() : new Map();
   const names = properties(resolve(form.schema, form.schema));
-  return h("div", { class: "form" },
-    h("div", { class: "segments", role: "group", "aria-label": "Edit as" },
+  return h(
+    "div",
+    { class: "form" },
+    h(
+      "div",
+      { class: "segments", role: "group", "aria-label": "Edit as" },
       segment("Form", form.mode === "form", () => form.show("form")),
-      segment("JSON", form.mode === "json", () => form.show("json"))),
+      segment("JSON", form.mode === "json", () => form.show("json")),
+    ),
     form.mode === "json"
-      ? h("label", { class: "field" }, h("span", { class: "visually-hidden" }, "Arguments as JSON"),
+      ? h(
+          "label",
+          { class: "field" },
+          h("span", { class: "visually-hidden" }, "Arguments as JSON"),
           h("textarea", {
-            class: "code", rows: "10", spellcheck: "false", "aria-invalid": form.broken ? "true" : null, prop: { value: form.text },
+            class: "code",
+            rows: "10",
+            spellcheck: "false",
+            "aria-invalid": form.broken ? "true" : null,
+            prop: { value: form.text },
             on: { input: (/** @type {any} */ event) => form.edit(event.target.value) },
-          }), form.broken && h("span", { class: "problem" }, form.broken))
+          }),
+          form.broken && h("span", { class: "problem" }, form.broken),
+        )
       : names.length
         ? objectFields(form, resolve(form.schema, form.schema), form.value, [], found)
         : h("p", { class: "muted" }, "No arguments."),
-    form.tried && found.size > 0 && h("p", { class: "problem", role: "alert" },
-      form.mode === "json" ? [...found].map(([path, message]) => `${path || "value"}: ${message}`).join(" · ") : `${found.size === 1 ? "One field needs" : `${found.size} fields need`} attention.`));
+    form.tried &&
+      found.size > 0 &&
+      h(
+        "p",
+        { class: "problem", role: "alert" },
+        form.mode === "json"
+          ? [...found].map(([path, message]) => `${path || "value"}: ${message}`).join(" · ")
+          : `${found.size === 1 ? "One field needs" : `${found.size} fields need`} attention.`,
+      ),
+  );
 }
 
 /** @param {string} title @param {boolean} on @param {() => void} act */
@@ -95,10 +117,14 @@ export function segment(title, on, act) {
 /** @param {FormState} form @param {Schema} schema @param {any} value @param {Path} path @param {Map<string, string>} found */
 function objectFields(form, schema, value, path, found) {
   const required = requiredOf(schema);
-  return h("div", { class: "fields" }, properties(schema).map(([name, part]) => {
-    const inner = value && typeof value === "object" && Object.hasOwn(value, name) ? value[name] : undefined;
-    return field(form, part, inner, [...path, name], name, required.has(name), found);
-  }));
+  return h(
+    "div",
+    { class: "fields" },
+    properties(schema).map(([name, part]) => {
+      const inner = value && typeof value === "object" && Object.hasOwn(value, name) ? value[name] : undefined;
+      return field(form, part, inner, [...path, name], name, required.has(name), found);
+    }),
+  );
 }
 
 /**
@@ -126,18 +152,33 @@ function field(form, given, value, path, name, needed, found) {
     problem && h("span", { class: "problem", id: `${id}-problem` }, problem),
   ];
   if (shape === "object" || shape === "list" || shape === "choices") {
-    return h("fieldset", { class: "field nested", key: where, "aria-describedby": notes },
-      h("legend", null, label), rest, h("div", { class: "nest" }, nested(form, schema, shape, value, path, needed, found)));
+    return h(
+      "fieldset",
+      { class: "field nested", key: where, "aria-describedby": notes },
+      h("legend", null, label),
+      rest,
+      h("div", { class: "nest" }, nested(form, schema, shape, value, path, needed, found)),
+    );
   }
-  const attributes = { id, "aria-describedby": notes, "aria-invalid": problem ? "true" : null, "aria-required": needed ? "true" : null };
-  return h("div", { class: "field", key: where },
-    h("label", { for: id, class: "field-label" }, label), input(form, schema, shape, value, path, attributes), rest);
+  const attributes = {
+    id,
+    "aria-describedby": notes,
+    "aria-invalid": problem ? "true" : null,
+    "aria-required": needed ? "true" : null,
+  };
+  return h(
+    "div",
+    { class: "field", key: where },
+    h("label", { for: id, class: "field-label" }, label),
+    input(form, schema, shape, value, path, attributes),
+    rest,
+  );
 }
 
 /** @param {Schema} schema */
 function typeName(schema) {
   const type = Array.isArray(schema["type"]) ? schema["type"].join(" | ") : schema["type"];
-  return String(schema["format"] ?? (schema["enum"] ? "choice" : type ?? "any")).slice(0, 40);
+  return String(schema["format"] ?? (schema["enum"] ? "choice" : (type ?? "any"))).slice(0, 40);
 }
 
 /**
@@ -148,15 +189,36 @@ function nested(form, schema, shape, value, path, needed, found) {
   if (value === undefined && !needed) {
     return add("Add", () => form.set(path, initial(schema, form.schema) ?? (shape === "object" ? {} : [])));
   }
-  const remove = needed ? null : h("button", { type: "button", class: "link", on: { click: () => form.set(path, undefined) } }, "Remove");
+  const remove = needed
+    ? null
+    : h("button", { type: "button", class: "link", on: { click: () => form.set(path, undefined) } }, "Remove");
   if (shape === "object") return [objectFields(form, schema, value, path, found), remove];
   if (shape === "choices") return [checks(form, schema, value, path), remove];
   const items = Array.isArray(value) ? value : [];
   return [
-    items.map((item, index) => h("div", { class: "list-item", key: String(index) },
-      field(form, schema["items"], item, [...path, index], String(index + 1), true, found),
-      h("button", { type: "button", class: "icon-button", "aria-label": `Remove item ${index + 1}`, on: { click: () => form.set([...path, index], undefined) } }, "×"))),
-    h("div", { class: "row" }, add("Add item", () => form.set(path, [...items, firstItem(form, schema["items"])])), remove),
+    items.map((item, index) =>
+      h(
+        "div",
+        { class: "list-item", key: String(index) },
+        field(form, schema["items"], item, [...path, index], String(index + 1), true, found),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "icon-button",
+            "aria-label": `Remove item ${index + 1}`,
+            on: { click: () => form.set([...path, index], undefined) },
+          },
+          "×",
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "row" },
+      add("Add item", () => form.set(path, [...items, firstItem(form, schema["items"])])),
+      remove,
+    ),
   ];
 }
 
@@ -176,13 +238,26 @@ function add(title, act) {
 /** @param {FormState} form @param {Schema} schema @param {any} value @param {Path} path */
 function checks(form, schema, value, path) {
   const chosen = Array.isArray(value) ? value : [];
-  return h("div", { class: "checks" }, (options(schema["items"]) ?? []).slice(0, 200).map((option, index) => {
-    const on = chosen.some((item) => same(item, option.value));
-    return h("label", { class: "check", key: String(index) }, h("input", {
-      type: "checkbox", prop: { checked: on },
-      on: { change: () => form.set(path, on ? chosen.filter((item) => !same(item, option.value)) : [...chosen, option.value]) },
-    }), h("span", { dir: "auto" }, option.title));
-  }));
+  return h(
+    "div",
+    { class: "checks" },
+    (options(schema["items"]) ?? []).slice(0, 200).map((option, index) => {
+      const on = chosen.some((item) => same(item, option.value));
+      return h(
+        "label",
+        { class: "check", key: String(index) },
+        h("input", {
+          type: "checkbox",
+          prop: { checked: on },
+          on: {
+            change: () =>
+              form.set(path, on ? chosen.filter((item) => !same(item, option.value)) : [...chosen, option.value]),
+          },
+        }),
+        h("span", { dir: "auto" }, option.title),
+      );
+    }),
+  );
 }
 
 /**
@@ -194,30 +269,67 @@ function input(form, schema, shape, value, path, attributes) {
   const where = `/${path.join("/")}`;
   const draft = form.drafts.get(where)?.text;
   if (shape === "choice" || shape === "boolean") {
-    const choices = shape === "boolean" ? [{ value: true, title: "true" }, { value: false, title: "false" }] : options(schema) ?? [];
+    const choices =
+      shape === "boolean"
+        ? [
+            { value: true, title: "true" },
+            { value: false, title: "false" },
+          ]
+        : (options(schema) ?? []);
     const at = choices.findIndex((choice) => same(choice.value, value));
-    return h("select", { ...attributes, prop: { value: String(at) }, on: { change: (/** @type {any} */ event) => form.set(path, choices[Number(event.target.value)]?.value) } },
-      h("option", { value: "-1", prop: { selected: at < 0 } }, "not set"), choices.map((choice, index) => h("option", { value: String(index), key: String(index), prop: { selected: index === at } }, choice.title)));
+    return h(
+      "select",
+      {
+        ...attributes,
+        prop: { value: String(at) },
+        on: { change: (/** @type {any} */ event) => form.set(path, choices[Number(event.target.value)]?.value) },
+      },
+      h("option", { value: "-1", prop: { selected: at < 0 } }, "not set"),
+      choices.map((choice, index) =>
+        h("option", { value: String(index), key: String(index), prop: { selected: index === at } }, choice.title),
+      ),
+    );
   }
   if (shape === "number") {
     return h("input", {
-      ...attributes, type: "text", inputmode: "decimal", autocomplete: "off", prop: { value: draft ?? (value === undefined ? "" : String(value)) },
+      ...attributes,
+      type: "text",
+      inputmode: "decimal",
+      autocomplete: "off",
+      prop: { value: draft ?? (value === undefined ? "" : String(value)) },
       on: { input: (/** @type {any} */ event) => takeDraft(form, path, where, event.target.value, parseNumber) },
     });
   }
   if (shape === "json") {
     return h("textarea", {
-      ...attributes, class: "code", rows: "4", spellcheck: "false", placeholder: "JSON", prop: { value: draft ?? (value === undefined ? "" : pretty(value)) },
+      ...attributes,
+      class: "code",
+      rows: "4",
+      spellcheck: "false",
+      placeholder: "JSON",
+      prop: { value: draft ?? (value === undefined ? "" : pretty(value)) },
       on: { input: (/** @type {any} */ event) => takeDraft(form, path, where, event.target.value, parseJson) },
     });
   }
   const long = typeof value === "string" && (value.length > 80 || value.includes("\n"));
-  const types = /** @type {Record<string, string>} */ ({ email: "email", uri: "url", date: "date", password: "password" });
+  const types = /** @type {Record<string, string>} */ ({
+    email: "email",
+    uri: "url",
+    date: "date",
+    password: "password",
+  });
   const settings = {
-    ...attributes, dir: "auto", autocomplete: "off", placeholder: exampleOf(schema), prop: { value: value === undefined ? "" : String(value) },
-    on: { input: (/** @type {any} */ event) => form.set(path, event.target.value === "" ? undefined : event.target.value) },
+    ...attributes,
+    dir: "auto",
+    autocomplete: "off",
+    placeholder: exampleOf(schema),
+    prop: { value: value === undefined ? "" : String(value) },
+    on: {
+      input: (/** @type {any} */ event) => form.set(path, event.target.value === "" ? undefined : event.target.value),
+    },
   };
-  if (long || schema["contentMediaType"] || (schema["maxLength"] ?? 0) > 500) return h("textarea", { ...settings, rows: "4" });
+  if (long || schema["contentMediaType"] || (schema["maxLength"] ?? 0) > 500)
+    return h("textarea", { ...settings, rows: "4" });
   return h("input", { ...settings, type: types[String(schema["format"])] ?? "text" });
 }
 

@@ -13,7 +13,8 @@ const PATHS = {
   changes: "M6 3.5v9M6 15a1.5 1.5 0 1 0 0 .01M14 8a1.5 1.5 0 1 0 0-.01M14 8.5c0 3-3 4-6.5 5",
   inbox: "M3 11l2.5-7h9l2.5 7v5H3zM3 11h4l1 2h4l1-2h4",
   gateway: "M3.5 16.5v-6a6.5 6.5 0 0 1 13 0v6M7.5 16.5v-6a2.5 2.5 0 0 1 5 0v6M2.5 16.5h15",
-  cluster: "M10 3a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM4.5 13a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM15.5 13a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM9 7l-3.5 6M11 7l3.5 6M6.5 15h7",
+  cluster:
+    "M10 3a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM4.5 13a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM15.5 13a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM9 7l-3.5 6M11 7l3.5 6M6.5 15h7",
   settings: "M3 6h7M14 6h3M12 4v4M3 14h3M10 14h7M8 12v4",
   help: "M7.5 7.5a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.9-1.1 1.8M10 14.5h.01M10 2.5a7.5 7.5 0 1 0 0 15 7.5 7.5 0 0 0 0-15z",
   menu: "M3 5.5h14M3 10h14M3 14.5h14",
@@ -34,10 +35,15 @@ const PATHS = {
   pause: "M7 4.5v11M13 4.5v11",
   replay: "M4 10a6 6 0 1 1 1.8 4.3M4 15.5v-3.5h3.5",
   external: "M8 4H4v12h12v-4M11.5 3.5h5v5M16.5 3.5L9.5 10.5",
-  anchor: "M10 3a1.8 1.8 0 1 0 0 3.6A1.8 1.8 0 0 0 10 3zM10 6.6V17M6.5 9h7M3.5 11.5c.3 3.3 3 5.5 6.5 5.5s6.2-2.2 6.5-5.5",
+  anchor:
+    "M10 3a1.8 1.8 0 1 0 0 3.6A1.8 1.8 0 0 0 10 3zM10 6.6V17M6.5 9h7M3.5 11.5c.3 3.3 3 5.5 6.5 5.5s6.2-2.2 6.5-5.5",
 };
 
 /** @param {string} name */
 export function icon(name) {
-  return h("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true", focusable: "false" }, h("path", { d: PATHS[name] ?? PATHS["help"] }));
+  return h(
+    "svg",
+    { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true", focusable: "false" },
+    h("path", { d: PATHS[name] ?? PATHS["help"] }),
+  );
 }

@@ -47,25 +47,57 @@ function createTree(props) {
 function branch(value, path, depth, opened, draw) {
   if (value === null || typeof value !== "object") return leaf(value, path, opened, draw);
   const list = Array.isArray(value);
-  const entries = list ? value.map((item, index) => /** @type {[string, unknown]} */ ([String(index), item])) : Object.entries(value);
+  const entries = list
+    ? value.map((item, index) => /** @type {[string, unknown]} */ ([String(index), item]))
+    : Object.entries(value);
   const brackets = list ? ["[", "]"] : ["{", "}"];
   if (!entries.length) return h("span", { class: "json-mark" }, brackets.join(""));
   const open = opened.get(`o${path}`) ?? depth < OPEN_LEVELS;
   const limit = /** @type {number} */ (opened.get(`n${path}`) ?? PAGE);
-  const toggle = h("button", {
-    type: "button", class: "json-toggle", "aria-expanded": String(open),
-    on: { click: () => (opened.set(`o${path}`, !open), draw()) },
-  }, h("span", { "aria-hidden": "true" }, open ? "▾" : "▸"), ` ${brackets[0]}`, open ? "" : h("span", { class: "json-count" }, `${entries.length}${list ? "" : " keys"}${brackets[1]}`));
+  const toggle = h(
+    "button",
+    {
+      type: "button",
+      class: "json-toggle",
+      "aria-expanded": String(open),
+      on: { click: () => (opened.set(`o${path}`, !open), draw()) },
+    },
+    h("span", { "aria-hidden": "true" }, open ? "▾" : "▸"),
+    ` ${brackets[0]}`,
+    open ? "" : h("span", { class: "json-count" }, `${entries.length}${list ? "" : " keys"}${brackets[1]}`),
+  );
   if (!open) return toggle;
-  return h("span", { class: "json-branch" }, toggle,
-    h("ul", null,
-      entries.slice(0, limit).map(([name, item]) => h("li", { key: name },
-        list ? h("span", { class: "json-index" }, name) : h("span", { class: "json-key", dir: "auto" }, name),
-        h("span", { class: "json-mark" }, ": "), branch(item, `${path}/${name}`, depth + 1, opened, draw))),
-      entries.length > limit && h("li", { key: "\u0000more" },
-        h("button", { type: "button", class: "link", on: { click: () => (opened.set(`n${path}`, limit + 1000), draw()) } },
-          `Show more (${entries.length - limit} left)`))),
-    h("span", { class: "json-mark" }, brackets[1]));
+  return h(
+    "span",
+    { class: "json-branch" },
+    toggle,
+    h(
+      "ul",
+      null,
+      entries
+        .slice(0, limit)
+        .map(([name, item]) =>
+          h(
+            "li",
+            { key: name },
+            list ? h("span", { class: "json-index" }, name) : h("span", { class: "json-key", dir: "auto" }, name),
+            h("span", { class: "json-mark" }, ": "),
+            branch(item, `${path}/${name}`, depth + 1, opened, draw),
+          ),
+        ),
+      entries.length > limit &&
+        h(
+          "li",
+          { key: "\u0000more" },
+          h(
+            "button",
+            { type: "button", class: "link", on: { click: () => (opened.set(`n${path}`, limit + 1000), draw()) } },
+            `Show more (${entries.length - limit} left)`,
+          ),
+        ),
+    ),
+    h("span", { class: "json-mark" }, brackets[1]),
+  );
 }
 
 /**
@@ -73,11 +105,20 @@ function branch(value, path, depth, opened, draw) {
  * @returns {import("./dom.js").VNode}
  */
 function leaf(value, path, opened, draw) {
-  if (typeof value !== "string") return h("span", { class: `json-${value === null ? "null" : typeof value}` }, String(value));
+  if (typeof value !== "string")
+    return h("span", { class: `json-${value === null ? "null" : typeof value}` }, String(value));
   const whole = value.length <= LONG || opened.get(`o${path}`) === true;
-  return h("span", null, h("span", { class: "json-string", dir: "auto" }, JSON.stringify(whole ? value : value.slice(0, LONG))),
-    !whole && h("button", { type: "button", class: "link", on: { click: () => (opened.set(`o${path}`, true), draw()) } },
-      ` … ${value.length - LONG} more characters`));
+  return h(
+    "span",
+    null,
+    h("span", { class: "json-string", dir: "auto" }, JSON.stringify(whole ? value : value.slice(0, LONG))),
+    !whole &&
+      h(
+        "button",
+        { type: "button", class: "link", on: { click: () => (opened.set(`o${path}`, true), draw()) } },
+        ` … ${value.length - LONG} more characters`,
+      ),
+  );
 }
 
 /** @param {unknown} value */

@@ -17,7 +17,8 @@ export function createKeys(pages) {
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return escape(event);
     const target = event.target;
-    const typing = target instanceof HTMLElement && (target.matches("input, textarea, select") || target.isContentEditable);
+    const typing =
+      target instanceof HTMLElement && (target.matches("input, textarea, select") || target.isContentEditable);
     if (!on || typing) return;
     const second = Date.now() - waiting < 1500;
     waiting = 0;
@@ -43,11 +44,39 @@ export function createKeys(pages) {
 
   function help() {
     /** @param {string} keys @param {string} text */
-    const row = (keys, text) => h("div", { key: text }, h("dt", null, keys.split(" ").map((key, index) => [index ? " " : "", h("kbd", null, key)])), h("dd", null, text));
+    const row = (keys, text) =>
+      h(
+        "div",
+        { key: text },
+        h(
+          "dt",
+          null,
+          keys.split(" ").map((key, index) => [index ? " " : "", h("kbd", null, key)]),
+        ),
+        h("dd", null, text),
+      );
     void dialog("Keyboard shortcuts", (_close, redraw) => () => [
-      h("dl", { class: "shortcuts" }, pages().map((page) => row(`g ${page.keys}`, `Go to ${page.title}`)), row("/", "Filter the list"), row("↑ ↓", "Move in a table"),
-        row("Enter", "Open the row"), row("Space", "Select the row"), row("Esc", "Close the details"), row("?", "Show this list")),
-      h("label", { class: "check" }, h("input", { type: "checkbox", prop: { checked: on }, on: { change: () => ((on = !on), write(on), redraw()) } }), h("span", null, "Shortcuts of single letters are on")),
+      h(
+        "dl",
+        { class: "shortcuts" },
+        pages().map((page) => row(`g ${page.keys}`, `Go to ${page.title}`)),
+        row("/", "Filter the list"),
+        row("↑ ↓", "Move in a table"),
+        row("Enter", "Open the row"),
+        row("Space", "Select the row"),
+        row("Esc", "Close the details"),
+        row("?", "Show this list"),
+      ),
+      h(
+        "label",
+        { class: "check" },
+        h("input", {
+          type: "checkbox",
+          prop: { checked: on },
+          on: { change: () => ((on = !on), write(on), redraw()) },
+        }),
+        h("span", null, "Shortcuts of single letters are on"),
+      ),
     ]);
   }
 

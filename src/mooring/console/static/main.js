@@ -53,10 +53,15 @@ api.onEnded = () => {
   stream.stop();
   repaint();
 };
-const stream = new Stream(store, repaint, (state) => {
-  linkState = linkState === "ended" ? "ended" : state;
-  repaint();
-}, api);
+const stream = new Stream(
+  store,
+  repaint,
+  (state) => {
+    linkState = linkState === "ended" ? "ended" : state;
+    repaint();
+  },
+  api,
+);
 
 async function start() {
   problem = undefined;
@@ -80,7 +85,13 @@ function draw() {
   const route = current();
   const page = pageOf(route);
   document.title = `${page.title} · mooring`;
-  render(root, skip(), header(page), navigation(page), h("main", { id: "main", class: `main page-${page.id}`, tabindex: "-1" }, body(page, route)));
+  render(
+    root,
+    skip(),
+    header(page),
+    navigation(page),
+    h("main", { id: "main", class: `main page-${page.id}`, tabindex: "-1" }, body(page, route)),
+  );
   if (shownPage && shownPage !== page.id) document.getElementById("main")?.focus({ preventScroll: true });
   shownPage = page.id;
 }
@@ -107,24 +118,56 @@ function body(page, route) {
 }
 
 function ended() {
-  return h("div", { class: "page narrow" }, h("div", { class: "card stack" }, h("h1", null, "You are logged out"),
-    h("p", null, "The session of this browser ended: it was logged out, it expired, or mooring was started again."),
-    h("p", { class: "muted" }, "Open the URL that mooring prints, or log in with a token."), h("div", null, h("a", { class: "button primary", href: "./" }, "Log in again"))));
+  return h(
+    "div",
+    { class: "page narrow" },
+    h(
+      "div",
+      { class: "card stack" },
+      h("h1", null, "You are logged out"),
+      h("p", null, "The session of this browser ended: it was logged out, it expired, or mooring was started again."),
+      h("p", { class: "muted" }, "Open the URL that mooring prints, or log in with a token."),
+      h("div", null, h("a", { class: "button primary", href: "./" }, "Log in again")),
+    ),
+  );
 }
 
 /** @param {Page} page */
 function header(page) {
   const words = { connecting: "Connecting", live: "Live", lost: "Reconnecting", ended: "Logged out" };
   const where = store.values.about?.kind === "gateway" ? "Gateway" : "Local host";
-  return h("header", { class: "top" },
-    h("button", { type: "button", class: "icon-button menu-button", "aria-expanded": String(menuOpen), "aria-controls": "nav", "aria-label": "Pages", on: { click: toggleMenu } }, icon("menu")),
+  return h(
+    "header",
+    { class: "top" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "icon-button menu-button",
+        "aria-expanded": String(menuOpen),
+        "aria-controls": "nav",
+        "aria-label": "Pages",
+        on: { click: toggleMenu },
+      },
+      icon("menu"),
+    ),
     h("a", { class: "brand", href: "#/servers", "aria-label": "mooring" }, icon("anchor"), h("span", null, "mooring")),
     h("span", { class: "top-page" }, page.title),
     h("span", { class: "spacer" }),
     store.loaded && h("span", { class: "top-where" }, where),
-    h("span", { class: `link ${linkState}`, role: "status" }, h("span", { class: "link-dot", "aria-hidden": "true" }), words[linkState]),
-    iconButton(themeName() === "dark" ? "Use light colours" : "Use dark colours", themeName() === "dark" ? "sun" : "moon", () => (switchTheme(), repaint())),
-    iconButton("Keyboard shortcuts (?)", "help", () => keys.help()));
+    h(
+      "span",
+      { class: `link ${linkState}`, role: "status" },
+      h("span", { class: "link-dot", "aria-hidden": "true" }),
+      words[linkState],
+    ),
+    iconButton(
+      themeName() === "dark" ? "Use light colours" : "Use dark colours",
+      themeName() === "dark" ? "sun" : "moon",
+      () => (switchTheme(), repaint()),
+    ),
+    iconButton("Keyboard shortcuts (?)", "help", () => keys.help()),
+  );
 }
 
 function toggleMenu() {
@@ -135,15 +178,47 @@ function toggleMenu() {
 
 /** @param {Page} current */
 function navigation(current) {
-  return h("nav", { id: "nav", class: `nav${menuOpen ? " open" : ""}`, "aria-label": "Pages" },
-    h("ul", null, PAGES.filter((page) => !page.hidden && page.when?.(store) !== false).map((page) => {
-      const badge = store.loaded ? page.badge?.(store) : null;
-      return h("li", { key: page.id }, h("a", {
-        href: link(page.id), "aria-current": page.id === current.id ? "page" : null, on: { click: () => ((menuOpen = false), repaint()) },
-      }, icon(page.icon), h("span", { class: "nav-title" }, page.title), badge && badge.count > 0 && h("span", { class: `badge ${badge.tone}` }, badge.count, h("span", { class: "visually-hidden" }, ` ${badge.text}`))));
-    })),
-    store.values.about && h("p", { class: "nav-foot muted" }, `mooring ${store.values.about.version}`,
-      api.session && h("span", null, api.session.principal), button("Log out", logout, { small: true, kind: "plain" })));
+  return h(
+    "nav",
+    { id: "nav", class: `nav${menuOpen ? " open" : ""}`, "aria-label": "Pages" },
+    h(
+      "ul",
+      null,
+      PAGES.filter((page) => !page.hidden && page.when?.(store) !== false).map((page) => {
+        const badge = store.loaded ? page.badge?.(store) : null;
+        return h(
+          "li",
+          { key: page.id },
+          h(
+            "a",
+            {
+              href: link(page.id),
+              "aria-current": page.id === current.id ? "page" : null,
+              on: { click: () => ((menuOpen = false), repaint()) },
+            },
+            icon(page.icon),
+            h("span", { class: "nav-title" }, page.title),
+            badge &&
+              badge.count > 0 &&
+              h(
+                "span",
+                { class: `badge ${badge.tone}` },
+                badge.count,
+                h("span", { class: "visually-hidden" }, ` ${badge.text}`),
+              ),
+          ),
+        );
+      }),
+    ),
+    store.values.about &&
+      h(
+        "p",
+        { class: "nav-foot muted" },
+        `mooring ${store.values.about.version}`,
+        api.session && h("span", null, api.session.principal),
+        button("Log out", logout, { small: true, kind: "plain" }),
+      ),
+  );
 }
 
 async function logout() {

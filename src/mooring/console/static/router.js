@@ -27,7 +27,9 @@ function decode(part) {
  * @param {Record<string, string | undefined>} [query]
  */
 export function link(page, parts = [], query = {}) {
-  const path = [page, ...parts].filter((part) => part !== undefined && part !== "").map((part) => encodeURIComponent(/** @type {string} */ (part)));
+  const path = [page, ...parts]
+    .filter((part) => part !== undefined && part !== "")
+    .map((part) => encodeURIComponent(/** @type {string} */ (part)));
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value) search.set(name, value);
   const text = search.toString();

@@ -78,7 +78,11 @@ export function options(schema) {
     return schema["enum"].map((value, index) => ({ value, title: String(names[index] ?? text(value)) }));
   }
   const branches = schema["oneOf"] ?? schema["anyOf"];
-  if (Array.isArray(branches) && branches.length && branches.every((branch) => branch && typeof branch === "object" && "const" in branch)) {
+  if (
+    Array.isArray(branches) &&
+    branches.length &&
+    branches.every((branch) => branch && typeof branch === "object" && "const" in branch)
+  ) {
     return branches.map((branch) => ({ value: branch.const, title: String(branch.title ?? text(branch.const)) }));
   }
   return undefined;
@@ -86,7 +90,7 @@ export function options(schema) {
 
 /** @param {any} value */
 function text(value) {
-  return typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  return typeof value === "string" ? value : (JSON.stringify(value) ?? "");
 }
 
 /** @param {Schema} schema @returns {[string, any][]} */
@@ -179,7 +183,8 @@ export function problems(given, value, root, path = "", needed = true) {
   }
   const choices = options(schema);
   if (choices) {
-    if (!choices.some((choice) => same(choice.value, value)) && !(value === null && nullable(given))) say("Not one of the allowed values");
+    if (!choices.some((choice) => same(choice.value, value)) && !(value === null && nullable(given)))
+      say("Not one of the allowed values");
     return found;
   }
   if (value === null && nullable(given)) return found;
@@ -190,7 +195,8 @@ export function problems(given, value, root, path = "", needed = true) {
         const required = requiredOf(schema);
         for (const [name, part] of properties(schema)) {
           const inner = Object.hasOwn(value, name) ? value[name] : undefined;
-          for (const [where, message] of problems(part, inner, root, `${path}/${name}`, required.has(name))) found.set(where, message);
+          for (const [where, message] of problems(part, inner, root, `${path}/${name}`, required.has(name)))
+            found.set(where, message);
         }
       }
       break;
@@ -201,7 +207,8 @@ export function problems(given, value, root, path = "", needed = true) {
         if (value.length < (schema["minItems"] ?? 0)) say(`At least ${schema["minItems"]} items`);
         if (value.length > (schema["maxItems"] ?? Infinity)) say(`At most ${schema["maxItems"]} items`);
         value.forEach((item, index) => {
-          for (const [where, message] of problems(schema["items"], item, root, `${path}/${index}`)) found.set(where, message);
+          for (const [where, message] of problems(schema["items"], item, root, `${path}/${index}`))
+            found.set(where, message);
         });
       }
       break;
@@ -237,7 +244,11 @@ function number(schema, value, say) {
 function nullable(schema) {
   const branches = schema?.anyOf ?? schema?.oneOf;
   if (Array.isArray(branches)) return branches.some((branch) => branch?.type === "null");
-  return schema?.type === "null" || (Array.isArray(schema?.type) && schema.type.includes("null")) || schema?.nullable === true;
+  return (
+    schema?.type === "null" ||
+    (Array.isArray(schema?.type) && schema.type.includes("null")) ||
+    schema?.nullable === true
+  );
 }
 
 /** @param {any} one @param {any} other */

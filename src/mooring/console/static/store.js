@@ -38,7 +38,12 @@ export class Store {
     this.values = snapshot.values;
     this.limits = snapshot.limits;
     this.ahead = snapshot.time - Date.now() / 1000;
-    this.tables = new Map(Object.entries(snapshot.tables).map(([name, rows]) => [name, new Map(rows.map((/** @type {any} */ row) => [row.id, row]))]));
+    this.tables = new Map(
+      Object.entries(snapshot.tables).map(([name, rows]) => [
+        name,
+        new Map(rows.map((/** @type {any} */ row) => [row.id, row])),
+      ]),
+    );
     this.lists.clear();
     this.loaded = true;
   }

@@ -61,8 +61,10 @@ class Grid {
   reveal() {
     const place = this.props.selected === undefined ? undefined : this.places.get(this.props.selected);
     if (place === undefined || !this.node.clientHeight) return;
-    const top = place * this.height, view = this.node.clientHeight - 36;
-    if (top < this.node.scrollTop || top + this.height > this.node.scrollTop + view) this.node.scrollTop = Math.max(0, top - view / 3);
+    const top = place * this.height,
+      view = this.node.clientHeight - 36;
+    if (top < this.node.scrollTop || top + this.height > this.node.scrollTop + view)
+      this.node.scrollTop = Math.max(0, top - view / 3);
     this.draw();
   }
 
@@ -84,7 +86,9 @@ class Grid {
     if (this.node.scrollTop < this.height) return undefined;
     const place = Math.floor(this.node.scrollTop / this.height);
     const row = this.rows[place];
-    return row === undefined ? undefined : { id: this.props.id(row), offset: this.node.scrollTop - place * this.height };
+    return row === undefined
+      ? undefined
+      : { id: this.props.id(row), offset: this.node.scrollTop - place * this.height };
   }
 
   /** @param {{ id: string, offset: number }} anchor */
@@ -109,9 +113,11 @@ class Grid {
     const by = this.sorted && this.props.columns.find((column) => column.id === this.sorted?.by);
     this.rows = this.props.rows;
     if (by?.sort) {
-      const value = by.sort, sign = this.sorted?.down ? -1 : 1;
+      const value = by.sort,
+        sign = this.sorted?.down ? -1 : 1;
       this.rows = [...this.rows].sort((one, other) => {
-        const a = value(one), b = value(other);
+        const a = value(one),
+          b = value(other);
         return a < b ? -sign : a > b ? sign : 0;
       });
     }
@@ -126,29 +132,60 @@ class Grid {
     const bottom = Math.min(rows.length, top + shown);
     const check = props.onCheck !== undefined;
     const tracks = (check ? "36px " : "") + props.columns.map((column) => column.width).join(" ");
-    const narrow = (check ? "36px " : "") + props.columns.filter((column) => !column.wide).map((column) => column.width).join(" ");
+    const narrow =
+      (check ? "36px " : "") +
+      props.columns
+        .filter((column) => !column.wide)
+        .map((column) => column.width)
+        .join(" ");
     this.node.style.setProperty("--tracks", tracks);
     this.node.style.setProperty("--tracks-narrow", narrow);
     this.node.style.setProperty("--row", `${tall}px`);
     this.node.style.setProperty("--tall", `${rows.length ? 38 + rows.length * tall : 130}px`);
-    const focusable = this.active !== undefined && this.places.has(this.active) ? this.active : rows.length ? props.id(/** @type {R} */ (rows[0])) : undefined;
+    const focusable =
+      this.active !== undefined && this.places.has(this.active)
+        ? this.active
+        : rows.length
+          ? props.id(/** @type {R} */ (rows[0]))
+          : undefined;
     const drawn = [];
-    for (let index = top; index < bottom; index++) drawn.push(this.row(/** @type {R} */ (rows[index]), index, focusable));
+    for (let index = top; index < bottom; index++)
+      drawn.push(this.row(/** @type {R} */ (rows[index]), index, focusable));
     // A row that has the focus stays in the page while it is scrolled out of view.
-    const held = focusable === undefined ? -1 : this.places.get(focusable) ?? -1;
+    const held = focusable === undefined ? -1 : (this.places.get(focusable) ?? -1);
     if (held >= bottom) drawn.push(this.row(/** @type {R} */ (rows[held]), held, focusable));
     else if (held >= 0 && held < top) drawn.unshift(this.row(/** @type {R} */ (rows[held]), held, focusable));
     render(
       this.node,
-      h("div", { class: "grid-table", role: "grid", "aria-label": props.label, "aria-rowcount": rows.length + 1, "aria-multiselectable": check ? "true" : null },
-        h("div", { class: "grid-head", role: "row", "aria-rowindex": 1 }, check && this.checkAll(), props.columns.map((column) => this.head(column))),
+      h(
+        "div",
+        {
+          class: "grid-table",
+          role: "grid",
+          "aria-label": props.label,
+          "aria-rowcount": rows.length + 1,
+          "aria-multiselectable": check ? "true" : null,
+        },
+        h(
+          "div",
+          { class: "grid-head", role: "row", "aria-rowindex": 1 },
+          check && this.checkAll(),
+          props.columns.map((column) => this.head(column)),
+        ),
         rows.length
           ? h("div", { class: "grid-body", role: "rowgroup", css: { height: `${rows.length * tall}px` } }, drawn)
-          : h("div", { class: "grid-none", role: "row" }, h("div", { role: "gridcell" }, props.empty ?? "Nothing matches."))),
+          : h(
+              "div",
+              { class: "grid-none", role: "row" },
+              h("div", { role: "gridcell" }, props.empty ?? "Nothing matches."),
+            ),
+      ),
     );
     if (this.focusNext) {
       this.focusNext = false;
-      /** @type {HTMLElement | null} */ (this.node.querySelector('.grid-row[tabindex="0"]'))?.focus({ preventScroll: true });
+      /** @type {HTMLElement | null} */ (this.node.querySelector('.grid-row[tabindex="0"]'))?.focus({
+        preventScroll: true,
+      });
     }
   }
 
@@ -157,11 +194,16 @@ class Grid {
     const checked = props.checked ?? new Set();
     const some = rows.some((row) => checked.has(props.id(row)));
     const all = some && rows.every((row) => checked.has(props.id(row)));
-    return h("div", { class: "grid-check", role: "columnheader" },
+    return h(
+      "div",
+      { class: "grid-check", role: "columnheader" },
       h("input", {
-        type: "checkbox", "aria-label": "Select all that are listed", prop: { checked: all, indeterminate: some && !all },
+        type: "checkbox",
+        "aria-label": "Select all that are listed",
+        prop: { checked: all, indeterminate: some && !all },
         on: { change: () => props.onCheck?.(all ? new Set() : new Set(rows.map((row) => props.id(row)))) },
-      }));
+      }),
+    );
   }
 
   /** @param {Column<R>} column */
@@ -170,9 +212,16 @@ class Grid {
     const state = active ? (this.sorted?.down ? "descending" : "ascending") : "none";
     const name = `${column.end ? "end " : ""}${column.wide ? "wide " : ""}`;
     if (!column.sort) return h("div", { class: name, role: "columnheader" }, column.title);
-    return h("div", { class: name, role: "columnheader", "aria-sort": state },
-      h("button", { class: "sort", type: "button", on: { click: () => this.sortBy(column.id) } }, column.title,
-        h("span", { class: "sort-mark", "aria-hidden": "true" }, active ? (this.sorted?.down ? "↓" : "↑") : "")));
+    return h(
+      "div",
+      { class: name, role: "columnheader", "aria-sort": state },
+      h(
+        "button",
+        { class: "sort", type: "button", on: { click: () => this.sortBy(column.id) } },
+        column.title,
+        h("span", { class: "sort-mark", "aria-hidden": "true" }, active ? (this.sorted?.down ? "↓" : "↑") : ""),
+      ),
+    );
   }
 
   /** @param {string} id */
@@ -195,15 +244,44 @@ class Grid {
       props.onSelect?.(row);
       this.draw();
     };
-    return h("div", {
-      key: id, class: `grid-row ${props.tone?.(row) ?? ""}${index % 2 ? " odd" : ""}`, role: "row", "data-id": id,
-      "aria-rowindex": index + 2, "aria-selected": props.onSelect || props.onCheck ? String(selected || checked) : null,
-      "data-current": selected || null, tabindex: id === focusable ? "0" : "-1",
-      css: { transform: `translateY(${index * this.height}px)` }, on: { click: choose },
-    },
-    props.onCheck && h("div", { class: "grid-check", role: "gridcell", on: { click: (/** @type {Event} */ event) => event.stopPropagation() } },
-      h("input", { type: "checkbox", tabindex: "-1", "aria-label": `Select ${id}`, prop: { checked }, on: { change: () => this.toggle(id) } })),
-    props.columns.map((column) => h("div", { class: `${column.end ? "end " : ""}${column.wide ? "wide" : ""}`, role: "gridcell" }, column.cell(row))));
+    return h(
+      "div",
+      {
+        key: id,
+        class: `grid-row ${props.tone?.(row) ?? ""}${index % 2 ? " odd" : ""}`,
+        role: "row",
+        "data-id": id,
+        "aria-rowindex": index + 2,
+        "aria-selected": props.onSelect || props.onCheck ? String(selected || checked) : null,
+        "data-current": selected || null,
+        tabindex: id === focusable ? "0" : "-1",
+        css: { transform: `translateY(${index * this.height}px)` },
+        on: { click: choose },
+      },
+      props.onCheck &&
+        h(
+          "div",
+          {
+            class: "grid-check",
+            role: "gridcell",
+            on: { click: (/** @type {Event} */ event) => event.stopPropagation() },
+          },
+          h("input", {
+            type: "checkbox",
+            tabindex: "-1",
+            "aria-label": `Select ${id}`,
+            prop: { checked },
+            on: { change: () => this.toggle(id) },
+          }),
+        ),
+      props.columns.map((column) =>
+        h(
+          "div",
+          { class: `${column.end ? "end " : ""}${column.wide ? "wide" : ""}`, role: "gridcell" },
+          column.cell(row),
+        ),
+      ),
+    );
   }
 
   /** @param {string} id */
@@ -222,7 +300,14 @@ class Grid {
     const page = Math.max(1, Math.floor(this.node.clientHeight / this.height) - 2);
     const last = this.rows.length - 1;
     /** @type {Record<string, number>} */
-    const moves = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: last, PageDown: place + page, PageUp: place - page };
+    const moves = {
+      ArrowDown: place + 1,
+      ArrowUp: place - 1,
+      Home: 0,
+      End: last,
+      PageDown: place + page,
+      PageUp: place - page,
+    };
     const row = this.rows[place];
     if (event.key in moves) this.moveTo(Math.min(last, Math.max(0, /** @type {number} */ (moves[event.key]))));
     else if (event.key === "Enter" && row) this.props.onSelect?.(row);
