@@ -48,7 +48,7 @@ check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the co
 
 check-console: $(PAGES)/node_modules/.package-lock.json  ## Types and format of the pages of the console (needs node and npm)
 	$(PAGES)/node_modules/.bin/tsc --project $(PAGES)
-	cd $(PAGES) && node_modules/.bin/prettier --log-level warn --check $(SOURCES)
+	cd $(PAGES) && node_modules/.bin/prettier --config .prettierrc.json --log-level warn --check $(SOURCES)
 
 house: $(READY)  ## Print figures of the code base beside their goals
 	$(BIN)/python scripts/house.py --details
@@ -60,7 +60,7 @@ format: $(READY) $(PAGES)/node_modules/.package-lock.json  ## Fix and format the
 	$(BIN)/python scripts/write_rooms.py
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/record_session.py
-	cd $(PAGES) && node_modules/.bin/prettier --log-level warn --write $(SOURCES)
+	cd $(PAGES) && node_modules/.bin/prettier --config .prettierrc.json --log-level warn --write $(SOURCES)
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py
