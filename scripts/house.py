@@ -32,6 +32,8 @@ CAPABILITIES = {
     "scripts": "cli.run core.calls scripts transport.confine",
     "rules, transforms and guards": """cli.policy config.shaping core.callers core.rules core.schema.patterns
         core.transforms policy.external policy.guards policy.replay""",
+    "console": """cli.console config.edit.lines config.edit.target config.programs.importing
+        config.trust_review console gateway.host_admin""",
     "operation of the gateway": """cli.remote cli.sessions cli.token config.operation gateway.access
         gateway.admin gateway.asgi gateway.logs gateway.metrics gateway.tls gateway.tokens gateway.web""",
 }

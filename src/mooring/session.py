@@ -6,12 +6,15 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
+from mooring.core.callers import CALL as CALL_NUMBER
+from mooring.core.callers import SCRIPT
 from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
@@ -61,6 +64,7 @@ DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
 _UNOBSERVED = nullcontext[CallRecord | None](None)
+_NUMBERS = count(1)
 
 
 class HostRuntime:
@@ -522,9 +526,11 @@ class Session(SessionIdentity, SkillVerbs):
     @contextmanager
     def _observe(self, tool: Tool) -> Generator[CallRecord]:
         """Emit the events of a call, and record its span and duration."""
-        started = time.monotonic()
-        self._runtime.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
-        error = None
+        started, error = time.monotonic(), None
+        about: dict[str, Any] = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
+        about |= {"call": next(_NUMBERS), "principal": self.principal, "script": SCRIPT.get()}
+        self._runtime.emit(CallStarted(**about))
+        number = CALL_NUMBER.set(about["call"])
         with tool_call(tool, self.id) as record:
             try:
                 yield record
@@ -533,16 +539,9 @@ class Session(SessionIdentity, SkillVerbs):
                 record.refused(problem)
                 raise
             finally:
-                self._runtime.emit(
-                    CallFinished(
-                        server=tool.server,
-                        tool=tool.remote_name,
-                        session=self.id,
-                        duration=time.monotonic() - started,
-                        is_error=record.error is not None,
-                        error=error,
-                    )
-                )
+                CALL_NUMBER.reset(number)
+                took, failed = time.monotonic() - started, record.error is not None
+                self._runtime.emit(CallFinished(**about, duration=took, is_error=failed, error=error))
 
 
 def _left(started: float, timeout: float | None) -> float | None:
