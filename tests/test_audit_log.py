@@ -1,4 +1,4 @@
-"""The file of an audit log: whole lines only, put aside when full, ours alone."""
+"""The file of an audit log: whole lines only, rotated when full, private."""
 
 from __future__ import annotations
 

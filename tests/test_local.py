@@ -1,4 +1,4 @@
-"""The application's own functions as tools, and providers of its own making."""
+"""The application's own functions as tools, and its own providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept, for how long, and what makes room."""
+"""The cache of resources: what is cached, for how long, and what is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The synchronous face: same verbs, many threads, and clean ends."""
+"""The synchronous API: the same verbs, many threads, and a clean shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans and metrics by the conventions, for whoever has OpenTelemetry switched on."""
+"""Spans and metrics by the semantic conventions, if OpenTelemetry is enabled."""
 
 from __future__ import annotations
 

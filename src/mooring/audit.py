@@ -235,7 +235,7 @@ NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 
 class Audit:
-    """Records calls, reads and prompts. If the log cannot be written, calls go on: the failure is logged
+    """Records calls, reads and prompts. If the log cannot be written, calls continue: the failure is logged
     once, a limited number of lines is queued, and writing is retried."""
 
     def __init__(self, settings: AuditSettings, redact: Callable[[str], str]) -> None:
@@ -293,6 +293,8 @@ class Audit:
         """Await a read or prompt, record it, and return its result."""
         started, error = time.monotonic(), None
         outcome: AuditOutcome = "cancelled"
+        if (script := SCRIPT.get()) is not None:
+            about["script"] = script
         self._under_way += 1
         try:
             found = await work

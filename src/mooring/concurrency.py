@@ -123,10 +123,11 @@ DELIVERY_TIMEOUT = 5.0
 
 
 async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
-    """Return what a callback returns.
+    """Call a callback and return its result.
 
-    A plain function runs in a thread of its own, because it may wait for a person: the event loop goes on. If
-    what it returns can be awaited, it is awaited on the event loop. The thread is abandoned on cancellation.
+    A plain function runs in a thread of its own, because it may wait for a person: the event loop is not
+    blocked. If
+    it returns an awaitable, that is awaited on the event loop. The thread is abandoned on cancellation.
     """
     if inspect.iscoroutinefunction(callback):
         return await callback(*args)

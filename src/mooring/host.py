@@ -313,7 +313,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
 
     @property
     def redact(self) -> Redactor:
-        """Function that replaces every secret that this host has used in a text by `***`."""
+        """Function that returns a text with `***` in place of every secret that this host has used."""
         return self._redact
 
     @property
@@ -370,7 +370,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         application.
 
         Raises:
-            UnknownServer: There is none.
+            UnknownServer: There is no provider or server of this name.
         """
         return self._sessions.provider(name, self._shared)
 
@@ -514,7 +514,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         await self._runtime.config.remove(server)
 
     async def apply(self, config: HostConfig) -> Plan:
-        """Replace the configuration, including the changes by `add` and `remove`; return what was done.
+        """Replace the configuration, including the changes by `add` and `remove`; return the steps.
 
         Only servers whose configuration differs are restarted. On failure, everything is as before.
 

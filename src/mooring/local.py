@@ -64,7 +64,8 @@ def adapted(function: Callable[..., Any]) -> tuple[Call, Schema]:
 
 
 def _plain(function: Callable[..., Any]) -> tuple[Schema, Schema] | None:
-    """Return core schema and JSON Schema of a function with JSON parameters only; None for others."""
+    """Return core schema and JSON Schema of a function whose parameters all have JSON types; None for
+    others."""
     try:
         hints = get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()

@@ -198,7 +198,7 @@ class ContentVerbs:
 
         Raises:
             UnknownResource, UnknownServer, AmbiguousResource: As for `read`.
-            CallError, AuthNeeded: The server failed. No events are emitted all the same.
+            CallError, AuthNeeded: The server failed. No more events are emitted in any case.
         """
         await self._resources.unsubscribe(uri, server, timeout=timeout)
 

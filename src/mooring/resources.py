@@ -160,6 +160,16 @@ class Resources:
             errors=errors,
         )
 
+    async def list_missing(self, server: str, timeout: float | None) -> bool:
+        """Connect the servers that have not been listed yet: `server` if it is one of them, otherwise all.
+        Return whether there was one."""
+        missing = self._manager.unlisted()
+        names = [server] if server in self._manager.configs else missing
+        if not (names := [name for name in names if name in missing]):
+            return False
+        await gather(self._manager, names, timeout)
+        return True
+
     async def read(self, uri: str, server: str | None = None, *, timeout: float | None = None) -> Contents:
         """Implement `Host.read`."""
         audit, work = self._audits.log, self._read(uri, server, timeout)

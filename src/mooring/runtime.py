@@ -1,4 +1,4 @@
-"""What a session uses of its host."""
+"""The parts of a host that a session uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Runtime(Protocol):
-    """What a session uses of its host, or of a gateway profile that shows a part of one."""
+    """The parts of a host, or of a gateway profile, that a session uses."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -99,6 +99,11 @@ class Runtime(Protocol):
 
     def context(self, session: Session) -> CallContext:
         """Return the caller, for transforms, rules and guards."""
+        ...
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether the rules hide tools from some callers, or at some times."""
         ...
 
     def shown_to(self, session: Session, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:

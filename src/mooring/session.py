@@ -162,10 +162,14 @@ class HostRuntime:
     def context(self, session: Session) -> CallContext:
         return call_context(session.id, session.agent_id, session.principal)
 
+    @property
+    def by_caller(self) -> bool:
+        return self.policy.by_caller
+
     def shown_to(
         self, session: Session, tools: tuple[Tool, ...], context: CallContext | None = None
     ) -> tuple[Tool, ...]:
-        if not self.policy.by_caller:
+        if not self.by_caller:
             return tools
         caller = context or self.context(session)
         return tuple(tool for tool in tools if self.policy.visible(tool, caller))
@@ -186,6 +190,10 @@ class HostRuntime:
         """Wait until `view` (default: the catalog) has `tool`, or until no server can still provide it."""
         with within(ARRIVAL_TIMEOUT if timeout is None else timeout):
             hidden = view is None and self.withheld(tool) is not None
+            if tool == READ_SKILL and view is None and tool not in self.builder.catalog.tools:
+                await waiting.gather(
+                    self.servers, self.servers.unlisted(), None
+                )  # their skills are not known
             await waiting.await_tool(self.servers, tool, view or self.builder, withheld=hidden)
 
     def absence(self, tool: str, view: waiting.ToolView | None = None) -> Absence | None:
@@ -243,8 +251,11 @@ class Session(SessionIdentity, SkillVerbs):
 
     @property
     def catalog(self) -> Catalog:
-        """Everything that can be called, whether `tools()` lists it or not."""
-        return self._runtime.catalog
+        """Everything that this caller may call now, whether `tools()` lists it or not."""
+        whole = self._runtime.catalog
+        if not self._runtime.by_caller:
+            return whole
+        return whole.only(tool.name for tool in self._runtime.shown_to(self, tuple(whole.tools.values())))
 
     @property
     def discovery(self) -> Mode:
@@ -278,7 +289,7 @@ class Session(SessionIdentity, SkillVerbs):
         self._offers_call = self._offers_call or (complete and self._exposure.discovery)
         tools = self._shown.tools(catalog, discovery=self._exposure.discovery, with_call=complete)
         tools = self._runtime.shown_to(self, tools)
-        return scripts.shown(self._runtime, tools) if (scripts := self._script_tools()) else tools
+        return scripts.shown(self.catalog, tools) if (scripts := self._script_tools()) else tools
 
     async def call(
         self,
@@ -360,7 +371,7 @@ class Session(SessionIdentity, SkillVerbs):
         budget: int | None,
         tool: Tool | None = None,
     ) -> Result:
-        """Call `tool`, or the one of this name that models see."""
+        """Call `tool`, or the tool that models see under this name."""
         started, runtime = time.monotonic(), self._runtime
         try:
             if tool is None:
@@ -432,7 +443,7 @@ class Session(SessionIdentity, SkillVerbs):
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
         runtime = self._runtime
-        reply = answer(name, given, runtime.catalog, runtime.index, ranker=runtime.ranker)
+        reply = answer(name, given, self.catalog, runtime.index, ranker=runtime.ranker)
         self._shown = self._shown.plus(reply.selected)
         return Result(
             server=OWNER,
@@ -453,7 +464,7 @@ class Session(SessionIdentity, SkillVerbs):
         runtime = self._runtime
         await runtime.arrival(name, timeout)
         try:
-            return runtime.catalog.route(name)
+            return runtime.catalog.tools.get(name) or self.catalog.route(name)
         except UnknownTool as unknown:
             if (withheld := runtime.withheld(name)) is not None:
                 raise withheld from None

@@ -171,7 +171,7 @@ class SyncHost:
 
     @property
     def redact(self) -> Callable[[str], str]:
-        """Function that replaces every secret that this host has used in a text by `***`."""
+        """Function that returns a text with `***` in place of every secret that this host has used."""
         return self._host.redact
 
     @property
@@ -353,7 +353,7 @@ class SyncHost:
         self._do(self._host.remove(server))
 
     def apply(self, config: HostConfig) -> Plan:
-        """Replace the configuration, including the changes by `add` and `remove`; return what was done.
+        """Replace the configuration, including the changes by `add` and `remove`; return the steps.
         See `Host.apply`."""
         return self._do(self._host.apply(config))
 
@@ -484,5 +484,5 @@ def _sync_login(login: Login, do: Any) -> SyncLogin:
 
 
 async def _now(look: Any) -> Any:
-    """Call a function on the loop, so that it sees no half-made change."""
+    """Call a function on the event loop, so that it does not run during a change."""
     return look()

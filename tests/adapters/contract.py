@@ -1,4 +1,4 @@
-"""What every adapter owes, played through the framework's own agent loop with a scripted model."""
+"""The contract of every adapter, run through the framework's own agent loop with a scripted model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny HTTP server that speaks a model provider's API from a script."""
+"""A small HTTP server that answers like a model provider's API, from a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each framework's own agent loop over real servers. What is not installed is skipped."""
+"""Each framework's own agent loop over real servers. Frameworks that are not installed are skipped."""
 
 from __future__ import annotations
 

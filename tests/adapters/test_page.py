@@ -1,4 +1,4 @@
-"""What the page on adapters shows is true."""
+"""The documentation of the adapters is correct."""
 
 from __future__ import annotations
 

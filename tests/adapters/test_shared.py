@@ -1,4 +1,4 @@
-"""What the adapters share: results in pieces, schemas compiled once, calls across loops and threads."""
+"""Shared code of the adapters: results in parts, schemas compiled once, calls across loops and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extension with a manifest: each row of its life and of its errors is a test."""
+"""The extension with a manifest: one test for each documented step and error."""
 
 from __future__ import annotations
 

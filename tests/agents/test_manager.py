@@ -1,4 +1,4 @@
-"""The synchronous manager, and runs of an agent around it: each documented row is a test."""
+"""The synchronous manager, and agent runs that use it: one test for each documented behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must stay true of the whole tree."""
+"""Rules that hold for the whole source tree."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What `pip install mooring` brings, and that it suffices: everything runs without any other package."""
+"""The packages that `pip install mooring` installs: everything runs without any other package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents for contributors are true where a test can tell."""
+"""The documents for contributors match the code, as far as a test can check it."""
 
 from __future__ import annotations
 

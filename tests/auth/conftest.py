@@ -1,4 +1,4 @@
-"""What the tests of logins share."""
+"""Shared fixtures of the login tests."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The page on this machine that the browser comes back to: it answers one browser, once."""
+"""The local page that receives the redirect of the browser: it accepts one redirect, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a 401 to the tools: every way of logging in, against a real authorization server on loopback."""
+"""From a 401 to the tools: every kind of login, with a real authorization server on loopback."""
 
 from __future__ import annotations
 

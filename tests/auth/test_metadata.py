@@ -1,4 +1,4 @@
-"""The documents of OAuth: what is read from them, and what is refused."""
+"""The documents of OAuth: which fields are read, and which documents are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins that must not happen: each is refused, with its reason, before anything secret is said."""
+"""Logins that must not happen: each is refused with a reason, before a secret is sent."""
 
 from __future__ import annotations
 
@@ -143,15 +143,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"registration_endpoint": "http://10.0.0.1/"}}, "an address of a private network"),
     ({"metadata": {"token_endpoint": None}}, "no token endpoint"),
     ({"metadata": {"authorization_endpoint": None}}, "no authorization endpoint"),
-    ({"metadata": {"authorization_endpoint": "javascript:alert(1)"}}, "characters that do not belong"),
-    ({"metadata": {"authorization_endpoint": "http://127.0.0.1:1/a`id`"}}, "characters that do not belong"),
+    ({"metadata": {"authorization_endpoint": "javascript:alert(1)"}}, "characters that are not allowed"),
+    ({"metadata": {"authorization_endpoint": "http://127.0.0.1:1/a`id`"}}, "characters that are not allowed"),
     ({"protected": {"authorization_servers": ["http://192.168.0.1"]}}, "private network"),
     ({"protected": {"authorization_servers": ["http://as.example"]}}, "without TLS"),
     ({"protected": {"authorization_servers": []}}, "names no authorization server"),
     ({"protected": {"resource": "https://other.example/mcp"}}, "for another server"),
     ({"redirects": {METADATA: "http://localhost:1/x"}}, "redirects to another host"),
-    ({"redirects": {METADATA: INTERNAL}}, "redirects to what is on '169.254.169.254'"),
-    ({"redirects": {PROTECTED: INTERNAL}}, "redirects to what"),
+    (
+        {"redirects": {METADATA: INTERNAL}},
+        "the redirect target of the authorization server's metadata is on '169.254.169.254'",
+    ),
+    ({"redirects": {PROTECTED: INTERNAL}}, "the redirect target of its resource metadata"),
     ({"redirects": {METADATA: METADATA}}, "in a loop"),
     ({"redirects": {"/register": "/elsewhere"}}, "not followed"),
 ]

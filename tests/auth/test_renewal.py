@@ -1,8 +1,10 @@
-"""Tokens over time: kept between runs, renewed once for everybody, and given up when nothing helps."""
+"""Tokens over time: stored between runs, refreshed once for all callers, and dropped when they are
+rejected."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import stat
@@ -336,6 +338,31 @@ async def test_a_login_of_another_issuer_than_the_configured_one_is_not_used(hos
             assert status.state == "needs-auth"
             assert "configured issuer" in (status.error or "")
             assert "configured issuer" in (await host.call("mcp_web_authenticate")).text
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["new login", "login of an older version"])
+async def test_a_configured_client_secret_is_not_stored_and_still_renews_the_login(
+    copied: bool, hosting: Any, run_out: Change, kept: Any
+) -> None:
+    secret = "planted-client-secret"
+    async with AuthLab(registers=False) as auth:
+        auth.clients["ours"] = {"client_secret": secret, "redirect_uris": _Any()}
+        config = auth.config(auth={"client_id": "ours", "client_secret": secret})
+        async with hosting(config) as host:
+            await log_in(host)
+        assert secret not in json.dumps(kept())
+        if copied:
+            document = kept()
+            document["secrets"]["client_secret"] = "the-secret-of-last-year"
+            kept_file().write_text(json.dumps(document))
+        run_out()
+        auth.revoke_all()
+        async with hosting(config) as host:
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert auth.refreshes() == 1
+        stored = json.dumps(kept())
+        assert secret not in stored
+        assert "last-year" not in stored
 
 
 async def test_TH19_no_secret_of_a_login_is_ever_shown(hosting: Any, caplog: Any, run_out: Change) -> None:

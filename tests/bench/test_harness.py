@@ -1,4 +1,4 @@
-"""The benchmark runs end to end. How fast anything is, is no matter here."""
+"""The benchmark runs end to end. Its figures are not checked here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that need a yes, and files that need one, on a terminal and without."""
+"""Calls and project files that need approval, with and without a terminal."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Configurations as people break them: one readable message that names the place, exit code 2, no secret."""
+"""Common mistakes in configurations: one readable message that names the place, exit code 2, no secret."""
 
 import json
 from pathlib import Path

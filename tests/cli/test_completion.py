@@ -1,4 +1,4 @@
-"""`mooring completion`: what the shell offers between two words."""
+"""`mooring completion`: the proposals for the shell."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""`mooring doctor`: every kind of trouble, made for real, gets a cause and the next thing to type."""
+"""`mooring doctor`: every kind of problem, with real servers, gets a cause and the next command."""
 
 import json
 import os

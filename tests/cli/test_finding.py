@@ -1,4 +1,4 @@
-"""`mooring search`, `cost` and `eval`: finding a tool, what all of them cost, how good the finding is."""
+"""`mooring search`, `cost` and `eval`: finding a tool, the tokens of all tools, the quality of the search."""
 
 import json
 from pathlib import Path

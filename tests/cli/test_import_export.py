@@ -51,7 +51,7 @@ Zed          ?          ~/config/zed/settings.json
 
 + gh  Claude Code
 · github  Cursor
-    is there already as 'gh'
+    is already configured as 'gh'
 · files  Cursor
     another server of that name is configured already; --rename imports it as 'files-cursor', --force replaces the other
 

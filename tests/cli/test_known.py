@@ -1,4 +1,4 @@
-"""What the lock or an earlier run knows is answered without starting a server."""
+"""Commands use the lock or the cache of an earlier run without starting a server."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Text in columns: whatever stands in the cells, the lines fit."""
+"""Text in columns: the lines fit the terminal, whatever the cells contain."""
 
 import pytest
 from hypothesis import given

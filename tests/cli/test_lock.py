@@ -1,4 +1,4 @@
-"""`mooring lock`, `check` and `approve`: nothing changes behind anybody's back."""
+"""`mooring lock`, `check` and `approve`: no definition changes without approval."""
 
 import json
 from pathlib import Path

@@ -41,7 +41,7 @@ def test_what_is_locked_can_be_called_whatever_the_capabilities_are(ran, project
         assert (done.returncode, done.stderr) == (0, ""), name
     check = ran("check", "--config", file)
     assert (check.returncode, check.stderr) == (0, "")
-    assert "set aside" not in ran("list", "--config", file).stderr
+    assert "is left out" not in ran("list", "--config", file).stderr
     assert ran("approve", "--config", file, "lab", "--yes").returncode == 0
     assert ran("check", "--config", file).returncode == 0
 

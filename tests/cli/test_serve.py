@@ -1,4 +1,4 @@
-"""What `mooring serve` says on standard error when it starts."""
+"""Output of `mooring serve` on standard error at its start."""
 
 import json
 import subprocess

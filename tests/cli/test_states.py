@@ -1,4 +1,4 @@
-"""Servers in every kind of trouble: `list --json` tells the state of each, and why."""
+"""Servers with every kind of problem: `list --json` shows the state of each, and the reason."""
 
 import json
 import threading

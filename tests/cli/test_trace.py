@@ -1,4 +1,4 @@
-"""`mooring doctor --trace`: what passed between mooring and the servers, in a file, without secrets."""
+"""`mooring doctor --trace`: the messages between mooring and the servers, in a file, without secrets."""
 
 import json
 import re

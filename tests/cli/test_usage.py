@@ -1,4 +1,4 @@
-"""What happens before any server is started: help, versions, mistakes."""
+"""Commands that start no server: help, versions, mistakes."""
 
 import json
 

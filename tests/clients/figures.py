@@ -1,4 +1,4 @@
-"""The gateway's own figures: they say when a call is under way, and that it was cancelled there."""
+"""The gateway's own metrics: they show when a call is running, and that it was cancelled."""
 
 import asyncio
 from urllib.parse import urljoin

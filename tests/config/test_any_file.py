@@ -1,4 +1,4 @@
-"""Whatever stands in a file, loading it gives a configuration or a `ConfigError`, and repeats no value."""
+"""Loading any file returns a configuration or raises a `ConfigError`, whose message contains no value."""
 
 from __future__ import annotations
 

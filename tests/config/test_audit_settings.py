@@ -1,4 +1,4 @@
-"""One line of the audit log, whatever was called with whatever arguments."""
+"""One line of the audit log, for any call with any arguments."""
 
 from __future__ import annotations
 

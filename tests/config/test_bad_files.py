@@ -1,12 +1,16 @@
-"""Bad configurations by hand: each gives one readable message with place and remedy, and no secret."""
+"""Handwritten bad configurations: each gives one readable message with the place and the next step, and no
+secret."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mooring.config import load
+from mooring.config.trust import Approval
 from mooring.errors import ConfigError
 
 S = "hunter2-secret"
@@ -51,22 +55,22 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a server name twice in JSON": (
         "mcp.json",
         f'{{"mcpServers": {{\n"db": {{"command": "x", "env": {{"T": "{S}"}}}},\n"db": {{"command": "y"}}}}}}',
-        ("line 3", "'db' stands twice, on line 2 and on line 3", "keep one"),
+        ("line 3", "'db' is defined twice, on line 2 and on line 3", "keep one"),
     ),
     "a server name twice in YAML": (
         "mooring.yaml",
         f"servers:\n  db:\n    command: x\n    env: {{T: {S}}}\n  db:\n    command: y\n",
-        ("line 5", "'db' stands twice, on line 2 and on line 5", "keep one"),
+        ("line 5", "'db' is defined twice, on line 2 and on line 5", "keep one"),
     ),
     "a server name twice in TOML": (
         "mooring.toml",
         f'[servers.db]\ncommand = "x"\nenv = {{ T = "{S}" }}\n\n[servers.db]\ncommand = "y"\n',
-        ("line 5", "'db' stands twice, on line 1 and on line 5", "keep one"),
+        ("line 5", "'db' is defined twice, on line 1 and on line 5", "keep one"),
     ),
     "a key twice in a TOML table": (
         "mooring.toml",
         f'[servers.a]\ncommand = "x"\n[servers.db]\ncommand = "{S}"\ncommand = "y"\nargs = []\n',
-        ("line 5", "'command' stands twice, on line 4 and on line 5", "keep one"),
+        ("line 5", "'command' is defined twice, on line 4 and on line 5", "keep one"),
     ),
     "tabs in YAML": (
         "mooring.yaml",
@@ -258,3 +262,32 @@ def test_without_strict_the_same_becomes_a_warning(case: str, tmp_path: Path) ->
     [warning] = load([path], env={}).warnings
     assert all(word in str(warning) for word in words)
     assert "hunter2" not in f"{warning!r} {warning}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "closed"),
+    [
+        ({"strict_root_paths": "ture"}, lambda found: found.strict_root_paths),
+        ({"resource_uri_allowlist": 5}, lambda found: found.resource_uri_allowlist == ("-",)),
+        ({"enabled_servers": 5}, lambda found: found.active == ()),
+        ({"enabled": "fales"}, lambda found: found.active == ()),
+        ({"isolation": "sesion"}, lambda found: found.servers[0].isolation == "session"),
+    ],
+)
+@pytest.mark.parametrize("scope", ["explicit", "project"])
+def test_a_restriction_that_cannot_be_read_has_its_strictest_value(
+    tmp_path: Path, settings: dict[str, Any], closed: Any, scope: str
+) -> None:
+    theirs = not {"enabled", "isolation"} & settings.keys()  # other programs may have these names
+    file = tmp_path / (".mcp.json" if theirs else "mooring.json")
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "x"}}, **settings}))
+    if scope == "explicit":
+        found = load([file])
+    else:
+        found = load(cwd=tmp_path, env={}, user_dir=tmp_path / "none", approval=approved)
+    assert closed(found)
+    assert "until it is correct" in str(found.warnings[0])
+
+
+def approved(file: str) -> Approval:
+    return Approval(everything=True)

@@ -1,4 +1,4 @@
-"""Files edited in place: what was meant changes, every other byte stays, or nothing happens at all."""
+"""Files edited in place: only the requested value changes, or nothing at all."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_file_of_comments_alone_is_filled() -> None:
 
 def test_what_cannot_be_changed_alone_is_refused() -> None:
     text = "base: &base {command: a}\nservers: &all\n  a: *base\nagain: *all\n"
-    with pytest.raises(ConfigError, match="without touching something else"):
+    with pytest.raises(ConfigError, match="without changing other parts"):
         edited(text, [Put(path=("servers", "b"), value={"command": "b"})], file=Path("x.yaml"))
 
 

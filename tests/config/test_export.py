@@ -1,4 +1,4 @@
-"""Our servers in other programs' words, and back again."""
+"""Export of servers to other programs, and import back."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_what_a_program_cannot_refer_to_is_left_out_and_said() -> None:
 @pytest.mark.parametrize(
     ("name", "server", "reason"),
     [
-        ("claude-desktop", WEB, "reaches no URL"),
-        ("zed", OLD, "does not speak SSE"),
+        ("claude-desktop", WEB, "does not support URLs"),
+        ("zed", OLD, "does not support SSE"),
         ("zed", ServerConfig(name="a", command="a", args=("${A}",)), "has ${A} in 'args'"),
         ("cursor", ServerConfig(name="a", command="a", disabled=True), "is disabled"),
         ("cursor", ServerConfig(name="a", command="a", args=("--token", "hunter2x")), "secret among its arg"),

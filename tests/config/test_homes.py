@@ -1,4 +1,4 @@
-"""Directories of mooring's own: those that the package platformdirs names."""
+"""Directories of mooring's files: the same as those of the package platformdirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader for JSON with comments."""
+"""The parser for JSON with comments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSED = object()
 def json_or_refused(text: str) -> object:
     def once(items: list[tuple[str, object]]) -> dict[str, object]:
         if len(dict(items)) < len(items):
-            raise ValueError("a key stands twice")
+            raise ValueError("a key is defined twice")
         return dict(items)
 
     try:
@@ -69,7 +69,7 @@ def test_comments_and_trailing_commas_are_read_over() -> None:
         ('{"a": "x\n"}', "line 1, column 7", "not closed on its line"),
         ('{"a": "\\x"}', "line 1, column 7", "wrong escape"),
         ("/* never", "line 1, column 1", "never closed"),
-        ('{"a": 1,\n "b": 2,\n "a": 3}', "line 3", "'a' stands twice, on line 1 and on line 3"),
+        ('{"a": 1,\n "b": 2,\n "a": 3}', "line 3", "'a' is defined twice, on line 1 and on line 3"),
         ("[" * 100_000, "line 1, column 65", "nested too deeply"),
         ("9" * 5000, "line 1, column 5001", "too long"),
     ],

@@ -1,4 +1,4 @@
-"""Which files are read, in which order, and what one wrong entry does to the rest."""
+"""Which files are read, in which order, and the effect of one wrong entry on the others."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_syntax_that_is_no_reference_is_told_with_its_place(tmp_path: Path) -> N
 def test_a_name_twice_in_a_list_keeps_the_first(tmp_path: Path) -> None:
     host = read(tmp_path / "m.yaml", "config: {servers: [{alias: a, command: x}, {alias: a, command: y}]}")
     assert commands(host) == {"a": "x"}
-    assert "server 'a': stands twice in this file; keep one" in str(host.warnings[0])
+    assert "server 'a': is defined twice in this file; keep one" in str(host.warnings[0])
 
 
 def test_a_byte_order_mark_is_no_hindrance(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Configuration as values: what is accepted, what is refused and in which words, what a change means."""
+"""Configuration as values: accepted values, error messages, and the effect of changes."""
 
 from __future__ import annotations
 

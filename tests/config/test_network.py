@@ -1,4 +1,4 @@
-"""`tls`, `proxy` and `auth` in files: for whose servers they hold, where paths lead, what does not fit."""
+"""`tls`, `proxy` and `auth` in files: the servers they apply to, relative paths, and invalid combinations."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_where_the_way_for_all_is_wrong_nobody_is_reached_by_another_one(
 ) -> None:
     config = files({**wrong, "servers": {"mine": {"url": URL}, "run": {"command": "run"}}}, {})
     assert [server.name for server in config.servers] == ["run"]
-    assert any("for all servers is wrong" in str(warning) for warning in config.warnings)
+    assert any("for all servers is invalid" in str(warning) for warning in config.warnings)
 
 
 def test_secrets_of_the_way_are_known_as_such_when_they_are_resolved() -> None:

@@ -1,4 +1,4 @@
-"""May a tool be called: the configuration decides, and a server's word never makes it milder."""
+"""Policies: the configuration decides, and annotations of a server never make a decision milder."""
 
 from __future__ import annotations
 
@@ -104,5 +104,7 @@ def test_TH34_no_claim_of_an_untrusted_server_makes_anything_milder(
 def test_a_wrong_policy_is_told_where_it_stands() -> None:
     with pytest.raises(ConfigError, match=r"policy.otherwise.*must be one of 'allow', 'ask' or 'deny'"):
         HostConfig(policy={"otherwise": "maybe"})
-    with pytest.raises(ConfigError, match=r"policy.ask.*knows the hints '@destructive' and '@read-only'"):
+    with pytest.raises(
+        ConfigError, match=r"policy.ask.*supports only the hints '@destructive' and '@read-only'"
+    ):
         ServerConfig(name="a", command="a", policy={"ask": ["@evil"]})

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (files and output stand here as they are)
-"""Other programs' files, written by hand from what each documents, with the traps that each has."""
+"""Files of other programs, written from their documentation, including their special cases."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ mcpServers:
             },
             "socket": None,
         },
-        {"per-user": "a user's own value"},
+        {"per-user": "for a value of each user"},
     ),
     "cline": (
         "cline_mcp_settings.json",

@@ -1,4 +1,4 @@
-"""The reference of settings and the JSON Schema say what the loader does."""
+"""The reference of settings and the JSON Schema match the loader."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""References in text: what they are, what they become, and what never happens to a value."""
+"""References in text: syntax, resolution, and no second expansion of values."""
 
 from __future__ import annotations
 

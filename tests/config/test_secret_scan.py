@@ -1,4 +1,4 @@
-"""What looks like a secret, and that none of it is shown."""
+"""Detection of values that look like secrets, which are never shown."""
 
 from __future__ import annotations
 

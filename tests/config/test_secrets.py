@@ -1,4 +1,4 @@
-"""References become values when connecting, and no message ever shows one."""
+"""References are resolved when connecting, and no message contains a value."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_program_is_not_run_for_a_file_that_was_merely_found_nor_for_python(
 ) -> None:
     trace = tmp_path / "ran"
     given = server(file=tmp_path / "c.yaml", scope=scope, env={"T": f"${{cmd:touch {trace} {SECRET}}}"})
-    assert "${cmd:touch …} is run for the user's own file" in refused(given)
+    assert "${cmd:touch …} is run only for the user's own file" in refused(given)
     assert not trace.exists()
 
 

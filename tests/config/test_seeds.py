@@ -1,4 +1,4 @@
-"""The examples that other programs' documents give load as they stand."""
+"""The examples in the documentation of other programs load unchanged."""
 
 from __future__ import annotations
 

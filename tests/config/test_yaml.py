@@ -1,4 +1,4 @@
-"""The reader for YAML."""
+"""The parser for YAML."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "\n".join(
         ("a: {b: ${A}}", "line 1, column 9", "in double quotes"),
         ("a: b: c", "line 1, column 5", "check the indentation"),
         ('a: "x', "line 1, column 6", "unexpected end of stream"),
-        ("a: 1\nb: 2\na: 3", "line 3", "'a' stands twice, on line 1 and on line 3"),
-        ("a: *b", "line 1", "'*b' stands before, or inside, what it names"),
-        ("a: &a [*a]", "line 1", "'*a' stands before, or inside, what it names"),
+        ("a: 1\nb: 2\na: 3", "line 3", "'a' is defined twice, on line 1 and on line 3"),
+        ("a: *b", "line 1", "'*b' is used before or inside its anchor"),
+        ("a: &a [*a]", "line 1", "'*a' is used before or inside its anchor"),
         ("a: 1\n---\nb: 2", "line 2", "a second document"),
         ("? [a]\n: 1", "line 1", "a name in a mapping must be text"),
         ("a: {<<: 5}", "line 1", "'<<' must name a mapping"),

@@ -1,4 +1,4 @@
-"""Whose network an address belongs to, in whatever spelling it comes."""
+"""The network that an address belongs to, in any notation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merged catalog: every tool reachable under one stable name, whatever servers say."""
+"""The merged catalog: every tool has one stable name, whatever servers list."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_name_offered_twice_by_one_server_counts_once_with_a_warning() -> None
     first, second = tool("go", description="first"), tool("go", description="second")
     catalog = merge([Snapshot(server="s", tools=(first, second))])
     assert [found.description for found in catalog.tools.values()] == ["first"]
-    assert catalog.warnings == ("Server 's', tool 'go': is offered more than once; the first counts.",)
+    assert catalog.warnings == ("Server 's', tool 'go': is listed more than once; the first one is used.",)
 
 
 def test_in_raw_style_the_last_server_has_the_name_and_a_warning_says_so() -> None:
@@ -103,7 +103,7 @@ def test_of_two_snapshots_of_one_server_the_last_counts() -> None:
 
 def test_a_tool_that_reads_like_one_of_another_server_is_told() -> None:
     catalog = merge([snapshot("a", "b_go", "go"), snapshot("a_b", "stop")])
-    assert catalog.warnings == ("Server 'a', tool 'b_go': reads like a tool of server 'a_b'.",)
+    assert catalog.warnings == ("Server 'a', tool 'b_go': has a name like a tool of server 'a_b'.",)
 
 
 def test_a_model_gets_at_most_4096_characters_of_a_description() -> None:

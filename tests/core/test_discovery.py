@@ -1,4 +1,4 @@
-"""The discovery tools: compact, exact about mistakes, and clear about whose words they pass on."""
+"""The discovery tools: compact replies, exact error messages, and marked text of servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of servers, read and checked: what may be shown, what is flagged, what may be answered."""
+"""Questions of servers: parsing, warnings about secrets, and checks of the answers."""
 
 from __future__ import annotations
 

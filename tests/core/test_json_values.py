@@ -1,4 +1,4 @@
-"""What a server says again is the same object as before, and what it says otherwise never is."""
+"""An unchanged definition keeps its object in the next listing; a changed one never does."""
 
 from __future__ import annotations
 

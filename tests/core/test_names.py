@@ -1,4 +1,4 @@
-"""Local names: distinct, valid, at most 64 characters, and stable whoever else is connected."""
+"""Local names: distinct, valid, at most 64 characters, and independent of the other connected servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known secrets leave no trace in text, however they are spelled there."""
+"""Known secrets are removed from text, in every encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is shown: within the budget, cut where it does not hurt."""
+"""Rendering for models: within the budget, cut at the ends of lines and words."""
 
 from __future__ import annotations
 

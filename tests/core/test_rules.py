@@ -1,4 +1,4 @@
-"""Rules over the arguments of calls: what they decide, and that no expression and no input breaks them."""
+"""Rules over the arguments of calls: their decisions, with hostile expressions and inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""JSON Schema in each provider's dialect: what is kept, what is told otherwise, what comes back."""
+"""JSON Schema in each provider's dialect: what is kept, what is rewritten, and the arguments converted
+back."""
 
 from __future__ import annotations
 

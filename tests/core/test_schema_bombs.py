@@ -1,4 +1,4 @@
-"""Schemas made to hurt: each is cut or set aside, and none recurses or grows without bound."""
+"""Hostile schemas: each is cut or left out, and none recurses or grows without limit."""
 
 from __future__ import annotations
 

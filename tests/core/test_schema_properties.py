@@ -1,4 +1,4 @@
-"""Every schema compiles to what the provider takes, and arguments come back as the server wants them."""
+"""Every schema compiles to one that the provider accepts, and arguments are converted back for the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Secret shows itself to nobody, by whatever way it is printed."""
+"""A Secret never shows its value, however it is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrusted text on a terminal: whatever a server says, nothing acts and nothing hides."""
+"""Untrusted text on a terminal: no control character has an effect, and no character is hidden."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""What servers wrote: visible, short, and fenced."""
+"""Text of servers for models: visible, short and tagged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which URIs may be asked for: hostile spellings are refused, honest ones pass."""
+"""Which URIs may be requested: hostile notations are refused, ordinary URIs are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a session shows: the whole catalog or the discovery tools, and a list that only grows at the end."""
+"""The tools that a session shows: the whole catalog or the discovery tools, and a list that only grows at the
+end."""
 
 from __future__ import annotations
 

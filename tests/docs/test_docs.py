@@ -1,4 +1,4 @@
-"""What the documentation shows is run."""
+"""The examples in the documentation are executed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The numbers in the documents are those of the code: a test of the limit is a test of the sentence."""
+"""The numbers in the documents are those of the code: each limit is read from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings in docs/results.md are those that there are."""
+"""The settings in docs/results.md are those of the code."""
 
 import re
 from pathlib import Path

@@ -223,3 +223,114 @@ def test_hidden_names_a_skill_that_was_not_approved(project: Any) -> None:
                 assert ("skill", "skill://theft/SKILL.md") in {(one.kind, one.name) for one in host.hidden()}
 
         anyio.run(look)
+
+
+@pytest.mark.parametrize("start", ["lazy", "background"])
+def test_with_pins_that_warn_a_changed_skill_is_read_as_the_server_lists_it_now(
+    project: Any, start: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = server()
+    with made:
+        file = project(made)
+        entry = {"url": made.url, "start": start, "pins": "warn"}
+        file.write_text(json.dumps({"mcpServers": {"shop": entry}}))
+        assert main(["--config", str(file), "--quiet", "lock"]) == 0
+        changed(made, "skill")
+
+        async def use() -> None:
+            async with Host.from_config(file) as host:
+                result = await host.session("chat").read_skill("refunds")
+                assert "Do something else." in result.text
+
+        anyio.run(use)
+    assert "skill://refunds/SKILL.md" in caplog.text
+
+
+@pytest.mark.parametrize("start", ["lazy", "background"])
+@pytest.mark.parametrize("named", [False, True], ids=["all servers", "one server"])
+def test_the_command_lists_a_skill_only_as_it_was_approved(
+    project: Any, capsys: pytest.CaptureFixture[str], start: str, named: bool
+) -> None:
+    made = server()
+    with made:
+        file = project(made)
+        file.write_text(json.dumps({"mcpServers": {"shop": {"url": made.url, "start": start}}}))
+        assert main(["--config", str(file), "--quiet", "lock"]) == 0
+        capsys.readouterr()
+        command = ["--config", str(file), "--json", "skills", *(["--server", "shop"] if named else [])]
+        assert main(command) == 0
+        assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["shop/refunds"]
+        changed(made, "skill")
+        assert main(command) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out) == []
+        assert "mooring approve" in shown.err
+
+
+LARGE = "x" * 10_000
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["cache", "lock"])
+@pytest.mark.parametrize(
+    "ui",
+    [
+        {"visibility": ["app"]},
+        {"visibility": ["app"], "note": LARGE},
+        {"visibility": ["app", LARGE]},
+        {"visibility": "app", "resourceUri": "ui://shop/view"},
+    ],
+    ids=["plain", "large metadata", "large visibility", "with a page"],
+)
+def test_a_server_that_does_not_run_yet_has_its_tools_for_pages_and_its_pages(
+    project: Any, locked: bool, ui: dict[str, Any]
+) -> None:
+    made = server()
+    made.define({"name": "tick", "inputSchema": {"type": "object"}, "_meta": {"ui": ui}}, "ticked")
+    with made:
+        file = project(made)
+        file.write_text(json.dumps({"mcpServers": {"shop": {"url": made.url, "start": "lazy"}}}))
+        if locked:
+            assert main(["--config", str(file), "--quiet", "lock"]) == 0
+
+        async def list_once() -> None:
+            async with Host.from_config(file) as host:
+                await host.refresh("shop")
+
+        anyio.run(list_once)
+
+        async def use() -> None:
+            async with Host.from_config(file) as host:
+                assert host.status()[0].state == "pending"
+                assert "mcp_shop_show" in host.catalog.tools
+                assert "mcp_shop_tick" not in host.catalog.tools
+                assert "mcp_shop_tick" in host.catalog.app_tools
+                names = [tool.name for tool in host.session("chat").tools()]
+                assert "mcp_shop_tick" not in names
+                assert (await host.session("chat").call("mcp_shop_tick")).is_error
+                assert (await host.view("mcp_shop_show")).html == "<p>page</p>"
+                assert "mcp_shop_tick" not in host.catalog.tools
+
+        anyio.run(use)
+        assert made.calls("tick") == []
+
+
+def test_a_tool_that_becomes_one_for_pages_stays_hidden_after_a_restart(project: Any) -> None:
+    made = server()
+    made.define({"name": "tick", "inputSchema": {"type": "object"}}, "ticked")
+    with made:
+        file = project(made)
+        entry = {"url": made.url, "start": "lazy"}
+        file.write_text(json.dumps({"mcpServers": {"shop": entry}}))
+
+        async def shown(call: bool) -> list[str]:
+            async with Host.from_config(file) as host:
+                if call:
+                    await host.refresh("shop")
+                return [tool.name for tool in host.session("chat").tools()]
+
+        assert "mcp_shop_tick" in anyio.run(shown, True)
+        assert "mcp_shop_tick" in anyio.run(shown, False)
+        meta = {"ui": {"visibility": ["app"]}}
+        made.define({"name": "tick", "inputSchema": {"type": "object"}, "_meta": meta}, "ticked")
+        assert "mcp_shop_tick" not in anyio.run(shown, True)
+        assert "mcp_shop_tick" not in anyio.run(shown, False)

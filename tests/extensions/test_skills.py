@@ -221,6 +221,83 @@ async def test_names_of_two_servers_do_not_shadow_each_other(hosting: Any) -> No
         assert "did you mean" in (await session.read_skill("one/refund")).text
 
 
+def twin(server: FakeServer, name: str, folder: str, text: str) -> str:
+    """Add a skill in a folder: servers may have several of one name."""
+    script = server._script
+    before = set(script.skills)
+    kept = {uri: (script.skills[uri], script.resources[uri]) for uri in before}
+    uri = server.skill(name, text)
+    listed, content = script.skills.pop(uri), script.resources.pop(uri)
+    new = f"skill://{folder}/{name}/SKILL.md"
+    listed["uri"] = new
+    for file in listed["resources"]:
+        file["uri"] = new
+    script.skills[new], script.resources[new] = listed, {**content, "uri": new}
+    for old, (entry_, content_) in kept.items():
+        script.skills[old], script.resources[old] = entry_, content_
+    return new
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("order", [1, -1])
+async def test_skills_of_one_server_with_one_name_are_both_listed_and_never_guessed(
+    hosting: Any, order: int
+) -> None:
+    server = FakeServer("shop")
+    server.skill("other", "Instructions of other.")
+    for folder in ("acme", "b%20c")[::order]:
+        twin(server, "refunds", folder, f"Instructions of {folder}.")
+    async with server, hosting(server.http(), lock=False) as host:
+        session = host.session("chat")
+        names = [skill.name for skill in host.skills()]
+        assert names == ["shop/other", "shop/skill://acme/refunds", "shop/skill://b%2520c/refunds"]
+        assert "of acme." in (await session.read_skill(names[1])).text
+        assert "of b%20c." in (await session.read_skill(names[2])).text
+        for short in ("refunds", "shop/refunds"):
+            ambiguous = await session.read_skill(short)
+            assert ambiguous.is_error
+            assert all(name in ambiguous.text for name in names[1:])
+        assert any("2 skills are named 'refunds'" in warning for warning in host.catalog.warnings)
+
+
+@pytest.mark.anyio
+async def test_a_supporting_file_that_was_altered_ends_the_use_of_its_skill(hosting: Any) -> None:
+    server = FakeServer("shop")
+    uri = server.skill("refunds", "Do it.", **{"more.md": "More.", "good.md": "Good."})
+    server._script.resources[uri.replace("SKILL.md", "more.md")]["text"] = "Evil."
+    async with server, hosting(server.http(), lock=False) as host:
+        session = host.session("chat")
+        assert "Do it." in (await session.read_skill("refunds")).text
+        assert (await session.read_skill("refunds", "more.md")).is_error
+        count = len(server.requests)
+        for file in (None, "good.md", "more.md"):
+            refused = await session.read_skill("refunds", file)
+            assert refused.is_error
+            assert "lists it differently" in refused.text
+        assert len(server.requests) == count
+        server.skill("refunds", "Do it well.", **{"more.md": "More.", "good.md": "Good."})
+        await host.refresh()
+        assert "Do it well." in (await session.read_skill("refunds")).text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["one/refunds", "refunds"])
+@pytest.mark.parametrize("other", ["lazy", "background"])
+async def test_a_skill_of_a_lazy_server_is_found_by_connecting_it(
+    hosting: Any, name: str, other: str
+) -> None:
+    one, two = FakeServer("one"), FakeServer("two")
+    one.skill("refunds", "Instructions of one.")
+    two.skill("returns", "Instructions of two.")
+    async with one, two, hosting(one.http(start="lazy"), two.http(start=other), lock=False) as host:
+        session = host.session("chat")
+        assert "of one." in (await session.read_skill(name)).text
+        missing = await session.read_skill("one/nothing")
+        assert "there is no such skill" in missing.text
+        if (name, other) == ("one/refunds", "background"):
+            assert host.status()[1].state == "connected"
+
+
 @pytest.mark.anyio
 async def test_a_bad_entry_costs_no_other_skill(hosting: Any) -> None:
     server = FakeServer("shop")

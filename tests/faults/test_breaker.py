@@ -1,4 +1,4 @@
-"""FA81, FA43: when a server is left alone, and when it is not."""
+"""FA81, FA43: when calls to a failing server are stopped, and when they are tried again."""
 
 from __future__ import annotations
 

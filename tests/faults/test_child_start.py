@@ -1,4 +1,4 @@
-"""FA01-FA12, FA27, FA28: children that do not come up, fall at once, or fall again and again."""
+"""FA01-FA12, FA27, FA28: children that do not start, exit at once, or crash repeatedly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Delivery: every caller gets exactly one outcome, every effect happens at most once, and what surely
-never reached a tool is sent again by itself."""
+"""Delivery: every caller gets exactly one outcome, every effect happens at most once, and a request that
+certainly did not reach a tool is sent again."""
 
 from __future__ import annotations
 

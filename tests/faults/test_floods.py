@@ -1,4 +1,4 @@
-"""A server that floods one of its streams is cut off; its neighbours and its callers do not notice much."""
+"""A server that floods one of its streams is disconnected; other servers and callers are hardly affected."""
 
 from __future__ import annotations
 

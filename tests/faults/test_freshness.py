@@ -1,4 +1,4 @@
-"""Always fresh: what a server changes is known without anyone asking, in both eras, on every wire."""
+"""Freshness: changes of a server are noticed without a request, in both eras, over every transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FA70-FA77, FA82: what the host itself must stand: races, cancellation, a blocked loop, a full system."""
+"""FA70-FA77, FA82: faults of the host's own process: races, cancellation, a blocked loop, a full system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FA59-FA67: answers over HTTP that break off, trickle, swell or belong to somebody else."""
+"""FA59-FA67: HTTP responses that are interrupted, slow, too large or for another request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration taken over while running: only what changed is touched, and nothing bad is taken."""
+"""Configuration applied while running: only changed servers restart, and an invalid file is not applied."""
 
 from __future__ import annotations
 

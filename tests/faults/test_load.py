@@ -1,4 +1,4 @@
-"""Load: so many calls at once, so many waiting, a clear refusal beyond; and nobody pays for another."""
+"""Load: limits of running and waiting calls, a clear error beyond them, and no effect on other servers."""
 
 from __future__ import annotations
 

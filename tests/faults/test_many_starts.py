@@ -1,4 +1,5 @@
-"""Many servers that start together: a limited number at once, each with its own time, none starved."""
+"""Many servers that start together: a limited number at once, each with its own timeout, and none waits
+forever."""
 
 from __future__ import annotations
 

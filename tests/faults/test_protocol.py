@@ -1,4 +1,4 @@
-"""FA30-FA44: servers that speak, but not as the protocol says."""
+"""FA30-FA44: servers that violate the protocol."""
 
 from __future__ import annotations
 

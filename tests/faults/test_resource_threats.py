@@ -1,4 +1,4 @@
-"""What resources and prompts of a hostile server cannot do: named after the threats."""
+"""Attacks through resources and prompts of a hostile server, named after the threats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FA09-FA21: what a running child may do to its pipes, its answers and our memory."""
+"""FA09-FA21: faults of a running child: its pipes, its responses and our memory."""
 
 from __future__ import annotations
 

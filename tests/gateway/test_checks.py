@@ -1,4 +1,4 @@
-"""The pure parts of the door: hosts, origins, shares, and what a header may say."""
+"""The pure checks of requests: hosts, origins, rate limits and headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that say nothing, and more of them than there may be: real clients are served all the same."""
+"""Silent connections, and more of them than allowed: other clients are still served."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from mooring.gateway import http_server
 from mooring.gateway.http_server import connection_capacity
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -152,3 +153,20 @@ async def test_connections_that_are_gone_are_not_counted(serving: Any) -> None:
         async with asyncio.timeout(10):
             while "mooring_gateway_connections 1\n" not in await counted():
                 pass
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_call_whose_session_the_gateway_ends_gets_an_answer(serving: Any, streamed: bool) -> None:
+    async with serving(lab_server(tools=["sleep"])) as here:
+        gateway = here.serving.gateway
+        client = await here.caller(modern=False)
+        more = {"_meta": {"progressToken": 1}} if streamed else {}
+        call = asyncio.create_task(client.call("sleep", {"seconds": 60}, **more))
+        async with asyncio.timeout(20):
+            await until(lambda: gateway.under_way == 1)
+            await gateway.registry.end_unless(lambda client: False)
+            reply = await call
+        assert reply.status == 200
+        assert reply.error["code"] == -32001
+        assert "ended the session" in reply.error["message"]
+        assert (await client.ask("ping")).status == 404

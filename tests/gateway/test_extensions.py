@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from mooring import Host, ServerConfig
 from mooring.config.sections import ProfileSettings
 from mooring.testing import FakeServer
 from tests.lab.caller import Caller, Reply
+from tests.lab.libraries import library_server
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +60,48 @@ async def test_the_union_of_extensions_is_advertised_in_both_eras(serving: Any, 
         given = {} if modern else {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         found = (await ask(client, method, **given)).result["capabilities"]["extensions"]
         assert found == {"com.example/maps": {}, "com.example/chat": {"rooms": 3}, UI: {}, SKILLS: {}}
+
+
+@ERAS
+async def test_the_first_client_learns_the_extensions_of_a_server_that_is_still_starting(
+    tmp_path: Path, modern: bool
+) -> None:
+    slow = FakeServer("slow")
+    slow.extension("com.example/maps", {"version": 1})
+    async with slow:
+        config = slow.child()
+        quoted = " ".join(shlex.quote(part) for part in (config.command or "", *config.args))
+        entry = {
+            "command": "sh",
+            "args": ["-c", f"{'' if modern else 'sleep 1; '}exec {quoted}"],
+            "env": dict(config.env),
+        }
+        file = tmp_path / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": {"slow": entry}}))
+        command = [sys.executable, "-m", "mooring", "--config", str(file), "--no-lock", "serve", "--stdio"]
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        }
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "server/discover" if modern else "initialize"}
+        body = json.dumps({**ask, "params": {"_meta": meta} if modern else params}).encode() + b"\n"
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(body)
+            async with asyncio.timeout(60):
+                answer = json.loads(await process.stdout.readline())
+            assert answer["result"]["capabilities"]["extensions"]["com.example/maps"] == {"version": 1}
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_each_server_gets_the_extensions_that_it_shares_with_the_caller(serving: Any) -> None:
@@ -119,6 +166,20 @@ async def test_methods_of_the_protocol_are_never_taken_for_an_extension(serving:
     async with one, serving(one.http()) as here:
         client = await here.caller(capabilities=MAPS)
         assert (await client.ask("tools/steal")).error["code"] == -32601
+
+
+@ERAS
+async def test_a_notification_that_no_server_gets_is_logged(
+    serving: Any, modern: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = FakeServer("one")
+    one.extension("com.example/maps")
+    async with one, serving(one.http()) as here:
+        client = await here.caller(modern=modern, capabilities=MAPS)
+        with caplog.at_level("INFO", "mooring.gateway"):
+            assert await client.tell("notifications/maps/moved") == 202
+    assert "not passed on: method=notifications/maps/moved" in caplog.text
+    assert "notifications/initialized" not in caplog.text
 
 
 @ERAS
@@ -238,6 +299,31 @@ async def test_a_skill_keeps_its_head_and_digests_and_its_files_are_read_from_it
             assert (await ask(client, "skills/get", uri=bad)).error["code"] == -32602
 
 
+async def test_a_file_that_contradicts_the_manifest_is_not_passed_on(serving: Any) -> None:
+    one = app_server("one")
+    one._script.resources["skill://refunds/more.md"]["text"] = "Instructions of an attacker."
+    async with one, serving(one.http()) as here:
+        client = await here.caller()
+        assert "result" in (await ask(client, "resources/read", uri="skill://one/refunds/SKILL.md")).last
+        error = (await ask(client, "resources/read", uri="skill://one/refunds/more.md")).error
+        assert "not what its server listed" in error["message"]
+        assert "attacker" not in json.dumps(error)
+
+
+@ERAS
+async def test_discovery_names_how_a_client_of_the_gateway_reads_a_skill(serving: Any, modern: bool) -> None:
+    one = app_server("one")
+    whole = ProfileSettings(discovery="always")
+    async with one, serving(one.http(), whole=whole) as here:
+        client = await here.caller(modern=modern)
+        for call in (("tools_groups", {}), ("tools_search", {"query": "a refunds skill"})):
+            found = (await client.call(*call)).result["structuredContent"]
+            assert "read_skill" not in json.dumps(found)
+            [skill] = found["skills"]
+            [content] = (await ask(client, "resources/read", uri=skill["uri"])).result["contents"]
+            assert "Instructions of one." in content["text"]
+
+
 async def test_the_cursor_of_one_server_is_not_sent_to_another(serving: Any) -> None:
     one, two = app_server("one"), app_server("two")
 
@@ -304,3 +390,163 @@ async def test_a_page_behind_two_gateways_calls_the_tools_of_its_own_server(serv
                 assert all("error" in answer for answer in sent[1:])
                 assert (len(one.calls("tick")), len(two.calls("tick"))) == (0, 1)
                 assert not any(name.endswith("tick") for name in host.catalog.tools)
+
+
+def behind_two(name: str) -> str:
+    """The address of the page of a server behind the gateways `inner` and the one that is asked."""
+    return f"ui://inner/{name}/app/view"
+
+
+@ERAS
+async def test_behind_two_gateways_every_address_can_be_read_where_it_was_found(
+    serving: Any, modern: bool
+) -> None:
+    one, two = app_server("one"), app_server("two")
+    for server in (one, two):
+        server.prompt(explain)
+        link = {"type": "resource_link", "uri": "ui://app/view", "name": "view"}
+        embedded = {"type": "resource", "resource": {"uri": "ui://app/view", "text": server.name}}
+        said = {"messages": [{"role": "user", "content": block} for block in (link, embedded)]}
+        server._script._prompt = lambda name, arguments, said=said: said
+    async with one, two, serving(one.http(), two.child(), style="mcp") as inner:
+        outer = ServerConfig(name="inner", url=f"{inner.base}/mcp")
+        async with serving(outer, style="raw") as here:
+            client = await here.caller(modern=modern, capabilities=SHOWS_PAGES)
+            tools = {tool["name"]: tool for tool in (await client.ask("tools/list")).result["tools"]}
+            resources = (await client.ask("resources/list")).result["resources"]
+            for name in ("one", "two"):
+                uri = behind_two(name)
+                tool = tools[f"mcp_{name}_show"]["_meta"]
+                result = (await client.call(f"mcp_{name}_show", {})).result
+                prompt = (await ask(client, "prompts/get", name=f"mcp_{name}_explain")).result["messages"]
+                found = [
+                    tool["ui"]["resourceUri"],
+                    tool["ui/resourceUri"],
+                    result["_meta"]["ui"]["resourceUri"],
+                    result["_meta"]["ui/resourceUri"],
+                    result["content"][1]["uri"],
+                    result["content"][2]["resource"]["uri"],
+                    prompt[0]["content"]["uri"],
+                    prompt[1]["content"]["resource"]["uri"],
+                    *(one["uri"] for one in resources if name in one["uri"]),
+                ]
+                assert found == [uri] * 9
+                [content] = (await ask(client, "resources/read", uri=uri)).result["contents"]
+                assert (content["uri"], content["text"]) == (uri, f"<p>{name}</p>")
+            skills = (await client.ask("skills/list")).result["skills"]
+            for skill in skills:
+                got = (await ask(client, "skills/get", uri=skill["uri"])).result["skill"]
+                assert got["uri"] == skill["uri"]
+                for file in skill["resources"]:
+                    [content] = (await ask(client, "resources/read", uri=file["uri"])).result["contents"]
+                    assert len(content["text"].encode()) == file["size"]
+            assert len({skill["uri"] for skill in skills}) == 2
+
+
+def explain() -> str:
+    return "explained"
+
+
+@ERAS
+@pytest.mark.parametrize("era", ["dual", "legacy"])
+async def test_behind_two_gateways_templates_and_subscriptions_use_the_address_of_the_client(
+    serving: Any, modern: bool, era: str
+) -> None:
+    script = {
+        "era": era,
+        "resources": {"ui://app/view": "old"},
+        "templates": ["ui://app/{page}"],
+        "any": True,
+    }
+    servers = [library_server(name, **script) for name in ("one", "two")]
+    async with serving(*servers, style="mcp") as inner:
+        outer = ServerConfig(name="inner", url=f"{inner.base}/mcp")
+        async with serving(outer, style="raw") as here:
+            client = await here.caller(modern=modern, capabilities=SHOWS_PAGES)
+            listed = (await client.ask("resources/templates/list")).result["resourceTemplates"]
+            assert {one["uriTemplate"] for one in listed} == {
+                f"ui://inner/{name}/app/{{page}}" for name in ("one", "two")
+            }
+            for template in listed:
+                uri = template["uriTemplate"].replace("{page}", "other")
+                [content] = (await ask(client, "resources/read", uri=uri)).result["contents"]
+                assert content["uri"] == uri
+                ref = {"type": "ref/resource", "uri": template["uriTemplate"]}
+                argument = {"name": "page", "value": "par"}
+                done = (await ask(client, "completion/complete", ref=ref, argument=argument)).result
+                assert done["completion"]["values"] == ["paris", "park"]
+            uri = behind_two("two")
+            if not modern:
+                assert (await ask(client, "resources/subscribe", uri=uri)).result == {}
+            open_stream = client.listening(resourceSubscriptions=[uri]) if modern else client.standing()
+            async with open_stream as messages:
+                for name in ("one", "two"):
+                    touched = {"uri": "ui://app/view", "text": "new"}
+                    assert "result" in (await client.call(f"mcp_{name}_touch", touched)).last
+                async with asyncio.timeout(20):
+                    while (notice := await anext(messages))["method"] != "notifications/resources/updated":
+                        pass
+                assert notice["params"]["uri"] == uri
+                [content] = (await ask(client, "resources/read", uri=uri)).result["contents"]
+                assert content["text"] == "new"
+
+
+@pytest.mark.parametrize("gateways", [0, 1, 2])
+async def test_a_page_uses_the_addresses_of_its_own_server_behind_any_number_of_gateways(
+    serving: Any, gateways: int
+) -> None:
+    one, two = app_server("one"), app_server("app")  # the second is named like its own addresses
+    for server in (one, two):
+        server.resource("ui://app/other", f"<p>other of {server.name}</p>", mime_type=PAGE, listed=False)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(one)
+        await stack.enter_async_context(two)
+        configs = [one.http(), two.http()]
+        for name in ("app", "outer")[:gateways]:  # the inner gateway has the name of a server behind it
+            setting = await stack.enter_async_context(serving(*configs, style="mcp"))
+            configs = [ServerConfig(name=name, url=f"{setting.base}/mcp")]
+        host = Host(configs, extensions=SHOWS_PAGES["extensions"], lock=False)
+        await stack.enter_async_context(host)
+        await host.ready(20)
+        for server in (one, two):
+            shown = [t for t in host.catalog.tools.values() if t.name.endswith(f"{server.name}_show")]
+            view = await host.view(min(shown, key=lambda tool: len(tool.name)).name)
+            assert view.html == f"<p>{server.name}</p>"
+            sent: list[dict[str, Any]] = []
+            bridge = view.bridge(sent.append)
+
+            async def do(method: str, bridge: Any = bridge, sent: Any = sent, **params: Any) -> Any:
+                await bridge.receive({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+                return sent.pop()["result"]
+
+            hello = await do("ui/initialize")
+            result = await do("tools/call", name="show")
+            tools = {tool["name"]: tool for tool in (await do("tools/list"))["tools"]}
+            own = [
+                hello["hostContext"]["toolInfo"]["tool"]["_meta"]["ui"]["resourceUri"],
+                tools["show"]["_meta"]["ui/resourceUri"],
+                result["content"][1]["uri"],
+                result["content"][2]["resource"]["uri"],
+                result["_meta"]["ui"]["resourceUri"],
+            ]
+            assert own == ["ui://app/view"] * 5
+            for uri, text in (
+                ("ui://app/view", view.html),
+                ("ui://app/other", f"<p>other of {server.name}</p>"),
+            ):
+                [content] = (await do("resources/read", uri=uri))["contents"]
+                assert (content["uri"], content["text"]) == (uri, text)
+
+
+@ERAS
+async def test_with_discovery_a_client_that_shows_pages_gets_what_the_page_of_a_selected_tool_needs(
+    serving: Any, modern: bool
+) -> None:
+    one, two = app_server("one"), app_server("two")
+    whole = ProfileSettings(discovery="always")
+    async with one, two, serving(one.http(), two.http(), whole=whole, style="mcp") as here:
+        shows = await here.caller(modern=modern, capabilities=SHOWS_PAGES)
+        assert not [name for name in await shows.tools() if name.endswith("tick")]
+        await shows.call("tools_select", {"tools": ["mcp_one_show"]})
+        listed = {tool["name"]: tool for tool in (await shows.ask("tools/list")).result["tools"]}
+        assert [name for name in listed if name.endswith("tick")] == ["mcp_one_tick"]

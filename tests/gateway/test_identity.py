@@ -1,4 +1,5 @@
-"""Whose login is used at a server behind the gateway: the client's own or the operator's, never another's."""
+"""The login that is used at a server behind the gateway: the client's or the operator's, never another
+client's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Log lines through the gateway: asked of servers as clients ask for them, and told to nobody else."""
+"""Log lines through the gateway: requested from servers at the clients' levels, and sent to no other
+client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another configuration while clients are there: they stay, and what changed holds at once."""
+"""Reloading the configuration with connected clients: they stay connected, and changes apply at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers say to clients through the gateway: questions in both eras, log lines, watched resources."""
+"""Messages of servers to clients through the gateway: questions in both eras, log lines, subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a protected resource: whose tokens it takes, and what it says of itself."""
+"""The gateway as a protected resource: the tokens it accepts, and its metadata."""
 
 from __future__ import annotations
 

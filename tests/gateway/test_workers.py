@@ -1,4 +1,4 @@
-"""`serve --workers`: one port for all processes, and what needs shared state is refused."""
+"""`serve --workers`: one port for all processes, and features that need shared state are refused."""
 
 from __future__ import annotations
 

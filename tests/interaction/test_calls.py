@@ -1,4 +1,4 @@
-"""The way of a call: routed, timed, cancelled on the wire, and always answered."""
+"""Calls: routing, timeouts, cancellation at the server, and always a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers list becomes one catalog: page by page, within caps, and always fresh on demand."""
+"""The lists of servers become one catalog: paged, limited, and refreshed on demand."""
 
 from __future__ import annotations
 
@@ -234,5 +234,5 @@ async def test_a_clash_of_names_is_logged_once(hosting: Any, caplog: pytest.LogC
         assert host.catalog.tools
         logged = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [logged.count(warning) for warning in warnings] == [1, 1]
-    assert "offered more than once; the first counts" in warnings[0]
+    assert "listed more than once; the first one is used" in warnings[0]
     assert "hidden by a later server's tool" in warnings[1]

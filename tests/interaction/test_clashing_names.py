@@ -1,4 +1,4 @@
-"""One bad or clashing entry never takes the others down, and no server gets another one's names."""
+"""An invalid or clashing entry does not affect others, and no server gets the names of another."""
 
 from __future__ import annotations
 

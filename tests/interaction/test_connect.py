@@ -1,4 +1,4 @@
-"""How servers come up: at once, each for itself, in whichever era they speak."""
+"""Connecting servers: concurrently, independently, in either era."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that is given three tools finds the right one of many, and its tool list only grows at the end."""
+"""A model with three tools finds the right one of many, and its tool list only grows at the end."""
 
 from __future__ import annotations
 

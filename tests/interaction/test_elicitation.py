@@ -1,4 +1,4 @@
-"""A server asks the user something in the midst of a call: both eras, every wire."""
+"""Questions of a server to the user during a call: both eras, every transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that is used in a wrong way says so, and what to do instead."""
+"""Wrong use of a host raises an error that names the right use."""
 
 from __future__ import annotations
 

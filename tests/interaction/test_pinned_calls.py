@@ -1,4 +1,4 @@
-"""No request leaves for something that is not as it was approved: not even the first one."""
+"""No request is sent for something that differs from its approved definition, not even the first one."""
 
 from __future__ import annotations
 

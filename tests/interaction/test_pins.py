@@ -1,4 +1,4 @@
-"""A catalog at once, and tools that can't change behind your back."""
+"""The lock: a catalog before any server is connected, and no changes without approval."""
 
 from __future__ import annotations
 

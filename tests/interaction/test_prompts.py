@@ -1,4 +1,4 @@
-"""Prompts of real servers: got, offered to models as tools, completed, and held to what was approved."""
+"""Prompts of real servers: requested, shown to models as tools, completed, and compared with the lock."""
 
 from __future__ import annotations
 

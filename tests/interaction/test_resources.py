@@ -1,4 +1,5 @@
-"""Resources of real servers, over every wire and in both eras: read, kept, watched, listed, refused."""
+"""Resources of real servers, over every transport and in both eras: read, cached, subscribed to, listed,
+refused."""
 
 from __future__ import annotations
 

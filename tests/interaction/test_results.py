@@ -1,4 +1,4 @@
-"""What becomes of results, with a real server that answers whatever it is told to."""
+"""Processing of results, with a real server that returns scripted responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations: what they share, what is theirs alone, and how they end."""
+"""Sessions: what they share, what each has of its own, and how they end."""
 
 from __future__ import annotations
 

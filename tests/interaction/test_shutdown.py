@@ -1,4 +1,5 @@
-"""Nothing is left: no child, grandchild, thread, file descriptor or task, however a host ends."""
+"""After the end of a host nothing is left: no child, grandchild, thread, file descriptor or task, however a
+host ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name that is not in the catalog: listed once more before it is unknown, and then explained."""
+"""Unknown tool names: servers are listed once more first, then the error explains the cause."""
 
 from __future__ import annotations
 

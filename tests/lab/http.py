@@ -1,4 +1,4 @@
-"""A handwritten MCP server over HTTP that does as it is told: Streamable HTTP in both eras and old SSE.
+"""A handwritten, scripted MCP server over HTTP: Streamable HTTP in both eras and old SSE.
 
 It runs in the test's own event loop on a real loopback socket. `lab.faults` maps a JSON-RPC method to a
 coroutine that answers instead (or returns None to let the lab answer).

@@ -1,4 +1,4 @@
-"""Servers' offers for the tests of the lock: made by hand, and at random."""
+"""Snapshots for the tests of the lock: handwritten and random ones."""
 
 from __future__ import annotations
 

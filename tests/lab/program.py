@@ -1,4 +1,5 @@
-"""A program with a host of its own, to be ended in every way there is; and which processes are left."""
+"""A program with its own host that tests end in every possible way, and a search for processes that are
+left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handwritten MCP server over stdio that does as it is told, well or badly. No SDK in it.
+"""A handwritten, scripted MCP server over stdio, correct or faulty, without an SDK.
 
     python -I -S server.py '{"era": "legacy", "tools": ["echo"], …}'
 

@@ -1,4 +1,4 @@
-"""Configurations for the scripted stdio server, and what it wrote down."""
+"""Configurations for the scripted stdio server, and its log."""
 
 from __future__ import annotations
 

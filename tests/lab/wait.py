@@ -1,4 +1,4 @@
-"""Waiting for something that must happen soon: on a condition, within a bound."""
+"""Wait for a condition, with a time limit."""
 
 from __future__ import annotations
 

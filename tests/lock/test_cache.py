@@ -1,4 +1,4 @@
-"""The cache of pins: never in the way, never for anybody else."""
+"""The cache of pins: failures have no effect, and other users cannot read it."""
 
 from __future__ import annotations
 

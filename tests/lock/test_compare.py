@@ -1,4 +1,4 @@
-"""Judging a server by its pin: what may be shown, and that nothing but approval approves."""
+"""Comparison of a server with its pin: what is visible, and that only an approval approves."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_second_tool_of_a_name_does_not_slip_through() -> None:
     twice = replace(FILES, tools=(replace(READ, description="evil"), READ, WRITE))
     visible = decide(PIN, twice, "block").visible
     assert names(visible) == ["write"]
-    assert "offered twice" in visible.warnings[0]
+    assert "another tool has the same name" in visible.warnings[0]
 
 
 def test_warn_shows_everything_and_says_what_changed() -> None:

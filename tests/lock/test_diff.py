@@ -1,4 +1,4 @@
-"""What changed: nothing that a model could see goes unnoticed, nothing else is noticed."""
+"""Differences of definitions: every change that a model could see is found, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks on disk: never half a file, never written over unasked."""
+"""Lock files: written atomically, and never overwritten without a request."""
 
 from __future__ import annotations
 

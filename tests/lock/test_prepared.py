@@ -1,4 +1,4 @@
-"""A lock prepared for the next start: the same lock, and the same answers to every question."""
+"""The cached form of a lock: equal to the lock in every respect."""
 
 from __future__ import annotations
 

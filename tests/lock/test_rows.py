@@ -1,4 +1,4 @@
-"""Pins as rows: the same pin gives the same bytes, and the bytes give the pin."""
+"""Pins as rows: equal pins have equal bytes, and the bytes restore the pin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weighing a changed schema: what callers sent before must still be accepted, or it is breaking."""
+"""Changes of a schema: breaking unless it still accepts everything that callers sent before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a lock: whole, reviewable, canonical, and suspicious of every edit."""
+"""The text of a lock: complete, reviewable and canonical; edits are detected."""
 
 from __future__ import annotations
 
@@ -219,9 +219,9 @@ def test_a_merge_conflict_is_named_as_one() -> None:
 
 
 def test_a_server_or_tool_that_stands_twice_is_an_error() -> None:
-    with pytest.raises(LockError, match="server 'files': stands twice"):
+    with pytest.raises(LockError, match="server 'files': is defined twice"):
         parse(edited(lambda document: document["servers"].append(document["servers"][0])))
-    with pytest.raises(LockError, match="tool 'read': stands twice"):
+    with pytest.raises(LockError, match="tool 'read': is defined twice"):
         parse(edited(lambda document: document["servers"][0]["tools"].extend([{"name": "read"}])))
 
 

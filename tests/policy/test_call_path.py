@@ -1,4 +1,4 @@
-"""Transforms, rules and guards where they count: in calls of the library and of gateway clients."""
+"""Transforms, rules and guards in calls of the library and of gateway clients."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from mooring import (
     ToolCall,
 )
 from mooring.config import load
+from mooring.config.sections import ScriptSettings
 from mooring.core.types import Block
 from mooring.core.value import replace
 from tests.lab.stdio import lab_server, wire_log
@@ -182,6 +183,9 @@ def test_a_found_project_file_does_not_pass_on_the_caller_and_has_no_guards_or_s
         {"policy": {"rules": [{"when": "true", "then": "dney"}]}},
         {"policy": {"rules": "true"}},
         {"guards": {"budget": {"per_day": "lots"}}},
+        {"audit": 5},
+        {"audit": {"path": 7}},
+        {"audit": {"path": "a", "max_bytes": "lots"}},
     ],
 )
 def test_a_policy_that_cannot_be_read_denies_everything(tmp_path: Path, settings: dict[str, Any]) -> None:
@@ -219,6 +223,43 @@ async def test_rules_apply_to_arguments_and_to_the_caller_at_list_and_at_call(
         # An argument of another type cannot be compared: the call is denied, not made.
         assert "could not be evaluated" in str((await bob.call("echo", {"text": ["rm "]})).last)
     assert [one for one in sent(log) if one] == [{"text": "ls"}]
+
+
+HIDES = [{"when": 'tool == "pid" && principal != "ana"', "then": "deny"}]
+
+
+@pytest.mark.parametrize("discovery", ["always", "never"])
+async def test_a_tool_that_a_rule_hides_from_a_principal_is_named_by_no_path(
+    tmp_path: Path, discovery: Any
+) -> None:
+    pytest.importorskip("pydantic_monty")
+    scripts = ScriptSettings(enabled=True)
+    whole = config(lab(tmp_path / "log"), policy={"rules": HIDES}, scripts=scripts)
+    async with running(whole, discovery=discovery) as host:
+        await host.ready(20)
+        seen: dict[str, str] = {}
+        for name in ("ana", "bob"):
+            session = host.session(name, principal=name)
+            session.tools()
+            replies = [
+                await session.call("tools_search", {"query": "pid of the process"}),
+                await session.call("tools_groups"),
+                await session.call("tools_select", {"tools": ["mcp_lab_pid"]}),
+                await session.call("tools_select", {"group": "lab"}),
+                await session.call("script_api", {"query": "pid"}),
+                await session.call("script_api", {"tools": ["mcp_lab_pi"]}),
+                await session.call("script_run", {"code": "await mcp_lab_pd()"}),
+                await session.call("mcp_lab_pi"),
+            ]
+            shown = [tool.name for tool in session.tools()]
+            seen[name] = "\n".join([*(one.text for one in replies), *shown, *session.catalog.tools])
+        assert "mcp_lab_pid" in seen["ana"]
+        asked = ("mcp_lab_pid'", '"mcp_lab_pid"')  # bob's own words come back in one reply
+        rest = seen["bob"]
+        for words in asked:
+            rest = rest.replace(words, "")
+        assert "mcp_lab_pid" not in rest
+        assert "mcp_lab_echo" in rest
 
 
 async def test_a_rule_sees_the_arguments_that_the_server_gets_and_not_those_of_the_client(

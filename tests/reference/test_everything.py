@@ -1,4 +1,4 @@
-"""What the everything server offers beside tools: resources, prompts, questions, tasks."""
+"""The everything server beside its tools: resources, prompts, questions, tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers that everybody has, from npm and PyPI: connect, list, call."""
+"""The reference servers from npm and PyPI: connect, list, call."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

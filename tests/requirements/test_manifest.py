@@ -1,4 +1,4 @@
-"""Every requirement is shown by tests that exist."""
+"""Every requirement names tests that exist."""
 
 from __future__ import annotations
 

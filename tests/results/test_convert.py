@@ -1,4 +1,4 @@
-"""Blocks as a model can use them, and files whose names are ours."""
+"""Conversion of blocks for models, and files with names that mooring chooses."""
 
 from __future__ import annotations
 

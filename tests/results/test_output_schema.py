@@ -1,4 +1,4 @@
-"""Output schemas: what breaks them is said, and none of them can hurt."""
+"""Output schemas: violations are reported, and hostile schemas do no harm."""
 
 from __future__ import annotations
 

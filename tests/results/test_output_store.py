@@ -1,4 +1,4 @@
-"""Large outputs: what was kept comes back, character by character, to its own session alone."""
+"""Large outputs: stored unchanged, and readable by their own session only."""
 
 from __future__ import annotations
 

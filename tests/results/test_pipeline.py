@@ -1,4 +1,4 @@
-"""The way of a result, for results of every shape: never above the budget, and nothing lost."""
+"""The pipeline for results of every shape: never above the budget, and nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that mooring makes: private, under names of its own, within a size and an age."""
+"""Files that mooring writes: private, with its own names, limited in size and age."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ def play(seed: int) -> tuple[int, int]:
     plan: WritePlan | None = None
     approved = answered = False
     questions = sent = held = 0
+    released: list[int] = []
     for _ in range(chance.randint(6, 20)):
         match chance.choice(("write", "write", "write", "propose", "answer", "answer", "finish")):
             case "write":
@@ -40,6 +41,10 @@ def play(seed: int) -> tuple[int, int]:
                     assert key in allowed, "a write went out that was not in the approved plan"
                     allowed.remove(key)
                     assert index is not None
+                    assert plan is not None
+                    released += approvals.release(index)
+                    assert released == list(range(len(released))), "writes went out in another order"
+                    assert len(approvals.left) == len(plan.calls) - len(released)
                     sent += 1
                 else:
                     assert key not in allowed, "an approved write was held back"
@@ -50,7 +55,7 @@ def play(seed: int) -> tuple[int, int]:
                 calls = [planned(chance.choice("ab"), {"x": chance.choice((1, True, "1"))}) for _ in range(3)]
                 plan = WritePlan(calls=tuple(calls[: chance.randint(1, 3)]), complete=chance.random() < 0.5)
                 approvals.propose(plan)
-                approved, answered, allowed = False, False, []
+                approved, answered, allowed, released = False, False, [], []
                 questions += 1
                 assert approvals.questions == questions
             case "answer":

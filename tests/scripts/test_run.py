@@ -164,6 +164,34 @@ async def test_every_call_inside_has_an_audit_line_with_the_id_of_the_script(
     ]
 
 
+async def test_a_resource_that_a_script_reads_has_an_audit_line_with_its_id(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit.jsonl"
+    server.resource("memo://a", "text")
+    async with shop_host(server, config={"audit": {"path": str(audit)}}) as host:
+        result = await host.session().run_script("await read_mcp_resource(server='shop', uri='memo://a')")
+        await host.read("memo://a", server="shop")
+    assert not result.is_error, result.text
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    script = result.meta["mooring/script"]["id"]
+    found = [(line["verb"], line["name"], line.get("script")) for line in lines]
+    assert found.count(("read", "memo://a", script)) == 1
+    assert ("read", "memo://a", None) in found
+
+
+async def test_a_value_that_is_not_json_is_returned_as_text_and_the_result_says_so(
+    server: FakeServer,
+) -> None:
+    async with shop_host(server) as host:
+        session = host.session()
+        result = await session.run_script("class A:\n    pass\n[A()]")
+        plain = await session.run_script("'[1]'")
+    assert isinstance(result.structured, str)
+    assert "is not a JSON value, so its text is returned" in result.text
+    assert plain.text == "[1]"
+
+
 async def test_a_tool_that_the_policy_denies_does_not_exist_in_a_script(server: FakeServer) -> None:
     policy = mooring.Policy(deny=("shop/get",))
     async with shop_host(server, config={"policy": policy}) as host:

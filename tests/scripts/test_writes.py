@@ -16,8 +16,9 @@ import mooring
 from mooring import ApprovalAsked, ApprovalRequest
 from mooring.errors import PolicyDenied
 from mooring.host import runtime_of
+from mooring.scripts.tools import ScriptTools
 from mooring.testing import FakeServer
-from tests.scripts.shop import made, shop_host
+from tests.scripts.shop import ID, made, shop_host
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +130,116 @@ async def test_a_write_that_is_not_in_the_approved_plan_is_refused(server: FakeS
     assert "is not in the plan that was approved" in result.text
     assert "666" in result.text
     assert server.calls("note") == [{"id": 1}]
+
+
+RECOGNISES = {
+    "a text": "real = (await mcp_shop_note(id=1)) == 'noted'",
+    "a number": "real = (await mcp_shop_make(name='x'))['id'] < 10**6",
+    "an exception": (
+        "try:\n    {}[(await mcp_shop_note(id=1))[0]]\nexcept KeyError as e:\n    real = 'n' in str(e)"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", RECOGNISES)
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "gathered"])
+async def test_a_script_that_recognises_a_stand_in_cannot_leave_out_a_write_and_make_a_later_one(
+    server: FakeServer, how: str, together: bool
+) -> None:
+    """The plan pays back what it takes; without planning, the script would keep it."""
+    rest = (
+        "calls = ([] if real else [mcp_shop_note(id=2)]) + [mcp_shop_note(id=3)]\n"
+        "await asyncio.gather(*calls)"
+        if together
+        else "if not real:\n    await mcp_shop_note(id=2)\nawait mcp_shop_note(id=3)"
+    )
+    person = Person()
+    async with shop_host(server, on_approval=person) as host:
+        result = await host.session().run_script(f"import asyncio\n{RECOGNISES[how]}\n{rest}")
+    assert len(person.asked) == 1
+    assert sum(count for _, count, _ in person.plans[0]) == 3
+    assert isinstance(result.error, PolicyDenied)
+    assert "leaves out 'mcp_shop_note' with {\"id\":2}" in result.text
+    assert {"id": 3} not in server.calls("note")
+
+
+async def test_a_script_may_end_before_the_end_of_its_plan_and_its_result_says_so(server: FakeServer) -> None:
+    code = "real = (await mcp_shop_note(id=1)) == 'noted'\nif not real:\n    await mcp_shop_note(id=2)\n'end'"
+    async with shop_host(server, on_approval=Person()) as host:
+        result = await host.session().run_script(code)
+    assert result.structured == "end"
+    assert "Approved, but not made by the script: mcp_shop_note (1)." in result.text
+    assert server.calls("note") == [{"id": 1}]
+
+
+async def test_writes_that_come_in_another_order_are_sent_in_the_order_of_the_plan(
+    server: FakeServer,
+) -> None:
+    """The first read is slow when it counts, so that the second task comes to its write first."""
+    code = (
+        "import asyncio\n"
+        "async def one(i):\n"
+        "    found = await mcp_shop_slow(id=i)\n"
+        "    return await mcp_shop_note(id=i)\n"
+        "await mcp_shop_note(id=0)\n"
+        "await asyncio.gather(one(1), one(2))\n"
+    )
+    second_wrote = asyncio.Event()
+    read = {"name": "slow", "inputSchema": ID, "annotations": {"readOnlyHint": True}}
+    server.define(read, "read")
+    person = Person()
+    async with shop_host(server, on_approval=person) as host:
+        session = host.session()
+        reads: list[int] = []
+
+        async def delayed(name: str, arguments: Any = None, **more: Any) -> Any:
+            if name == "mcp_shop_slow":
+                reads.append(arguments["id"])
+                if len(reads) > 2 and arguments["id"] == 1:
+                    await second_wrote.wait()
+                elif len(reads) > 2:
+                    asyncio.get_running_loop().call_later(0.2, second_wrote.set)
+            return await session.call(name, arguments, **more)
+
+        class Slow:
+            id, catalog = session.id, session.catalog
+            call = staticmethod(delayed)
+
+        result = await ScriptTools(True).call(
+            Slow(),  # type: ignore[arg-type]
+            session._runtime,  # pyright: ignore[reportPrivateUsage]
+            "script_run",
+            {"code": code},
+            30,
+            None,
+            0,
+        )
+    assert not result.is_error, result.text
+    assert reads == [1, 2, 1, 2]
+    assert [one["id"] for one in server.calls("note")] == [one["id"] for one in person.plans[0][0][2]]
+
+
+async def test_reads_for_a_plan_are_in_the_calls_the_error_and_the_limit(server: FakeServer) -> None:
+    code = (
+        "await mcp_shop_note(id=1)\n[await mcp_shop_get(id=i) for i in range(3)]\nawait mcp_shop_note(id=2)"
+    )
+    async with shop_host(server, on_approval=Person()) as host:
+        result = await host.session().run_script(code)
+    assert not result.is_error, result.text
+    calls = result.meta["mooring/script"]["calls"]
+    assert [call["tool"] for call in calls if call.get("planning")] == ["mcp_shop_get"] * 3
+    assert len(calls) == 8 == len(server.calls("get")) + len(server.calls("note"))
+    async with shop_host(server, on_approval=Person(False)) as host:
+        denied = await host.session().run_script(code)
+    assert "For its plan: mcp_shop_get (3 ok)." in denied.text
+    before = len(server.calls("note"))
+    person = Person()
+    async with shop_host(server, scripts={"calls": 7}, on_approval=person) as host:
+        result = await host.session().run_script(code)
+    assert "more than 7 calls (`scripts.calls`), including the reads for the plan" in result.text
+    assert (person.asked, len(server.calls("note"))) == ([], before)
+    async with shop_host(server, scripts={"calls": 8}, on_approval=Person()) as host:
+        assert not (await host.session().run_script(code)).is_error
 
 
 async def test_more_writes_than_were_planned_are_refused(server: FakeServer) -> None:

@@ -1,4 +1,4 @@
-"""A project file that was merely found defines servers, which do not start, and nothing else."""
+"""A project file found automatically only defines servers, which do not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TH15: what is meant for one origin goes to no other."""
+"""TH15: data for one origin is sent to no other."""
 
 from __future__ import annotations
 

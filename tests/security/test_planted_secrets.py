@@ -1,4 +1,4 @@
-"""TH19: ten kinds of planted secrets go through every fault and every output, and none comes out."""
+"""TH19: ten kinds of planted secrets are in use during every fault, and none appears in any output."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ async def test_secrets_that_never_arrive_fail_that_server_in_time_and_block_nobo
         states = {status.name: (status.state, status.error) for status in host.status()}
         assert states["good"] == ("connected", None)
         assert states["slow"][0] == "failed"
-        assert "did not arrive within 0.2 s; look at ${keyring:…}" in states["slow"][1]
+        assert "were not resolved within 0.2 s; check ${keyring:…}" in states["slow"][1]
         release.set()
 
 

@@ -1,4 +1,4 @@
-"""Policy per tool, where it counts: when a call is made."""
+"""Policies per tool, applied to calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers say: visible, bounded, marked as theirs, and never taken for ours."""
+"""Text of servers: visible, limited, marked as theirs, and never mistaken for mooring's."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_TH03_a_tool_that_takes_the_name_of_one_of_ours_is_set_aside(name: str) 
     catalog = merge([snapshot], style="raw")
     assert list(catalog.tools) == [f"{name}_2"]
     assert catalog.warnings == (
-        f"Server 'evil', tool {name!r}: has the name of a tool of mooring and is set aside.",
+        f"Server 'evil', tool {name!r}: has the name of a tool of mooring and is left out.",
     )
     assert [tool.name for tool in DISCOVERY if tool.name not in RESERVED] == []
     assert f"mcp_evil_{name}" in merge([snapshot]).tools
@@ -176,7 +176,7 @@ def test_TH01_a_poisoned_description_is_shown_before_it_is_approved_and_not_at_e
         capsys.readouterr()
     main([*words, *named])
     shown = capsys.readouterr()
-    assert "'add' speaks to the model instead of describing itself" in shown.out + shown.err
+    assert "'add' contains instructions to the model" in shown.out + shown.err
     for quiet in ("list", "tools", "ping"):
         main([quiet, *named])
         shown = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""How often and how a server that fails is tried again."""
+"""How often a failing server is tried again, and in which era."""
 
 from __future__ import annotations
 

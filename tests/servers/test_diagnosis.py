@@ -1,4 +1,4 @@
-"""What is wrong with a server, and the next thing to type."""
+"""Diagnosis of a server, and the next command."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ URL = {"url": "https://example.org/mcp"}
             f"{CRASH}A_KEY is required",
             {"command": "x", "env": {"A_KEY": "1"}},
             "missing-variable",
-            "look at the value",
+            "check the value",
         ),
         (
             f"{CRASH}1 validation error for Settings\napi_key\n  Field required [type=missing]",

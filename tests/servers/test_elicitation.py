@@ -1,4 +1,4 @@
-"""Requests of servers that no client can be found for."""
+"""Requests of servers that belong to no client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_request_that_may_belong_to_two_clients_is_refused_for_that_reas
 
 async def test_a_request_while_no_client_calls_is_refused_for_that_reason() -> None:
     text = await refusal(ELICIT)
-    assert "no client of the gateway has a request under way" in text
+    assert "no client of the gateway has a pending request" in text
     assert "on_elicit" not in text
 
 

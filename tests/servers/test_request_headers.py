@@ -101,4 +101,6 @@ def test_tools_with_wrong_annotations_are_set_aside() -> None:
     kept, maps = mirrored(snapshot)
     assert kept.tools == (good, plain)
     assert maps == {"good": {("a",): "Region"}}
-    assert kept.warnings[0].startswith("s: set aside tool 'bad': x-mcp-header is only allowed on properties")
+    assert kept.warnings[0].startswith(
+        "s: tool 'bad' is left out: x-mcp-header is only allowed on properties"
+    )

@@ -1,4 +1,4 @@
-"""Ranking by meaning: a second opinion, fused with the words; it costs nothing where it is not used."""
+"""Ranking by meaning: fused with the lexical search, and not imported unless it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many children start at once, which goes first, and what counts toward their time."""
+"""How many children start at once, in which order, and which time counts."""
 
 from __future__ import annotations
 

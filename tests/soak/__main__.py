@@ -1,4 +1,4 @@
-"""The soak itself: warm up, trouble, quiet, the books."""
+"""The soak itself: warm-up, faults, recovery, and the check of every call."""
 
 from __future__ import annotations
 

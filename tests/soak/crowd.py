@@ -1,4 +1,4 @@
-"""Ten thousand idle connections at one gateway: is everybody else served, and what does each cost?
+"""Ten thousand idle connections at one gateway: are other clients served, and what does each connection cost?
 
     python -m tests.soak.crowd [--idle 10000]
 

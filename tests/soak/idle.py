@@ -1,4 +1,4 @@
-"""What ten connected servers cost while nobody calls: `python -m tests.soak.idle`."""
+"""The cost of ten connected servers without calls: `python -m tests.soak.idle`."""
 
 from __future__ import annotations
 

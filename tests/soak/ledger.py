@@ -1,4 +1,4 @@
-"""What became of every call: one entry each, and what does not add up."""
+"""The outcome of every call, and contradictions between outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random faults from a seed, for as long as it is let."""
+"""Random faults from a seed, until cancelled."""
 
 from __future__ import annotations
 

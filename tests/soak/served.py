@@ -1,4 +1,4 @@
-"""A gateway in a process of its own for the soak: it does what it is told on standard input, a word a line.
+"""A gateway in a process of its own for the soak: it reads commands from standard input, one per line.
 
     python -m tests.soak.served FILE
 

@@ -1,4 +1,4 @@
-"""The servers of the soak: which there are, what they offer, and what they have done."""
+"""The servers of the soak: their list, their tools, and their records of calls."""
 
 from __future__ import annotations
 

@@ -164,6 +164,9 @@ class Team:
 
     def _judge(self, reply: Reply, canary: str, *, forbidden: bool) -> None:
         self.statuses[reply.status] += 1
+        if not reply.messages:
+            self.counts["WRONG"] += 1  # every request has an answer
+            return
         last = reply.last
         if reply.status == 200 and "result" in last and not last["result"].get("isError"):
             good = last["result"]["content"][0]["text"] == canary and not forbidden

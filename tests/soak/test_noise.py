@@ -1,4 +1,4 @@
-"""What the soak calls a breach must be one: its noise never answers a call."""
+"""The noise of the soak never answers a call, so that every reported breach is real."""
 
 from __future__ import annotations
 

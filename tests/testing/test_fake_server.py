@@ -1,4 +1,4 @@
-"""The doubles that users' tests get: a server that does as it is told, over both wires, in both eras."""
+"""The fake server for users' tests: scripted, over both transports, in both eras."""
 
 from __future__ import annotations
 

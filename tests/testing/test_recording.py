@@ -1,4 +1,4 @@
-"""Real traffic, kept and played again."""
+"""Recording and replay of real traffic."""
 
 from __future__ import annotations
 

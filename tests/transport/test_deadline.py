@@ -1,4 +1,4 @@
-"""Requests are given up in time, all of a wire by one timer, and no answer is lost to a blocked loop."""
+"""Requests time out on time, all of a transport by one timer, and a blocked loop loses no response."""
 
 from __future__ import annotations
 

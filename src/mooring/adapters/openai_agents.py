@@ -51,7 +51,7 @@ def tools(source: AnySource, *, deferred: bool = False) -> list[Any]:
 
 
 def live(source: AnySource) -> MCPServer:
-    """Return the current tools before each turn, for `Agent(mcp_servers=[…])`.."""
+    """Return the current tools before each turn, for `Agent(mcp_servers=[…])`."""
     return _Server(Bridge(source, "openai"))
 
 

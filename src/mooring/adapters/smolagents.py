@@ -56,7 +56,7 @@ class _SmolTool(Tool):
             raise SmolToolError(text(result))
         shown = content_parts(result)
         if len(shown) == 1 and shown[0].mime_type:
-            from PIL import Image  # smolagents brings it
+            from PIL import Image  # a dependency of smolagents
 
             return Image.open(BytesIO(shown[0].raw))
         return text(result)

@@ -37,7 +37,8 @@ class LoginCipher:
         return b64encode(nonce + AESGCM(self.key()).encrypt(nonce, text.encode(), about.encode())).decode()
 
     def open(self, sealed: str, about: str) -> str | None:
-        """Return what was sealed for `about`; None if the key or the text is another one.
+        """Return the text that was encrypted for `about`; None if the key or the encrypted text is not the
+        same.
 
         Raises:
             ConfigError: The key cannot be used.

@@ -12,7 +12,13 @@ from anyio import to_thread
 
 from mooring.auth.metadata import Challenge, read_challenge
 from mooring.auth.subject import SUBJECT, Subject, subject_of
-from mooring.auth.token_store import Grant, MemoryStore, TokenStore, UnsafeStoreError
+from mooring.auth.token_store import (
+    Grant,
+    MemoryStore,
+    TokenStore,
+    UnsafeStoreError,
+    with_configured_secret,
+)
 from mooring.config.models import ServerConfig, Target
 from mooring.config.network import AuthConfig, ExchangeSettings
 from mooring.core.addresses import RefusedAddressError
@@ -140,8 +146,8 @@ class Credentials:
         """Return the token to send, refreshed if it is about to expire; None when there is none.
 
         Raises:
-            WireError: it has run out and cannot be renewed at the moment; or the caller's own token could
-                not be exchanged, without which nothing is sent.
+            WireError: it has expired and cannot be refreshed now, or the caller's own token could not be
+            exchanged. Nothing is sent then.
         """
         slot = self._slot()
         if not slot.loaded:
@@ -164,7 +170,8 @@ class Credentials:
         return self._token(slot)
 
     def _token(self, slot: _Slot) -> str | None:
-        """The token to send. For the audit log, the current request learns its identities at the server."""
+        """Return the token to send. The identities at the server are recorded with the request, for the audit
+        log."""
         if slot.grant is None:
             return None
         current = SUBJECT.get()
@@ -191,11 +198,11 @@ class Credentials:
         return await self._renew(self._slot(), sent)
 
     async def _more(self, challenge: Challenge) -> bool:
-        """The login is valid, but needs more scopes: by a user, or by a new grant."""
+        """Require more scopes for a valid login: from a user, or by a new grant."""
         slot = self._slot()
         held = set(slot.grant.tokens.scopes if slot.grant else ())
         if not set(challenge.scopes) - held:
-            return False  # it already has these scopes: another request would repeat for ever
+            return False  # it already has these scopes: asking again would never end
         self.challenge = challenge
         if self.auth.unattended:
             return await self._renew(slot, slot.grant.tokens.access if slot.grant else None)
@@ -216,6 +223,8 @@ class Credentials:
             raise WireError(text, kind="status", outcome="not sent") from None
         if slot.grant is not None and self.auth.issuer not in (None, slot.grant.issuer):
             slot.grant = None
+        if slot.grant is not None:
+            slot.grant = with_configured_secret(slot.grant, self.auth.client_id, self.auth.client_secret)
         slot.loaded = True
 
     def _renewable(self, slot: _Slot) -> bool:
@@ -280,7 +289,7 @@ class Credentials:
             raise
 
     async def _granted(self, slot: _Slot) -> Grant:
-        """A new grant that needs no login in a browser."""
+        """Return a new grant that needs no login in a browser."""
         from mooring.auth import grants
         from mooring.auth.guarded_http import GuardedHttp
 
@@ -306,7 +315,7 @@ class Credentials:
             return await grants.by_credentials(visit, auth, found, self.scopes(found))
 
     async def _subject(self, slot: _Slot) -> tuple[str, str]:
-        """The user's token to exchange, and its type: the gateway client's, or the operator's."""
+        """Return the user's token to exchange, and its type: the gateway client's, or the operator's."""
         service = self.auth.service
         assert service is not None
         usual = "id_token" if self.auth.type == "enterprise" else "access_token"
@@ -327,7 +336,8 @@ class Credentials:
         return service.subject_token.strip(), kind
 
     async def _reread(self) -> AuthConfig:
-        """The settings with all references resolved anew: files and programs may have newer tokens."""
+        """Return the settings with all references resolved again: files and programs may have newer
+        tokens."""
         if self._fresh is None:
             return self.auth
         try:
@@ -339,7 +349,7 @@ class Credentials:
         """Return the authorization server, compared with that of the last login.
 
         Raises:
-            NoOAuthError, RefusedError, UnreachableError: There is none that can be used.
+            NoOAuthError, RefusedError, UnreachableError: No authorization server can be used.
         """
         from mooring.auth.flow import discover
 
@@ -351,7 +361,7 @@ class Credentials:
         if bound and self.grant is not None and self.grant.issuer != found.server.issuer:
             raise RefusedAddressError(
                 f"its client was used with {self.grant.issuer!r} and it now names {found.server.issuer!r}; "
-                "if that is right, say so with `issuer` in `auth`"
+                "if that is right, set `issuer` in `auth`"
             )
         return found
 
@@ -375,7 +385,7 @@ class Credentials:
         self.hopeless = False
 
     def accepted(self) -> None:
-        """The server accepted a request; scopes that are still missing stay required."""
+        """Record that the server accepted a request; scopes that are still missing stay required."""
         self.hopeless = False
         if self.challenge is None or not self.challenge.wants_more:
             self.wanted = None
@@ -415,10 +425,10 @@ class Credentials:
         return AuthNeeded(text, server=self.server, login=not self.hopeless)
 
     async def begin(self, redirect_uri: str | None = None) -> Login:
-        """The login under way, or a new one; always a new one with a redirect address of the application.
+        """Return the pending login or a new one; always a new one with a redirect address of the application.
 
         Raises:
-            AuthNeeded: There can be none.
+            AuthNeeded: A login is not possible.
         """
         from mooring.auth.login import begin
 
@@ -474,7 +484,7 @@ def access_for(
 ) -> Credentials | None:
     """Return the credentials of an HTTP server without an Authorization header; None for others.
     `on_wanted` is called when the server requires more scopes than the login has. Client credentials and
-    workload identities are the configuration's own for every caller: a principal has none of those."""
+    workload identities belong to the configuration, for every caller: a principal has none of its own."""
     auth = AuthConfig(**target.auth)
     if target.url is None or auth.type == "none" or any(n.lower() == "authorization" for n in target.headers):
         return None
@@ -497,7 +507,7 @@ def access_for(
 
 
 def _lasting(auth: AuthConfig) -> dict[str, Any]:
-    """The settings without tokens that are read again for each use."""
+    """Return the settings without tokens that are read again for each use."""
     fields = {name: value for name, value in vars(auth).items() if name != "assertion"}
     for name in ("idp", "exchange"):
         if fields[name] is not None:

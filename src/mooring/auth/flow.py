@@ -45,7 +45,7 @@ class OtherLoginError(RefusedAddressError):
 
 
 def s256(verifier: str) -> str:
-    """The challenge for a verifier (RFC 7636)."""
+    """Return the PKCE challenge of a verifier (RFC 7636)."""
     digest = hashlib.sha256(verifier.encode("ascii")).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -60,8 +60,8 @@ def check_fit(server: AuthServer) -> str:
         raise RefusedAddressError("the authorization server has no authorization endpoint")
     if not server.s256:
         raise RefusedAddressError(
-            "the authorization server does not say that it checks PKCE with S256; without it, a stolen code "
-            "is a stolen login"
+            "the authorization server does not declare PKCE with S256; without it, a stolen code "
+            "would be enough to log in"
         )
     return server.authorization_endpoint
 
@@ -146,7 +146,7 @@ class Found(Value):
     resource_metadata: str | None = None
 
     def grant(self, client: OAuthClient, tokens: Tokens) -> Grant:
-        """A login that is under way."""
+        """A pending login."""
         return Grant(
             issuer=self.server.issuer,
             resource=self.protected.resource,
@@ -164,7 +164,7 @@ async def discover(
     """Return the authorization server of the server that `visit` is for.
 
     Raises:
-        NoOAuthError: there is none.
+        NoOAuthError: It has no authorization server.
         RefusedError: There is one that must not be used.
         UnreachableError: One of the servers did not respond.
     """
@@ -273,7 +273,7 @@ async def token_response(
     headers: Mapping[str, str],
     what: str | None = None,
 ) -> Any:
-    """Return the document with which a token endpoint answers; `what` names the step in errors.
+    """Return the JSON document in the response of a token endpoint; `what` names the step in errors.
 
     Raises:
         DeniedError: It refused.
@@ -290,7 +290,7 @@ async def token_response(
 
 
 async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
-    """The grant with new tokens; raises as `tokens_for` does."""
+    """Return the grant with refreshed tokens; raises as `tokens_for` does."""
     form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh or ""}
     form["resource"] = grant.resource
     tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)

@@ -1,5 +1,5 @@
 """Tokens without a login in a browser: client credentials, workload identity, enterprise-managed
-authorization and token exchange. Each step that is refused is named in the error."""
+authorization and token exchange. Errors name the step that was refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def by_workload(
     issuer, endpoint = found.server.issuer, found.server.token_endpoint
     assertion = ((await fresh()).assertion or "").strip()
     _, claims = unverified(assertion, "the workload's JWT in `assertion`")
-    # A server that names another authorization server must not get a JWT that is good elsewhere.
+    # A server that names another authorization server must not get a JWT that is valid elsewhere.
     _expect(claims, "the workload's JWT in `assertion`", aud=(issuer, endpoint))
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": found.protected.resource}
     full, headers = authenticated(auth, found.server, {**form, **_scope(scopes)})
@@ -72,7 +72,7 @@ async def by_enterprise(
     subject: tuple[str, str],
     used: set[str],
 ) -> Grant:
-    """Have the identity provider vouch for the user, and present that to the authorization server.
+    """Request an identity assertion from the identity provider, and present it to the authorization server.
 
     Args:
         visits: For requests to the authorization server, and to the identity provider.
@@ -179,7 +179,7 @@ def authenticated(
 
 
 def _signed(who: ClientSettings, client_id: str, server: AuthServer) -> str:
-    """A client assertion for one authorization server (RFC 7523): no other accepts it."""
+    """Return a client assertion for one authorization server (RFC 7523): no other accepts it."""
     import jwt
 
     now = int(time.time())
@@ -205,7 +205,7 @@ def _signed(who: ClientSettings, client_id: str, server: AuthServer) -> str:
 
 
 def _private_key(text: str) -> tuple[Any, str, str | None]:
-    """The key, the algorithm that fits it, and its id if it has one."""
+    """Return the key, its algorithm, and its id if it has one."""
     import jwt
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -225,7 +225,7 @@ def _private_key(text: str) -> tuple[Any, str, str | None]:
 
 
 def unverified(token: str, what: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return header and claims of a JWT. Its signature is for the recipient to check.
+    """Return header and claims of a JWT, without a check of its signature: the recipient checks it.
 
     Raises:
         RefusedAddressError: It is not a JWT.
@@ -291,7 +291,7 @@ def _expect(claims: Mapping[str, Any], what: str, **wanted: tuple[str, ...]) -> 
 
 
 async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
-    """The token endpoint of an identity provider or token service, from settings or metadata."""
+    """Return the token endpoint of an identity provider or token service, from settings or metadata."""
     if service.token_endpoint is not None:
         return AuthServer(
             issuer=service.issuer or service.token_endpoint,
@@ -318,7 +318,7 @@ def _scope(scopes: Sequence[str]) -> dict[str, str]:
 
 
 def _granted(who: ClientSettings, found: Found, tokens: Tokens) -> Grant:
-    # A refresh token would outlive the identity that these grants prove anew each time.
+    # These grants prove the identity each time; a refresh token would outlive that proof.
     lasting = Tokens(
         access=tokens.access, expires_at=tokens.expires_at, renew_at=tokens.renew_at, scopes=tokens.scopes
     )

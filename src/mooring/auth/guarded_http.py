@@ -33,9 +33,9 @@ class UnreachableError(Exception):
 class GuardedHttp:
     """A few requests on behalf of one server, over connections of their own.
 
-    Only public addresses are connected to, and those of the network that the server itself is in: the
-    check is made where the socket is, on the very address, so that no redirect, no name and no change
-    of a name between check and use leads around it. Through a proxy, the proxy is the one who connects.
+    Only public addresses, and those in the network of the configured server, are connected to. The check is
+    made on the resolved address when the socket is created, so that redirects and DNS changes between check
+    and connection cannot bypass it. With a proxy, the proxy makes the connection.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class GuardedHttp:
             if status not in _REDIRECTS:
                 return document if status == 200 else None
             url = urljoin(url, location)
-            check_url(url, f"{what} redirects to what", self.allowed)
+            check_url(url, f"the redirect target of {what}", self.allowed)
             if origin(url) != start:
                 raise RefusedAddressError(f"{what} redirects to another host ({origin(url)[1]!r})")
         raise RefusedAddressError(f"{what} redirects in a loop")
 
     async def answers(self, url: str, what: str) -> bool:
-        """Whether there is an endpoint at an address, as far as a GET without parameters can tell.
+        """Whether a GET without parameters finds an endpoint at an address.
 
         Raises:
             RefusedError, UnreachableError: as for `get`.
@@ -133,7 +133,7 @@ class GuardedHttp:
                     raise UnreachableError(f"{what} on {host!r} cannot be reached: {proxy_refusal(407)}")
                 location = response.headers.get("Location", "")
                 return response.status, location, _document(await whole_body(response, MAX_BODY))
-        except (aiohttp.ClientError, OSError) as problem:  # a bad certificate is a ValueError, too
+        except (aiohttp.ClientError, OSError) as problem:  # an invalid certificate is a ValueError, too
             if self._refused is not None:
                 raise RefusedAddressError(f"{what} is on {host!r}, {self._refused}: refused") from None
             if (words := reason_of(problem)) is not None:

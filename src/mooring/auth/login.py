@@ -60,7 +60,8 @@ class Answered(Protocol):
 
 
 class Redirect:
-    """A redirect address that the application serves itself: it gives what arrives there to `complete()`."""
+    """A redirect address that the application serves itself: it passes the URL of the redirect to
+    `complete()`."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -86,7 +87,7 @@ class Callback:
             OSError: the port is taken.
         """
         made: list[Callback] = []
-        # No access log: the address that comes back holds the code.
+        # No access log: the URL of the redirect contains the code.
         pages = web.Server(lambda request: made[0]._page(request), access_log=None, keepalive_timeout=0.0)
         server = await asyncio.get_running_loop().create_server(pages, "127.0.0.1", port or 0)
         made.append(cls(server, pages))
@@ -120,8 +121,8 @@ def _shown(status: int, text: str) -> web.Response:
 class Login:
     """A login that waits for the user. Show `host` and `url`; `done()` returns when it has succeeded.
 
-    The browser comes back to this machine by itself. Where it cannot, because it runs on another one, give
-    the address it was sent to (it begins with http://127.0.0.1) to `complete()`.
+    The browser is redirected to this machine. If it runs on another one, pass the address that it was
+    redirected to (it begins with http://127.0.0.1) to `complete()`.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Login:
         self.remote = isinstance(callback, Redirect)
         """Whether the application serves the redirect address."""
         self.state, self._verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-        """Identifies the login in the address that the browser is sent back to."""
+        """Identifies the login in the URL of the redirect."""
         self._redirect_uri = callback.uri
         self.url = authorization_url(
             found.server,
@@ -258,7 +259,7 @@ async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
     """Return a login that waits for the user. The port is bound before the URL exists.
 
     Raises:
-        AuthNeeded: There can be none.
+        AuthNeeded: A login is not possible.
     """
     if access.auth.unattended:
         problem = "its tokens are requested without one; correct its `auth` if they are refused"
@@ -272,7 +273,7 @@ async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
     try:
         async with access.visit() as visit:
             found = await access.found(visit)
-            check_fit(found.server)  # before we are registered there
+            check_fit(found.server)  # before mooring registers itself there
             scopes = access.scopes(found)
             client = await client_for(visit, access.auth, found.server, callback.uri, scopes)
             login = Login(access, found, client, callback)

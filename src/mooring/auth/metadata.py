@@ -1,7 +1,7 @@
 """The documents of OAuth as values: challenges, resource metadata, authorization server metadata.
 
-Pure: headers and JSON in, checked values out. The input is untrusted, so whatever does
-not conform is rejected with its reason, never corrected.
+Pure: headers and JSON in, checked values out. The input is untrusted: a document that violates its
+specification is rejected with the reason, never corrected.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class AuthServer(Value):
     revocation_endpoint: str | None = None
     s256: bool = False
     names_itself: bool = False
-    """It puts `iss` into its answers (RFC 9207)."""
+    """Whether it adds `iss` to its redirects (RFC 9207)."""
     takes_documents: bool = False
-    """It reads client metadata documents."""
+    """Whether it supports client metadata documents."""
     secrets_by: tuple[str, ...] = ("client_secret_basic",)
     scopes: tuple[str, ...] = ()
     grant_types: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The gateway client on whose behalf a request is made, and what its identity became on the way."""
+"""The gateway client for which a request is made, and its identities at each server."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.core.addresses import RefusedAddressError
 from mooring.core.types import EMPTY
-from mooring.core.value import Value
+from mooring.core.value import Value, replace
 from mooring.errors import ConfigError
 
 EARLY = 60.0
@@ -42,6 +42,8 @@ class OAuthClient(Value):
     client_secret: str | None = None
     secret_by: str = "none"
     """`none`, `client_secret_basic` or `client_secret_post`."""
+    configured: bool = False
+    """Whether the secret is from the configuration. Such a secret is not stored with the login."""
 
     def __repr__(self) -> str:
         return f"Client({self.client_id!r}, secret_by={self.secret_by!r})"
@@ -70,7 +72,7 @@ class Grant(Value):
     token_endpoint: str
     revocation_endpoint: str | None = None
     resource_metadata: str | None = None
-    """Where the server's metadata was found when its 401 said so."""
+    """URL of the server's metadata, if a 401 response named it."""
 
 
 def registration(redirect_uri: str, scopes: Sequence[str]) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def read_client(raw: object) -> OAuthClient:
     """Return the client in the response to a registration.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: It contains no client.
     """
     fields = _fields(raw)
     client_id, secret = fields.get("client_id"), fields.get("client_secret")
@@ -111,11 +113,18 @@ def known_client(client_id: str, secret: str | None, server: AuthServer) -> OAut
         return OAuthClient(client_id=client_id)
     only_post = "client_secret_basic" not in server.secrets_by and "client_secret_post" in server.secrets_by
     by = "client_secret_post" if only_post else "client_secret_basic"
-    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by)
+    return OAuthClient(client_id=client_id, client_secret=secret, secret_by=by, configured=True)
+
+
+def with_configured_secret(grant: Grant, client_id: str | None, secret: str | None) -> Grant:
+    """Return a stored grant with the secret of the configuration, if its client is the configured one."""
+    if secret is None or grant.client.client_id != client_id:
+        return grant
+    return replace(grant, client=replace(grant.client, client_secret=secret, configured=True))
 
 
 def client_form(client: OAuthClient, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The form and the headers with which a client sends a request to its authorization server."""
+    """Return the form fields and headers with which a client authenticates at its authorization server."""
     if client.secret_by == "client_secret_basic" and client.client_secret is not None:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
         return dict(form), {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
@@ -150,13 +159,13 @@ def read_tokens(raw: object, now: float, *, asked: Sequence[str] = (), old: Toke
 
 
 def refusal_in(raw: object) -> str:
-    """Return the error code in an error response: one of the standard, never free text."""
+    """Return the error code in an error response: only codes of the standard, never free text."""
     fields = _fields(raw)
     return word(fields.get("error"))
 
 
 def grant_to_json(grant: Grant) -> dict[str, Any]:
-    """Return the grant as JSON; all secrets are under `secrets`."""
+    """Return the grant as JSON; all secrets are under `secrets`. A configured client secret is left out."""
     tokens, client = grant.tokens, grant.client
     return {
         "version": 1,
@@ -173,7 +182,7 @@ def grant_to_json(grant: Grant) -> dict[str, Any]:
         "secrets": {
             "access": tokens.access,
             "refresh": tokens.refresh,
-            "client_secret": client.client_secret,
+            "client_secret": None if client.configured else client.client_secret,
         },
     }
 
@@ -293,8 +302,7 @@ class MemoryStore:
 
 
 class TokenStore:
-    """The kept login for one server address and one client: this user's, or that of one principal whom the
-    host serves."""
+    """The stored login for one server address and one client: of this user, or of one principal."""
 
     def __init__(
         self, url: str, client: str | None, principal: str | None = None, cipher: LoginCipher | None = None
@@ -308,7 +316,7 @@ class TokenStore:
         """Where the login was last read or written."""
         self._stamp = 0
 
-    # --- what is kept ---------------------------------------------------------------------------
+    # --- stored logins --------------------------------------------------------------------------
 
     def load(self) -> Grant | None:
         """Return the stored login, if any.
@@ -332,7 +340,7 @@ class TokenStore:
             return grant
         if grant is None:
             reason = "encrypted with another `gateway.key`" if sealed else "damaged, or gone from the keyring"
-            log.warning("the kept login %s is %s; log in again", self._path(), reason)
+            log.warning("the stored login %s is %s; log in again", self._path(), reason)
         else:
             self.place = place
         return grant
@@ -356,7 +364,7 @@ class TokenStore:
         self._stamp = self._now()
 
     def _unsealed(self, sealed: str) -> Any:
-        """The secrets of an encrypted login; None if the key is missing or another one."""
+        """Return the secrets of an encrypted login; None if the key is missing or differs."""
         try:
             text = None if self._cipher is None else self._cipher.open(sealed, self._key)
         except ConfigError as problem:
@@ -397,7 +405,7 @@ class TokenStore:
             )
             await lock.acquire()
         except (OSError, Timeout, UnsafeStoreError) as problem:
-            log.warning("a login is renewed without a lock: %s", problem)
+            log.warning("a login is refreshed without a lock: %s", problem)
             yield
             return
         try:

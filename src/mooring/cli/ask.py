@@ -43,9 +43,14 @@ async def typed_line(most: int = 65_536) -> bytes:
     return await answer
 
 
+def on_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 async def confirm(question: str, refused: str, out: Output) -> bool:
     """Ask for a yes on the terminal. Otherwise print `refused`, which says what was not done."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not on_terminal():
         out.error(f"{refused} There is no terminal to confirm it on: review the output, then use --yes.")
         return False
     sys.stdout.flush()
@@ -66,7 +71,7 @@ def elicitation_handler(out: Output) -> Callable[[Elicitation], Awaitable[Answer
     """Return an `on_elicit` that asks on the terminal and declines without one."""
 
     async def ask(question: Elicitation) -> Answer:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not on_terminal():
             out.note(
                 f"{question.prompt}\nDeclined: there is no terminal. Run the command on a terminal to answer."
             )

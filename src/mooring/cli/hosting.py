@@ -226,12 +226,14 @@ def chosen(host: Host, names: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(names) or tuple(s.name for s in host.status() if s.state != "disabled")
 
 
-async def gather(host: Host, out: Output, names: Collection[str], timeout: float | None) -> None:
-    """Wait for those servers that are not in the lock or the cache, and report the missing ones."""
+async def gather(
+    host: Host, out: Output, names: Collection[str], timeout: float | None, *, cached: bool = True
+) -> None:
+    """Wait for those servers that are not in the lock or the cache, or for all; report the missing ones."""
     for problem in host.held.values():
         out.warning(str(problem))
-    cached = host.catalog.servers
-    waited = [name for name in names if name not in cached]
+    known = host.catalog.servers if cached else ()
+    waited = [name for name in names if name not in known]
     if waited:
         await watch(host, out, lambda: settle(host, waited), timeout=timeout, names=waited)
     report_missing(host, out, waited)

@@ -24,7 +24,9 @@ script runs in a sandbox without files, network and environment, and is checked
 before it starts. Needs the extra `mooring[scripts]`.
 
 Before the first call that may change something, mooring shows the plan of all
-such calls and asks on the terminal. Exit code 3: the plan was not approved."""
+such calls and asks on the terminal. Without a terminal, it prints the plan on
+standard error and stops: review it, then use --yes. Exit code 3: the plan was
+not approved."""
 EXAMPLES = """\
   mooring run report.py
   mooring run cleanup.py --yes
@@ -71,7 +73,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def _approved(request: ApprovalRequest, out: Output) -> bool:
-    from mooring.cli.ask import confirm
+    from mooring.cli.ask import confirm, on_terminal
     from mooring.policy import plan_text
 
     if request.name != "script_run":
@@ -79,19 +81,21 @@ async def _approved(request: ApprovalRequest, out: Output) -> bool:
             f"Call {request.tool!r} of server {request.server!r}? Approval is required: {request.reason}."
         )
         return await confirm(question, "The tool was not called.", out)
-    return await confirm(f"{plan_text(request)}\nApprove?", "The script was stopped.", out)
+    if not on_terminal():
+        out.error(clean(plan_text(request)), label="plan:")
+    return await confirm(f"{plan_text(request)}\nApprove?", "The plan was not approved.", out)
 
 
 def _document(result: Result) -> dict[str, object]:
     from mooring.scripts.run import META
 
     calls = result.meta.get(META, {}).get("calls", [])
-    kept = ("tool", "server", "ok", "ms")
+    kept = ("tool", "server", "ok", "ms", "planning")
     return {
         "is_error": result.is_error,
         "value": result.structured,
         "text": result.text,
-        "calls": [{key: call[key] for key in kept} for call in calls],
+        "calls": [{key: call[key] for key in kept if key in call} for call in calls],
     }
 
 

@@ -31,7 +31,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.hosting import chosen, gather, open_host
     from mooring.host import runtime_of
 
-    server = args.name.rpartition("/")[0]
+    server = args.name.partition("/")[0]
     async with open_host(options, out) as host:
         known = [one.name for one in host.config.servers]
         await gather(host, out, chosen(host, [server] if server in known else []), options.timeout)

@@ -12,8 +12,8 @@ USAGE = "mooring skills [--server S] [options]"
 DETAILS = """
 
 A skill is a server's instructions for a task, with supporting files. Lists
-names and descriptions; no file is read. A skill that differs from mooring.lock
-is not listed until `mooring approve`."""
+names and descriptions; no file is read. The servers are asked: a skill that
+differs from mooring.lock is not listed until `mooring approve`."""
 EXAMPLES = """\
   mooring skills
   mooring skills --server github
@@ -29,7 +29,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     named = [args.server] if args.server else []
     async with open_host(options, out, servers=named, idle=bool(named)) as host:
-        await gather(host, out, chosen(host, named), options.timeout)
+        await gather(host, out, chosen(host, named), options.timeout, cached=False)
         skills = [skill for skill in host.skills() if args.server in (None, skill.server)]
     if options.json:
         out.document(

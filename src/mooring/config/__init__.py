@@ -1,4 +1,4 @@
-"""Configuration files: where they are, what may stand in them, and the secrets they refer to."""
+"""Configuration files: their places, their contents, and the secrets they refer to."""
 
 from mooring.config.load import FoundFile, found_files, from_document, load, read_files
 from mooring.config.secrets import GetSecret, default_lookup, resolve

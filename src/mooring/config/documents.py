@@ -1,4 +1,4 @@
-"""Configuration files as plain data: decoded, parsed by their suffix, bounded."""
+"""Configuration files as plain data: decoded, parsed by their suffix, limited in size and depth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class _OpenNode:
-    """A mapping or sequence whose end has not been met yet."""
+    """A mapping or sequence whose end has not been read yet."""
 
     def __init__(self, line: int, anchor: str | None, before: int, *, is_map: bool) -> None:
         self.line = line
@@ -28,10 +28,10 @@ class _OpenNode:
         self.is_map = is_map
         self.items: list[object] = []
         self.lines: dict[str, int] = {}
-        """Keys of a mapping, with where they stand."""
+        """Keys of a mapping with their line numbers."""
         self.key: str | None = None
         self.merged: int | None = None
-        """Where `<<` stands, which in quotes is a name like any other."""
+        """Line of the merge key `<<`; None without one. In quotes it is an ordinary key."""
 
     def notice_merge(self, event: yaml.ScalarEvent) -> None:
         if self.is_map and self.key is None and not event.style and event.value == "<<":
@@ -60,7 +60,7 @@ class _YamlBuilder:
     def __init__(self) -> None:
         self.stack: list[_OpenNode] = []
         self.anchors: dict[str, tuple[object, int]] = {}
-        """What each anchor stands for, and of how many values that consists."""
+        """By anchor: its value, and the number of values in it."""
         self.count = 0
         self.root: object = None
 
@@ -87,7 +87,7 @@ class _YamlBuilder:
             case yaml.AliasEvent():
                 if anchor not in self.anchors:
                     raise BadSyntaxError(
-                        f"the alias '*{anchor}' stands before, or inside, what it names", line=line
+                        f"the alias '*{anchor}' is used before or inside its anchor", line=line
                     )
                 value, weight = self.anchors[anchor]
                 self.count += weight
@@ -98,7 +98,7 @@ class _YamlBuilder:
     def put(self, value: object, line: int, anchor: str | None, before: int) -> None:
         self.count += 1
         if self.count > _NODE_LIMIT:
-            raise BadSyntaxError("stands for too many values; use fewer aliases", line=line)
+            raise BadSyntaxError("expands to too many values; use fewer aliases", line=line)
         if anchor is not None:
             self.anchors[anchor] = (value, self.count - before)
         if self.stack:
@@ -158,7 +158,7 @@ def _key(value: object, line: int) -> str:
 
 
 def _merged(own: dict[str, object], line: int) -> dict[str, object]:
-    """`own` with what `<<` names beneath it."""
+    """Return `own` merged over the mappings that its `<<` names."""
     given = own.pop("<<")
     bases = cast("list[object]", given) if isinstance(given, list) else [given]
     result: dict[str, object] = {}
@@ -174,16 +174,16 @@ _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3
 
 
 class Unquoted(str):
-    """A text without quotes in YAML that JSON would write as a number or a boolean.
+    """An unquoted YAML scalar that would be a number or a boolean in JSON.
 
-    It is text everywhere else, so that `1.10` and `22:22` mean what they look like.
+    Everywhere else it is used as text, so that `1.10` and `22:22` keep their spelling.
     """
 
     __slots__ = ()
 
 
 def plain_scalar(text: str) -> str:
-    """Return a text without quotes, marked if it could be a JSON value."""
+    """Return the text of an unquoted scalar, marked if it could be a JSON number or boolean."""
     return Unquoted(text) if text in ("true", "false") or _NUMBER.fullmatch(text) else text
 
 
@@ -191,7 +191,7 @@ def as_json(value: object) -> Any:
     """Return a JSON value from a file.
 
     Raises:
-        ValueError: It is none, such as a date of TOML.
+        ValueError: It has no JSON value, such as a date of TOML.
     """
     if isinstance(value, Unquoted):
         found = _NUMBER.fullmatch(value)
@@ -220,7 +220,9 @@ class BadSyntaxError(ValueError):
     @classmethod
     def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
         """A mapping has a key twice."""
-        return cls(f"{shown(key)} stands twice, on line {first} and on line {again}; keep one", line=again)
+        return cls(
+            f"{shown(key)} is defined twice, on line {first} and on line {again}; keep one", line=again
+        )
 
 
 def too_deep(data: object) -> bool:
@@ -312,7 +314,7 @@ def _json(text: str) -> object:
         data = None
     if data is not None and not too_deep(data):
         return data
-    return parse_jsonc(text)  # it supports comments and reports places
+    return parse_jsonc(text)  # our own parser: it supports comments and reports line numbers
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -385,7 +387,7 @@ _ATOM = re.compile(
 
 
 def parse_jsonc(text: str) -> object:
-    """The value that `text` holds.
+    """Return the value in a JSON text that may contain comments.
 
     Raises:
         BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
@@ -394,13 +396,13 @@ def parse_jsonc(text: str) -> object:
 
 
 class JsoncParser:
-    """Reads one text. `member` is where a reader that wants more than the values steps in."""
+    """Parser of one text. Subclasses override `member` to record more than the values."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.open: list[tuple[str, int]] = []
-        """The brackets around the present place, each with where it stands."""
+        """The open brackets around the current position, each with its own position."""
 
     def document(self) -> object:
         value = self.value()
@@ -453,7 +455,7 @@ class JsoncParser:
         return result
 
     def member(self, place: int) -> object:
-        """The value of the member whose name stands at `place`."""
+        """Return the value of the member whose name begins at `place`."""
         return self.value()
 
     def array(self) -> list[object]:

@@ -39,7 +39,7 @@ def _usual(variable: str, *, unix: str, mac: str) -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser(_WINDOWS), "mooring")
     given = os.environ.get(variable, "").strip()
-    if not os.path.isabs(given):  # as the XDG specification wants it
+    if not os.path.isabs(given):  # as the XDG specification requires
         given = os.path.expanduser(mac if sys.platform == "darwin" else unix)
     return Path(given, "mooring")
 

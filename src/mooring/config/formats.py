@@ -302,6 +302,8 @@ DEFAULTS = frozenset(
 _SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
 GUARDED = frozenset(("gateway", "policy", "audit", "guards"))
 """Security settings: a misspelling of one is always reported."""
+RESTRICTIONS = frozenset(("strict_root_paths", "resource_uri_allowlist", "enabled_servers"))
+"""Restrictions whose names no other program uses."""
 SHAPES = (
     ("mcpServers",),
     ("servers",),
@@ -392,7 +394,7 @@ def _servers(shape: FileShape, place: str, given: object) -> None:
         return
     for name, entry in entries:
         if name in shape.servers:
-            shape.wrong("stands twice in this file; keep one", server=name)
+            shape.wrong("is defined twice in this file; keep one", server=name)
         elif isinstance(entry, Mapping):
             own_names = {"name", "alias"}
             fields = cast("Mapping[str, Any]", entry)
@@ -443,7 +445,7 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
                     setting = _inner(cast("Mapping[str, Any]", setting))
                 shape.settings[name] = setting
                 shape.doubtful.discard(name)
-                if doubtful and name not in GUARDED:
+                if doubtful and name not in GUARDED | RESTRICTIONS:
                     shape.doubtful.add(name)
             elif key not in foreign and not key.startswith(("$", "x-", "x_")):
                 _unknown(shape, key, own=strict)
@@ -455,7 +457,7 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
 
 
 def _guarded_like(name: str) -> str | None:
-    """Return the security setting that an unknown name may stand for: misspelled, or in another form, such as
+    """Return the security setting that an unknown name may mean: misspelled, or in another form, such as
     `policies` or `audit_log`."""
     return misspelled(name, GUARDED) or next(
         (one for one in sorted(GUARDED) if name.startswith(one[:5])), None

@@ -23,7 +23,7 @@ from mooring.config.models import (
     look_alike_warnings,
 )
 from mooring.config.references import unknown
-from mooring.config.trust import WAYS, Approval, ProjectFile, approval_of
+from mooring.config.trust import NOTHING, WAYS, Approval, ProjectFile, approval_of
 from mooring.config.validate import InvalidEntryError, Problem, shown
 from mooring.core.names import OWNER
 from mooring.core.value import Value, replace
@@ -182,6 +182,22 @@ _Setting = tuple[Any, str | None, bool]
 _OWN = ConfigSource(scope="user")
 
 
+DENIES: Mapping[str, str] = {
+    "policy": "the policy is",
+    "guards": "the guards are",
+    "audit": "the audit log is",
+}
+"""Settings of which a wrong value denies every tool."""
+CLOSED: Mapping[str, tuple[Any, str]] = {
+    "enabled": (False, "No server is active"),
+    "enabled_servers": ((), "No server is active"),
+    "isolation": ("session", "Each session has its own connections"),
+    "strict_root_paths": (True, "`file:` resources must lie inside `roots`"),
+    "resource_uri_allowlist": (NOTHING, "No resource can be read"),
+}
+"""Restrictions, each with its strictest value, which a wrong one gets, and what that means."""
+
+
 class _Merge:
     def __init__(self, approval: Callable[[str], Approval]) -> None:
         self.approval = approval
@@ -225,7 +241,7 @@ class _Merge:
                 self.entries[name] = (entry, source)
 
     def wrong(self, source: ConfigSource, warning: ConfigWarning) -> None:
-        """Record a problem. In an unapproved project file it is no error under `strict`."""
+        """Record a problem. In an unapproved project file it is not an error under `strict`."""
         unapproved = source.scope == "project" and not (self.project and self.project.approval)
         if unapproved:
             self.notes.append(replace(warning, serious=False))
@@ -309,9 +325,7 @@ class _Merge:
                 theirs = self.project.entries.values() if self.project else ()
                 for entry in (*(entry for entry, _ in self.entries.values()), *theirs):
                     if "url" in entry.fields and way not in entry.fields:
-                        wrong = (
-                            f"the setting {way!r} for all servers is wrong; correct it, or give it its own"
-                        )
+                        wrong = f"the setting {way!r} for all servers is invalid; correct it, or set it here"
                         entry.problems.append(Problem(field=None, message=wrong))
 
     def server(
@@ -349,6 +363,8 @@ class _Merge:
                 ServerConfig.from_fields(example)
             except InvalidEntryError as error:
                 self.refuse(error.problems, {name: value}, source)
+                if name in CLOSED and not value[2]:
+                    good[name] = CLOSED[name][0]
             else:
                 good[name] = value[0]
         return good
@@ -356,7 +372,8 @@ class _Merge:
     def host(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> tuple[HostConfig, set[str]]:
         """Return the host-wide settings, and the names of wrong ones, which have their default.
 
-        A wrong policy or guard denies every tool: it may be what keeps a tool from being called.
+        A wrong restriction has its strictest value instead, and a wrong policy, guard or audit log denies
+        every tool: it may be what keeps a tool from being called unseen.
         """
         values = {name: value for name, (value, _, _) in settings.items()}
         try:
@@ -365,7 +382,10 @@ class _Merge:
             self.refuse(error.problems, settings, source)
             wrong = {(problem.field or "").partition(".")[0] for problem in error.problems}
             good = {name: value for name, value in values.items() if name not in wrong}
-            if any(name in wrong and not settings[name][2] for name in ("policy", "guards")):
+            meant = {name for name in wrong if name in settings and not settings[name][2]}
+            good |= {name: CLOSED[name][0] for name in meant & CLOSED.keys()}
+            wrong -= CLOSED.keys() & meant
+            if meant & DENIES.keys():
                 good["policy"] = {"otherwise": "deny"}
                 wrong.discard("policy")
             return HostConfig.from_fields(good), wrong
@@ -380,10 +400,13 @@ class _Merge:
             if doubtful:
                 self.notes.append(warning)
                 continue
-            if name in ("policy", "guards"):
-                what = "the policy is" if name == "policy" else "the guards are"
-                message = f"{warning.message}. Every tool is denied until {what} correct"
+            if name in DENIES:
+                message = f"{warning.message}. Every tool is denied until {DENIES[name]} correct"
                 warning = replace(warning, message=message)
+            elif name in CLOSED:
+                warning = replace(
+                    warning, message=f"{warning.message}. {CLOSED[name][1]} until it is correct"
+                )
             self.wrong(source, warning)
 
 
@@ -425,7 +448,8 @@ def _strange_references(server: ServerConfig) -> Iterator[ConfigWarning]:
     for place, text in server.texts():
         for found in unknown(text):
             message = (
-                f"{found} is no reference that mooring knows and stays as it is; write $${{ to mean that"
+                f"{found} is not a reference that mooring knows, and is kept as text; "
+                "write $${ if that is intended"
             )
             yield ConfigWarning(file=server.file, server=server.name, field=place, message=message)
 

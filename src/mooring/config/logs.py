@@ -14,7 +14,7 @@ _plain = logging.Formatter()
 
 
 class _Redacted(logging.Filter):
-    """Rewrites records that contain a secret. Drops none."""
+    """Replaces secrets in log records. Drops no record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()

@@ -167,7 +167,8 @@ class ConfigWarning(Value):
 
 
 class ConfigSource(Value):
-    """Where an entry is written. Excluded from equality, so that moving an entry is no change."""
+    """Where an entry is written. Excluded from equality, so that moving an entry does not count as a
+    change."""
 
     file: str | None = field(default=None, compare=False)
     scope: Scope = field(default="python", compare=False)

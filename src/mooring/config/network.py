@@ -170,7 +170,8 @@ class AuthConfig(ClientSettings):
 
     type: AuthType = setting(_type, default="oauth")
     """`oauth`: a person logs in once. `client_credentials`: the client has a secret or a key. `enterprise`:
-    an identity provider vouches for the user. `workload`: the platform vouches for the program. `exchange`:
+    an identity provider asserts who the user is. `workload`: the platform asserts what the program is.
+    `exchange`:
     tokens of gateway clients are exchanged. `none`: no login."""
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
     """The authorization server of the client. No other server receives its secret."""
@@ -253,7 +254,7 @@ def read_auth(value: object) -> Mapping[str, Any] | None:
 _EXTENSIONS: Mapping[str, str] = {
     "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
     "enterprise": "io.modelcontextprotocol/enterprise-managed-authorization",
-    # The draft names no identifier; those of the others are the names of their specifications.
+    # mooring's own choice: the draft defines no identifier. The others are defined in their specifications.
     "workload": "io.modelcontextprotocol/workload-identity-federation",
 }
 
@@ -313,7 +314,7 @@ def read_tls(value: object) -> Mapping[str, str]:
     given = {str(name): item for name, item in cast("Mapping[object, Any]", value).items()}
     for name in given:
         if re.fullmatch(_VERIFY, name):
-            raise ValueError(f"{name[:40]!r} is not offered: {_VERIFY_HINT}")
+            raise ValueError(f"{name[:40]!r} is not supported: {_VERIFY_HINT}")
     read = TlsSettings.from_fields(given)
     return MappingProxyType({name: text for name in given if (text := getattr(read, name)) is not None})
 

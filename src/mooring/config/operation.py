@@ -68,8 +68,8 @@ def _networks(value: object) -> tuple[str, ...]:
 
 
 class ForwardedSettings(Settings):
-    """Proxies in front of the gateway. What they forward about their clients is used; such headers of other
-    peers are ignored."""
+    """Proxies in front of the gateway. Their forwarding headers are used; those of other peers are
+    ignored."""
 
     proxies: tuple[str, ...] = setting(_networks)
     """Addresses or networks of the proxies."""

@@ -164,7 +164,7 @@ def references_of(cls: type[Settings], prefix: str = "") -> Iterator[SettingRefe
 
 
 _meanings = cache(meanings)
-"""They are read from the source of the class."""
+"""The docstrings of the fields, read from the source of the class."""
 
 
 @cache

@@ -1,15 +1,14 @@
 """References in configuration text: parsed once, resolved through a lookup that the caller injects.
 
     ${VAR}  ${env:VAR}       a variable (or a secret of that name)
-    ${VAR:-default}          the default stands in when the variable is unset or empty
+    ${VAR:-default}          the default is used if the variable is unset or empty
     ${file:path}             the content of a file
     ${keyring:name}          an entry of the system keyring
-    ${cmd:program arg …}     what a program prints
+    ${cmd:program arg …}     the output of a program
     $${                      a literal ${
 
-A value that comes in is text and nothing else: it is not looked at for further references and
-never splits an argument in two. Other syntax, such as the shell's `${v%p}`, is left as written;
-`unknown` tells where.
+A resolved value is plain text: it is not searched for further references and never splits an argument.
+Other syntax, such as the shell's `${v%p}`, is left as written; `unknown` returns it.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ Kind = Literal["env", "file", "keyring", "cmd"]
 
 
 class Reference(Value):
-    """One `${…}`: what is meant, not what it stands for."""
+    """One `${…}` as parsed, without its value."""
 
     kind: Kind
     name: str
     default: str | None = None
 
     def __str__(self) -> str:
-        """The reference as one would write it, without its default, which may itself be a secret."""
+        """The reference as it is written, without its default, which may be a secret."""
         return f"${{{self.name}}}" if self.kind == "env" else f"${{{self.kind}:{self.name}}}"
 
 
 Lookup = Callable[[Reference], str | None]
-"""Gives the value of a reference; None when there is none."""
+"""Returns the value of a reference; None if it has none."""
 
 
 class MissingReferenceError(ConfigError):
@@ -62,7 +61,7 @@ class MissingReferenceError(ConfigError):
 
 
 class _UnknownReference(str):
-    """A `${…}` that is no reference."""
+    """A `${…}` that is not a reference."""
 
     __slots__ = ()
 
@@ -74,10 +73,10 @@ _OTHER = r"(?s)(file|keyring|cmd):\s*(\S.*)"
 
 
 def expand(text: str, lookup: Lookup) -> str:
-    """`text` with every reference replaced by its value.
+    """Return `text` with every reference replaced by its value.
 
     Raises:
-        MissingReferenceError: naming all references that have neither a value nor a default.
+    MissingReferenceError: references have neither a value nor a default; it names all of them.
     """
     done: list[str] = []
     missing: dict[Reference, None] = {}
@@ -98,7 +97,7 @@ def expand(text: str, lookup: Lookup) -> str:
 
 
 def references(text: str) -> tuple[Reference, ...]:
-    """The references in `text`, in order."""
+    """Return the references in `text`, in order."""
     return tuple(part for part in _parse(text) if isinstance(part, Reference))
 
 
@@ -109,7 +108,8 @@ def is_reference(text: str) -> bool:
 
 
 def unknown(text: str) -> tuple[str, ...]:
-    """The `${…}` in `text` that are no references, cut after the first word: more may be a secret."""
+    """Return the `${…}` in `text` that are not references, cut after the first word: the rest may be
+    secret."""
     return tuple(
         (re.match(r"\$\{\w{0,40}", part) or "${")[0] + "…}"
         for part in _parse(text)
@@ -118,12 +118,12 @@ def unknown(text: str) -> tuple[str, ...]:
 
 
 def escape(text: str) -> str:
-    """Text that expands to exactly `text`."""
+    """Return text that expands to exactly `text`."""
     return text.replace("${", "$${")
 
 
 def _parse(text: str) -> list[str | Reference]:
-    if "${" not in text:  # most are plain
+    if "${" not in text:  # most texts have no references
         return [text]
     parts: list[str | Reference] = []
     at = 0

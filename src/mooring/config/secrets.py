@@ -82,7 +82,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
 def default_lookup(
     env: Mapping[str, str], get_secret: GetSecret | None = None, *, source: ConfigSource | None = None
 ) -> Lookup:
-    """Looks up variables in `get_secret` and then in `env`; files, keyring and programs for themselves.
+    """Looks up variables in `get_secret` and then in `env`; reads files and the keyring, and runs programs.
 
     Files are relative to `source`. Programs are run only for entries in files that the user wrote or named,
     not for project files found automatically or entries made in Python.
@@ -168,7 +168,7 @@ def _keyring(reference: Reference) -> str | None:
         raise_alone(ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'"))
     try:
         return keyring.get_password("mooring", reference.name)
-    except Exception as error:  # backends raise what they like
+    except Exception as error:  # backends raise any exception
         raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
 
 
@@ -176,8 +176,8 @@ def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str])
     name = str(Reference(kind="cmd", name=reference.name.split()[0] + " …"))
     if source.scope not in ("user", "explicit"):
         raise ConfigError(
-            f"{name} is run for the user's own file, or one named with --config, and not for a file that was "
-            "merely found nor for entries made in Python; use ${VAR} or ${file:…} here"
+            f"{name} is run only for the user's own file or one named with --config, not for project "
+            "files found automatically or entries made in Python; use ${VAR} or ${file:…} here"
         )
     import shlex
 
@@ -225,7 +225,7 @@ async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, 
     except TimeoutError:
         names = ", ".join(sorted({f"${{{reference.kind}:…}}" for reference in blocking})) or "get_secret"
         raise ConnectError(
-            f"its secrets did not arrive within {limit:g} s; look at {names}, or raise `connect_timeout`",
+            f"its secrets were not resolved within {limit:g} s; check {names}, or raise `connect_timeout`",
             server=server.name,
         ) from None
 

@@ -85,7 +85,7 @@ def _patterns(value: object) -> tuple[str, ...]:
     known = list_of_text(value)
     for pattern in known:
         if pattern.startswith("@") and pattern not in _HINTS:
-            raise ValueError(f"knows the hints {' and '.join(map(repr, _HINTS))} and no other")
+            raise ValueError(f"supports only the hints {' and '.join(map(repr, _HINTS))}")
     return known
 
 
@@ -94,7 +94,7 @@ class Policy(Settings):
     with a slash is `server/tool`; others match the server's own tool names. `@destructive` matches tools with
     `destructiveHint`, `@read-only` those with `readOnlyHint` of servers with `trust_hints`.
 
-    The first of `rules` that applies decides in the place of `ask`, `allow` and `otherwise`."""
+    The first of `rules` that applies decides instead of `ask`, `allow` and `otherwise`."""
 
     deny: tuple[str, ...] = setting(_patterns, default=())
     """Neither listed nor called."""
@@ -136,8 +136,8 @@ class JointPolicy(Value):
 
         Args:
             tool: The tool.
-            ruled: For each of `policies`: what its rules may decide; None: they may leave it to the lists. Of
-                several possible decisions the mildest counts.
+            ruled: For each of `policies`: the possible decisions of its rules; None: they may leave it to the
+            lists. Of several possible decisions the mildest counts.
         """
         own, server = self.own, tool.server
         decisions = list[Decision]()

@@ -114,8 +114,8 @@ def _annotations(value: object) -> Mapping[str, Any]:
 
 
 class ArgumentTransform(Settings):
-    """What becomes of one argument of a tool. In `value` and `default`, `${principal}`, `${session}` and
-    `${header:NAME}` stand for the caller's."""
+    """Changes of one argument of a tool. In `value` and `default`, `${principal}`, `${session}` and
+    `${header:NAME}` are replaced by the caller's values."""
 
     value: tuple[Any] | None = setting(_boxed, default=None)
     """Always sent; clients do not see the argument."""
@@ -126,7 +126,7 @@ class ArgumentTransform(Settings):
     enum: tuple[Any, ...] | None = setting(optional(_values), default=None)
     """The only values that clients may send; for a list, its items."""
     description: str | None = setting(optional(some_text), default=None)
-    """In the place of the server's description of the argument."""
+    """Replaces the server's description of the argument."""
 
     def _check(self) -> None:
         if self.value is not None and self.default is not None:
@@ -142,7 +142,7 @@ class Preset(Settings):
     title: str | None = setting(optional(some_text), default=None)
     """Name for people."""
     description: str | None = setting(optional(some_text), default=None)
-    """In the place of the server's description."""
+    """Replaces the server's description."""
     annotations: Mapping[str, Any] = setting(_annotations, default=EMPTY)
     """Over those of the transform."""
     arguments: Mapping[str, ArgumentTransform] = setting(_arguments, default=EMPTY)
@@ -176,17 +176,17 @@ class Transform(Settings):
     """How clients see one tool of a server."""
 
     name: str | None = setting(optional(_tool_name), default=None)
-    """In the place of the server's own name."""
+    """Replaces the server's own name."""
     title: str | None = setting(optional(some_text), default=None)
-    """Name for people, in the place of the server's."""
+    """Replaces the server's name for people."""
     description: str | None = setting(optional(some_text), default=None)
-    """In the place of the server's description."""
+    """Replaces the server's description."""
     hide: bool = setting(flag, default=False)
     """Leaves the tool out; its presets stay."""
     annotations: Mapping[str, Any] = setting(_annotations, default=EMPTY)
     """Over those of the server. Policies apply to both: a transform makes none milder."""
     arguments: Mapping[str, ArgumentTransform] = setting(_arguments, default=EMPTY)
-    """What becomes of its arguments, by name."""
+    """Changes of its arguments, by name."""
     presets: Mapping[str, Preset] = setting(_presets, default=EMPTY)
     """More tools that call the same tool of the server, by name."""
 
@@ -211,7 +211,7 @@ def _expression(value: object) -> str:
         return "true" if value else "false"
     text = some_text(value).strip()
     if not text:
-        raise ValueError("must be an expression; 'true' is always met")
+        raise ValueError("must be an expression; 'true' always applies")
     if len(text) > LONGEST_RULE:
         raise ValueError(f"must have at most {LONGEST_RULE:,} characters")
     return text

@@ -38,7 +38,7 @@ NEVER: Mapping[str, str] = {
 """Settings that project files found automatically may not have, even if approved, and why."""
 
 _CONFORMANCE: Mapping[Conformance, int] = {"off": 0, "warn": 1, "strict": 2}
-_NOTHING = ("-",)
+NOTHING = ("-",)
 """An allowlist that matches no scheme."""
 
 
@@ -106,7 +106,7 @@ def _schemes(mine: HostConfig, theirs: HostConfig) -> tuple[str, ...]:
     if not allowed:
         return tuple(scheme for scheme in wanted if _plain(scheme) not in DANGEROUS)
     both = {_plain(scheme) for scheme in allowed}
-    return tuple(scheme for scheme in wanted if _plain(scheme) in both) or _NOTHING
+    return tuple(scheme for scheme in wanted if _plain(scheme) in both) or NOTHING
 
 
 def _plain(scheme: str) -> str:

@@ -62,7 +62,7 @@ def kind(value: object) -> str:
 def number(value: object) -> float | None:
     """Return the number in `value`, a number or its text; None if it is neither."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # A bound that also keeps out infinity, NaN, and integers too large for a float.
+        # The limit also rejects infinity, NaN, and integers too large for a float.
         return float(value) if abs(value) < _LARGEST else None
     if isinstance(value, str):
         text = value.strip()
@@ -157,7 +157,7 @@ def check_command(command: str, *, has_args: bool) -> None:
 
 
 def check_url_text(url: str) -> str:
-    """Return `url` if it is valid. References in it may stand for any text."""
+    """Return `url` if it is valid. References in it may have any value."""
     check_url(sample_url(url))
     return url
 

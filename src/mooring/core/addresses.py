@@ -137,7 +137,7 @@ def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResu
         RefusedAddressError: the address is not allowed.
     """
     if len(url) > _LONGEST or not _PLAIN_URL.fullmatch(url) or _HIDDEN_CONTROL.search(url):
-        raise RefusedAddressError(f"{what} holds characters that do not belong into an address")
+        raise RefusedAddressError(f"{what} contains characters that are not allowed in an address")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -149,13 +149,15 @@ def check_url(url: str, what: str, allowed: Collection[Realm] = ()) -> SplitResu
         raise RefusedAddressError(f"{what} holds a user name before the host")
     bracketed = parts.netloc.startswith("[")
     if not host or (not bracketed and not _NAME.fullmatch(host)):
-        raise RefusedAddressError(f"{what} names no proper host")
+        raise RefusedAddressError(f"{what} has no valid host")
     where = host_realm(host)
     if where is not None and not bracketed and _NUMBER.fullmatch(host.rstrip(".").split(".")[-1]):
         try:
             ip_address(host)
         except ValueError:
-            raise RefusedAddressError(f"{what} names its host in a spelling that hides where it is") from None
+            raise RefusedAddressError(
+                f"{what} writes its host in a notation that hides its address"
+            ) from None
     if where not in (None, "public", *allowed):
         raise RefusedAddressError(f"{what} is on {host!r}, {describe(where)}, and the server itself is not")
     if parts.scheme == "http" and where != "loopback":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ __all__ = [
     "ALL_MIME_TYPES",
     "MIME_TYPE",
     "PageRules",
+    "apps_meta",
     "for_model",
     "for_pages",
     "gateway_origin",
@@ -22,6 +23,8 @@ __all__ = [
     "page_address",
     "page_digest",
     "page_rules",
+    "readdressed",
+    "readdressed_result",
 ]
 
 MIME_TYPE = "text/html;profile=mcp-app"
@@ -31,6 +34,9 @@ ALL_MIME_TYPES: Mapping[str, Json] = {"mimeTypes": [MIME_TYPE]}
 _META = "ui"
 _FLAT = "ui/resourceUri"
 """Deprecated key, which servers still send."""
+MOST_GATEWAYS = 8
+"""Gateways behind one another whose servers are distinguished."""
+_LONGEST_ORIGIN = 2_000
 MOST_DOMAINS = 64
 """Domains of one kind that a page may name."""
 _ORIGIN = re.compile(
@@ -52,8 +58,8 @@ def _ui(meta: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _audience(tool: Tool) -> tuple[str, ...]:
-    """Return who may use a tool: `model`, `app`, or both, which is the default. A value that cannot be read
-    is no permission for the model."""
+    """Return who may use a tool: `model`, `app`, or both, which is the default. An invalid value gives the
+    model no access."""
     given = _ui(tool.meta).get("visibility")
     if given is None:
         return ("model", "app")
@@ -70,6 +76,13 @@ def for_model(tool: Tool) -> bool:
 def for_pages(tool: Tool) -> bool:
     """Whether a page of the same server may call a tool."""
     return not tool.meta or "app" in _audience(tool)
+
+
+def apps_meta(meta: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the part of `_meta` of a tool that decides who may use it and which page it has."""
+    ui = {key: value for key, value in _ui(meta).items() if key in ("visibility", "resourceUri")}
+    found: dict[str, Json] = {key: meta[key] for key in (_FLAT, ORIGIN) if key in meta}
+    return {_META: ui, **found} if ui else found
 
 
 def page_address(tool: Tool) -> str | None:
@@ -97,7 +110,62 @@ def gateway_origin(meta: Mapping[str, Any]) -> tuple[str, str] | None:
     value = meta.get(ORIGIN)
     said = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY
     server, name = said.get("server"), said.get("tool", "")
-    return (server, name) if isinstance(server, str) and server and isinstance(name, str) else None
+    if not isinstance(server, str) or not isinstance(name, str) or not server:
+        return None
+    return (server, name) if server.count("/") < MOST_GATEWAYS and len(server) <= _LONGEST_ORIGIN else None
+
+
+# --- addresses in what servers send
+
+
+def readdressed(meta: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return `_meta` of a tool or a result with the address of its page changed, in both places."""
+    found = dict(meta)
+    if isinstance(flat := found.get(_FLAT), str):
+        found[_FLAT] = change(flat)
+    if isinstance(found.get(_META), Mapping):
+        inner = dict(_ui(found))
+        if isinstance(inner.get("resourceUri"), str):
+            inner["resourceUri"] = change(inner["resourceUri"])
+        found[_META] = inner
+    return found
+
+
+def readdressed_result(raw: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return the result of a call or a prompt with its addresses changed: of pages in `_meta`, of links and
+    of embedded resources."""
+    found = dict(raw)
+    if isinstance(raw.get("_meta"), Mapping):
+        found["_meta"] = readdressed(raw["_meta"], change)
+    if isinstance(raw.get("content"), list):
+        found["content"] = [_block(block, change) for block in raw["content"]]
+    if isinstance(raw.get("messages"), list):
+        found["messages"] = [
+            {**message, "content": _content(message["content"], change)}
+            if isinstance(message, Mapping) and "content" in message
+            else message
+            for message in cast("list[Any]", raw["messages"])
+        ]
+    return found
+
+
+def _content(content: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(content, list):
+        return [_block(block, change) for block in cast("list[Any]", content)]
+    return _block(content, change)
+
+
+def _block(block: Any, change: Callable[[str], str]) -> Any:
+    if not isinstance(block, Mapping):
+        return block
+    given = cast("Mapping[str, Any]", block)
+    kind, uri, value = given.get("type"), given.get("uri"), given.get("resource")
+    if kind == "resource_link" and isinstance(uri, str):
+        return {**given, "uri": change(uri)}
+    inner = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else EMPTY
+    if kind == "resource" and isinstance(inner.get("uri"), str):
+        return {**given, "resource": {**inner, "uri": change(inner["uri"])}}
+    return given
 
 
 class PageRules(Value):

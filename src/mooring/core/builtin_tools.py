@@ -86,7 +86,7 @@ def _description(argument: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fitting(prompt: Prompt, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments as the texts that a prompt takes.
+    """Return the arguments as the strings that a prompt takes.
 
     Raises:
         ValueError: one is missing, unknown or not a plain value.

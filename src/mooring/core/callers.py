@@ -20,7 +20,8 @@ class CallContext(Value):
     session: str = ""
     """Id of the session."""
     shown_session: str | None = None
-    """In the place of the id for servers, guards and `decide`: the id of a gateway client is a credential."""
+    """Replaces the id for servers, guards and `decide`, because the id of a gateway client is a
+    credential."""
     agent: str | None = None
     principal: str | None = None
     """Authenticated user; None for anonymous clients and sessions without one."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from mooring.core.apps import for_model
 from mooring.core.builtin_tools import prompt_tools
@@ -71,12 +73,22 @@ class Catalog(Value):
         """Return the tool of this local name.
 
         Raises:
-            UnknownTool: there is none. The error has similar names.
+            UnknownTool: there is no such tool. The error suggests similar names.
         """
         tool = self.tools.get(name)
         if tool is None:
             raise UnknownTool(_cut(name), nearest(name, self.tools))
         return tool
+
+    def only(self, names: Iterable[str]) -> Catalog:
+        """Return the catalog with these tools and no others; groups keep those members."""
+        tools = {name: self.tools[name] for name in names}
+        kept = (
+            replace(group, members=tuple(member for member in group.members if member in tools))
+            for group in self.groups
+        )
+        groups = tuple(group for group in kept if group.members)
+        return replace(self, tools=MappingProxyType(tools), groups=groups)
 
     def group(self, group_id: str) -> Group | None:
         """Return the group of this id, or None."""
@@ -260,7 +272,7 @@ def merge(
             sorted((t for s in everyone for t in s.templates), key=lambda t: (t.server, t.uri_template))
         ),
         prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
-        skills=_skills(servers),
+        skills=_skills(servers, warnings),
         extensions=tuple(one for snapshot in servers for one in snapshot.extensions),
         servers=tuple(parts),
         configured=configured,
@@ -270,15 +282,29 @@ def merge(
     )
 
 
-def _skills(servers: tuple[Snapshot, ...]) -> tuple[Skill, ...]:
-    """Return the skills under local names, so that no server can take the place of another's; the first of a
-    name counts."""
+def _skills(servers: tuple[Snapshot, ...], warnings: list[str]) -> tuple[Skill, ...]:
+    """Return the skills under local names, so that none can take the place of another: `<server>/<name>`, or
+    `<server>/<address>` for each of several skills of a server with the same name."""
     found: dict[str, Skill] = {}
     for snapshot in servers:
-        for skill in snapshot.skills:
-            name = f"{snapshot.server}/{skill.name}"
-            found.setdefault(name, replace(skill, name=name, server=snapshot.server))
+        skills = {skill.uri: skill for skill in reversed(snapshot.skills)}  # the first of an address counts
+        counts = Counter(skill.name for skill in skills.values())
+        for skill in skills.values():
+            own = skill.name if counts[skill.name] == 1 else _address_name(skill.uri)
+            name = f"{snapshot.server}/{own}"
+            found[name] = replace(skill, name=name, server=snapshot.server)
+        warnings += (
+            f"{snapshot.server}: {count} skills are named {name!r}; each has its address as its name"
+            for name, count in sorted(counts.items())
+            if count > 1
+        )
     return tuple(found[name] for name in sorted(found))
+
+
+def _address_name(uri: str) -> str:
+    """Return the address of the directory of a skill as part of a name. Different addresses give different
+    names, and none is the plain name of a skill."""
+    return quote(uri.removesuffix("/SKILL.md"), safe="/:")
 
 
 # --- one server
@@ -297,7 +323,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
     server, warnings = snapshot.server, list[str]()
     offer = _offer(snapshot, passing, warnings)
     false = imitators(server, offer, style)
-    _warn(warnings, server, "has the name of a tool of mooring and is set aside", false)
+    _warn(warnings, server, "has the name of a tool of mooring and is left out", false)
     for remote in false:
         del offer[remote]
     return Part(snapshot, settings, offer, claim(server, offer, style), tuple(warnings), {}, {})
@@ -313,7 +339,7 @@ def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str
             continue
         if offer.setdefault(tool.own_name, tool) is not tool:
             repeated[tool.own_name] = None
-    _warn(warnings, snapshot.server, "is offered more than once; the first counts", repeated)
+    _warn(warnings, snapshot.server, "is listed more than once; the first one is used", repeated)
     hidden = [
         name
         for name, tool in prompt_tools(snapshot.prompts).items()
@@ -395,7 +421,7 @@ def _lookalikes(routes: Mapping[str, _Routes], style: Style) -> list[str]:
             if longer == start:
                 continue
             doubtful = [remote for remote, name in routes[server].items() if name.startswith(longer)]
-            _warn(warnings, server, f"reads like a tool of server {_cut(other)!r}", doubtful)
+            _warn(warnings, server, f"has a name like a tool of server {_cut(other)!r}", doubtful)
     return warnings
 
 

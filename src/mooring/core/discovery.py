@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Literal, cast
 
-from mooring.core.builtin_tools import READ
+from mooring.core.builtin_tools import READ, READ_SKILL
 from mooring.core.catalog import Catalog
+from mooring.core.extensions import qualified_file
 from mooring.core.names import OWNER
 from mooring.core.search import Hit, Index, Ranker
 from mooring.core.text import clean_for_model, dumps, fence, line, nearest, tool_cost
@@ -37,6 +38,7 @@ __all__ = [
     "namespaces",
     "plan_exposure",
     "prompt_section",
+    "search_visible",
     "unwrapped",
 ]
 
@@ -132,28 +134,44 @@ def answer(
     if problem:
         return _failed(problem, accepts=_BY_NAME[name].input_schema["properties"])
     if name == "tools_groups":
-        return _with_skills(_groups(catalog), catalog.skills)
+        return _with_skills(_groups(catalog), catalog.skills, catalog)
     if name == "tools_search":
         asked = arguments.get("limit", _USUAL_HITS)
-        hits = index.search(arguments["query"], min(max(asked, 1), _MOST_HITS), ranker=ranker)
+        hits = search_visible(catalog, index, arguments["query"], min(max(asked, 1), _MOST_HITS), ranker)
         reply = _search(hits, cut=asked > _MOST_HITS and len(hits) == _MOST_HITS)
-        return _with_skills(reply, _fitting_skills(catalog.skills, arguments["query"]))
+        return _with_skills(reply, _fitting_skills(catalog.skills, arguments["query"]), catalog)
     if "group" in arguments:
         return _select_group(catalog, arguments["group"], arguments.get("offset", 0))
     names = arguments["tools"]
     return _select_tools(catalog, [names] if isinstance(names, str) else names)
 
 
-def _with_skills(reply: Reply, skills: Sequence[Skill]) -> Reply:
-    """Return the reply with names and descriptions of skills; `read_skill` returns their text."""
+def search_visible(
+    catalog: Catalog, index: Index, query: str, limit: int, ranker: Ranker | None = None
+) -> list[Hit]:
+    """Return the tools of a catalog that fit a query. The index may hold more, which a rule hides."""
+    hidden = max(len(index) - len(catalog.tools), 0)
+    hits = index.search(query, limit + hidden, ranker=ranker)
+    return [hit for hit in hits if hit.name in catalog.tools][:limit] if hidden else hits
+
+
+def _with_skills(reply: Reply, skills: Sequence[Skill], catalog: Catalog) -> Reply:
+    """Return the reply with names and descriptions of skills, and how to read one: with `read_skill`, or as
+    a resource for clients of a gateway, which have no such tool."""
     if not skills:
         return reply
+    has_tool = READ_SKILL in catalog.tools
+    how = f"Read one with {READ_SKILL}." if has_tool else "Read one as the MCP resource at its uri."
     more: dict[str, Json] = {
         "skills": [
-            {"name": skill.name, "description": line(skill.description, _LINE)}
+            {
+                "name": skill.name,
+                "description": line(skill.description, _LINE),
+                **({} if has_tool else {"uri": qualified_file(skill.uri, skill.server)}),
+            }
             for skill in skills[:_MOST_SKILLS]
         ],
-        "skills_hint": "A skill is a server's instructions for a task. Read one with read_skill.",
+        "skills_hint": f"A skill is a server's instructions for a task. {how}",
     }
     if len(skills) > _MOST_SKILLS:
         more["skills_left_out"] = len(skills) - _MOST_SKILLS

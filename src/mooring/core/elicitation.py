@@ -22,7 +22,7 @@ _FORMATS = {
 
 
 def unfit_form(schema: Mapping[str, Any]) -> str | None:
-    """Return why a schema is no flat form, or None."""
+    """Return why a schema is not a flat form, or None."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return "it has no properties"
@@ -39,7 +39,7 @@ def unfit_form(schema: Mapping[str, Any]) -> str | None:
 
 
 def choices(field: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the values that a field may have, each with its title; None where any will do."""
+    """Return the allowed values of a field, each with its title; None if any value is allowed."""
     inner = _mapping(field.get("items")) if field.get("type") == "array" else field
     titled = inner.get("oneOf", inner.get("anyOf"))
     if isinstance(titled, list):
@@ -55,7 +55,7 @@ def choices(field: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def problems_of(content: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the values of a form, field by field."""
+    """Return the problems with the values of a form, field by field."""
     fields = _mapping(schema.get("properties"))
     required = schema.get("required")
     wanted = cast("list[Any]", required) if isinstance(required, list) else []
@@ -134,7 +134,7 @@ _PRIVATE = re.compile(
 
 
 class Answer(Value):
-    """What the user made of a question."""
+    """The user's answer to a question of a server."""
 
     action: Literal["accept", "decline", "cancel"]
     """The user's decision."""
@@ -145,8 +145,9 @@ class Answer(Value):
 class Elicitation(Value):
     """A question of a server. Answer it with `accept`, `decline` or `cancel`.
 
-    For a form, ask for the `properties` of `schema`. For an address, show `url` and above all `host`, and
-    let the user open it: accepting means that they agreed to go there, not what happened there.
+    For a form, ask for the `properties` of `schema`. For an address, show `url` and above all `host`, and let
+    the user open it. Accepting means that the user agreed to open the address, not that they completed what
+    it asks for.
     """
 
     server: str
@@ -154,19 +155,20 @@ class Elicitation(Value):
     mode: Literal["form", "url"]
     """`form` for values, `url` for an address to open."""
     message: str
-    """The server's words, without anything invisible."""
+    """The server's message, without invisible characters."""
     schema: Mapping[str, Any] = EMPTY
-    """A flat JSON Schema: every property is a text, a number, a yes or no, or a choice."""
+    """A flat JSON Schema: every property is a string, a number, a boolean or a choice."""
     url: str | None = None
     """Address to open, in mode `url`."""
     host: str | None = None
-    """The host of `url` in ASCII, so that no letter passes for another."""
+    """The host of `url` in ASCII, so that look-alike letters are visible."""
     sensitive: tuple[str, ...] = ()
-    """Fields that seem to ask for a secret, which no honest server asks for in a form."""
+    """Fields that seem to ask for a secret. The protocol does not allow that in a form."""
 
     @property
     def prompt(self) -> str:
-        """The question as it may be shown: it says who asks, and warns of what looks wrong."""
+        """The question as text for the user: names the server, and warns about fields that ask for
+        secrets."""
         lines = [f"The server {self.server!r} asks: {self.message}"]
         if self.url is not None:
             lines.append(f"It wants you to visit {self.host}: {self.url}")
@@ -176,10 +178,10 @@ class Elicitation(Value):
         return "\n".join(lines)
 
     def accept(self, content: Mapping[str, Json] | None = None) -> Answer:
-        """The answer with these values.
+        """Return an answer that accepts, with these values.
 
         Raises:
-            ValueError: they do not fit the form; the text names each field and what it takes.
+            ValueError: they do not fit the form; the text names each wrong field and what it accepts.
         """
         if self.mode == "url":
             return Answer(action="accept")
@@ -189,22 +191,22 @@ class Elicitation(Value):
         return Answer(action="accept", content=given)
 
     def decline(self) -> Answer:
-        """The user said no."""
+        """Return the answer of a user who declined."""
         return Answer(action="decline")
 
     def cancel(self) -> Answer:
-        """The user went away without a word."""
+        """Return the answer of a user who dismissed the question without a decision."""
         return Answer(action="cancel")
 
 
 URL_REQUIRED = -32042
-"""Error code with which a server of 2025-11-25 says that the user must open addresses first."""
+"""Error code of protocol version 2025-11-25: the user must open addresses before the call can succeed."""
 MOST_ADDRESSES = 16
 
 
 def addresses_in(data: object) -> dict[str, dict[str, Any]] | None:
-    """The addresses in the data of a `URL_REQUIRED` error as requests, by a key each; None if there are none
-    that can be used."""
+    """Return the addresses in the data of a `URL_REQUIRED` error as requests, each under a key of its own;
+    None if there are none, or one is invalid."""
     items = _mapping(data).get("elicitations")
     found: dict[str, dict[str, Any]] = {}
     for item in cast("list[Any]", items) if isinstance(items, list) else []:
@@ -220,10 +222,10 @@ def addresses_in(data: object) -> dict[str, dict[str, Any]] | None:
 
 
 def question(server: str, params: Mapping[str, Any]) -> Elicitation:
-    """The question in the parameters of `elicitation/create`.
+    """Return the question in the parameters of `elicitation/create`.
 
     Raises:
-        ValueError: it is none that may be put to a user.
+    ValueError: the parameters are not a valid question, or its URL is not allowed.
     """
     mode, said = params.get("mode", "form"), params.get("message")
     message = clean_for_model(said, _MESSAGE) if isinstance(said, str) else ""

@@ -104,7 +104,7 @@ class CatalogChanged(Event):
     added: tuple[str, ...] = ()
     """Local names of new tools, sorted."""
     removed: tuple[str, ...] = ()
-    """Local names of tools that are gone, sorted."""
+    """Local names of removed tools, sorted."""
     changed: tuple[str, ...] = ()
     """Local names of tools with another definition, sorted."""
     resources: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
@@ -16,6 +16,8 @@ __all__ = [
     "SKILLS",
     "TASKS",
     "UI",
+    "address_behind",
+    "address_through",
     "check_identifier",
     "common",
     "declared",
@@ -136,6 +138,24 @@ def original(uri: str) -> tuple[str, str] | None:
     if other.endswith(":") and slash:
         return server, f"{other}{rest}"
     return (server, f"{other or scheme}://{rest}") if slash else None
+
+
+def address_through(uri: str, servers: Sequence[str]) -> str:
+    """Return the address under which the first of these gateways shows an address of the last server."""
+    for server in reversed(servers):
+        uri = qualified(uri, server)
+    return uri
+
+
+def address_behind(uri: str, servers: Sequence[str]) -> str:
+    """Undo `address_through`. An address that does not come from this server stays as it is."""
+    own = uri
+    for server in servers:
+        found = original(own)
+        if found is None or found[0] != server:
+            return uri
+        own = found[1]
+    return own
 
 
 def _label(server: str) -> str:

@@ -18,7 +18,7 @@ Rule: TypeAlias = tuple[Needs, re.Pattern[str]]
 
 # Windows (`.{0,40}`) are short: a hostile text must not make the search slow.
 _PHRASES = {
-    # --- the instructions of the model are replaced
+    # --- replacing the model's instructions
     "ignore|disregard|forget|override|bypass|discard"
     " & instruct|prompt|rule|guideline|tool|message|direct|restrict|polic|safety": r"""
         \b(?:ignore|disregard|forget|override|bypass|discard)\b.{0,40}
@@ -46,7 +46,7 @@ _PHRASES = {
         \byou\s+are\s+now\s+(?!connected|logged|ready|able|using|done)\w
         |\bact\s+as\b.{0,30}\b(?:admin|root|system|developer)|\bjailbreak
         |\byou\s+will\s+be\s+(?:shut\s+down|terminated|penali[sz]ed|deactivated|deleted|punished)""",
-    # --- the user is kept out of it
+    # --- hiding something from the user
     "not|don|never|without|need|avoid & tell|inform|mention|notif|show|reveal|alert|ask|disclos|report"
     " & user|human|anyone|person|this": r"""
         \b(?:do\s+not|don['’]?t|never|without|no\s+need\s+to|not\s+to|avoid)\b.{0,20}
@@ -65,7 +65,7 @@ _PHRASES = {
         \b(?:user|human|owner|administrator|admin)\s+has\s+(?:already\s+|explicitly\s+|previously\s+)*
         (?:approved|authori[sz]ed|consented|agreed|granted|given\s+(?:you\s+)?(?:permission|consent|approval))\b
         .{0,60}\b(?:you|all|any|every|this|calls?|actions?|to)\b""",
-    # --- secrets, and what was said, are taken along
+    # --- collecting secrets or the conversation
     ".ssh|id_|.aws|/etc/|.cursor|mcp.json|claude_desktop|.netrc|.npmrc|.pypirc|git-credentials|.kube|.env"
     "|.gnupg|wallet.dat|seed|authorized_keys": r"""
         \.ssh\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|\.aws/credentials|/etc/(?:passwd|shadow|sudoers)|\.cursor/
@@ -105,7 +105,7 @@ _PHRASES = {
     "base64|decode|rot13": r"""
         \b(?:base64|decode|rot13)\b.{0,60}\b(?:follow|obey|execute|run|do\s+what)\b.{0,20}
         \b(?:it|them|instruction|result|this)""",
-    # --- other tools are drawn in, or pushed out
+    # --- demanding or preventing the use of other tools
     "before|prior|after|when & any|every|each|all"
     " & tool|call|request|message|function|repl|respon|answer|act": r"""
         \b(?:before|prior\s+to|after|when(?:ever)?)\s+
@@ -178,17 +178,19 @@ def suspicion(tool: Tool) -> str | None:
         if not ordering and left > 0:
             ordering = _orders(text[:left], rules)
             left -= min(len(text), _LONGEST_TEXT)
-    return "speaks to the model instead of describing itself" if ordering else overlong
+    return "contains instructions to the model" if ordering else overlong
 
 
 def doubts(snapshot: Snapshot) -> tuple[str, ...]:
-    """A warning for each kind of doubt that names the first few tools it is about."""
+    """Return one warning for each kind of finding, with the names of the first few tools."""
     found: dict[str, list[str]] = {}
     for tool in snapshot.tools:
         if (problem := suspicion(tool)) is not None:
             found.setdefault(problem, []).append(tool.name)
     if snapshot.instructions and (hides(snapshot.instructions) or _orders(snapshot.instructions, RULES)):
-        found.setdefault("is doubtful: read the instructions of this server", []).append("(instructions)")
+        found.setdefault("look suspicious: review the instructions of this server", []).append(
+            "(instructions)"
+        )
     return tuple(_warning(snapshot.server, what, names) for what, names in found.items())
 
 
@@ -199,9 +201,9 @@ def _warning(server: str, what: str, names: list[str]) -> str:
 
 
 def _possible_rules(tool: Tool) -> Sequence[Rule]:
-    """The rules that could apply to the definition: one look at its JSON settles most. Empty: nothing is
-    hidden in it either."""
-    from pydantic_core import to_json  # only what lists needs it
+    """Return the rules that could apply, after a fast search in the JSON of the definition. If it is empty,
+    the definition has no hidden characters either."""
+    from pydantic_core import to_json  # lazy: only needed for listings
 
     said = [tool.title, tool.description, tool.input_schema, tool.output_schema, dict(tool.annotations)]
     try:
@@ -228,7 +230,7 @@ def _possible(needs: Needs, small: str) -> bool:
 
 
 def _texts(tool: Tool) -> Iterator[str]:
-    """Every text of the definition that a model may read, as many as are worth looking at."""
+    """Yield the texts of the definition that a model may read, at most `_MOST_TEXTS` values."""
     yield from (text for text in (tool.title, tool.description) if text)
     waiting: list[object] = [tool.input_schema, tool.output_schema, tool.annotations]
     for _ in range(_MOST_TEXTS):

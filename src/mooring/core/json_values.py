@@ -87,7 +87,7 @@ def _letters(tool: Tool) -> bytes:
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _LARGEST = 10**18
-"""Larger integers are left to the encoder, because Python rejects very long ones."""
+"""Larger integers are checked by the encoder, because Python rejects very long ones."""
 
 
 def not_json(arguments: Mapping[str, Any]) -> str | None:

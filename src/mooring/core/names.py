@@ -21,7 +21,7 @@ _JOINT = r"[\W_]+"
 
 @lru_cache(1024)
 def skeleton(name: str) -> str:
-    """A form that is the same for names which look the same: without case, accents, width and punctuation."""
+    """Return a form that is equal for names that look alike: without case, accents, width and punctuation."""
     bare = name.lower() if name.isascii() else _bare(name)
     return (
         re.sub(_JOINT, "_", bare.translate(_ALIKE)).strip("_").replace("rn", "m").replace("vv", "w") or name
@@ -29,7 +29,7 @@ def skeleton(name: str) -> str:
 
 
 def latin(text: str) -> str:
-    """The text in Latin letters as far as others look like them: without case and accents."""
+    """Return the text with look-alike letters replaced by Latin ones, without case and accents."""
     return _bare(text).translate(_ALIKE)
 
 
@@ -43,8 +43,8 @@ def _bare(name: str) -> str:
 def look_alikes(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each name that looks like an earlier one, after that one.
 
-    Names that differ in case or punctuation alone, such as `a-b` and `A_b`, are no look-alikes: the
-    difference can be seen.
+    Names that differ only in case or punctuation, such as `a-b` and `A_b`, are not look-alikes: the
+    difference is visible.
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -147,7 +147,7 @@ def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NO
 
 
 def prefix(server: str, style: Style) -> str:
-    """Return what the plain local names of a server's tools start with."""
+    """Return the prefix of the plain local names of a server's tools."""
     if style == "raw":
         return ""
     segment = _reduced(_ends(server), style)
@@ -190,8 +190,9 @@ def _contested(claims: Mapping[str, Claim], style: Style, configured: frozenset[
 
 @lru_cache(16)
 def _rivals(configured: frozenset[str], style: Style) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return the servers that others could be confused with: the prefixes that win over a server's own
-    (equal or longer ones), and the heads of all that its names could start with."""
+    """Return the conflicts of each server with others: the prefixes that win over its own (equal or longer
+    ones), and the beginnings of prefixes that its names could start with. Servers without conflicts are left
+    out."""
     starts = {server: prefix(server, style) for server in configured}
     found: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
     for server, start in starts.items():
@@ -243,7 +244,7 @@ def _plain(start: str | None, tool: str, style: Style) -> str | None:
     if start is None or len(start) + len(tool) > LIMIT or not _MEANING.search(tool):
         return None
     name = start + _reduced(tool, style)
-    # Lower-casing can lengthen a name, so that the limit is checked on what came out.
+    # Lower-casing can lengthen a name: check the limit on the result.
     if len(name) > LIMIT or name in RESERVED or keyword.iskeyword(name):
         return None
     return name
@@ -259,7 +260,7 @@ def _looks_like_login(tool: str) -> bool:
 
 
 def _reduced(segment: str, style: Style) -> str:
-    """Return the segment with every foreign character replaced by `_`."""
+    """Return the segment with every character that providers reject replaced by `_`."""
     if style == "mcp":
         segment = segment.lower()
     if segment.isascii() and segment.isidentifier():  # fast path: `sub` takes ten times as long
@@ -287,7 +288,7 @@ def _hashed(pair: Pair, style: Style, level: int) -> str:
 
 
 def _ends(text: str) -> str:
-    """Return the text, or both ends of one so long that its middle is cut out anyway."""
+    """Return the text; of a very long one only both ends, because its middle is cut out later."""
     return text if len(text) <= 4 * LIMIT else text[: 2 * LIMIT] + text[-2 * LIMIT :]
 
 
@@ -317,7 +318,7 @@ def parse_tool_name(name: str) -> Pair | None:
 
 
 def tool_name_prefix(server: str, style: Style = "double") -> str:
-    """Return what the names of a server's tools begin with, such as `mcp__github__`; empty in style `raw`."""
+    """Return the prefix of the names of a server's tools, such as `mcp__github__`; empty in style `raw`."""
     return prefix(server, style)
 
 

@@ -14,9 +14,9 @@ MASK = "***"
 class Secret(str):
     """A value for `env`, `headers`, `args` or `auth` that never prints.
 
-    As a text it *is* `***`: printed, formatted, logged, pickled or written as JSON it can be nothing
-    else, by whatever library. Only `reveal()` gives the value. Two secrets are equal when their values
-    are; no secret equals a plain text.
+    Its string value is `***`, so every library prints, formats, logs, pickles and encodes it as `***`. Only
+    `reveal()` returns the value. Two secrets are equal if their values are; a secret never equals a plain
+    string.
     """
 
     __slots__ = ("_value",)
@@ -28,7 +28,7 @@ class Secret(str):
         return made
 
     def reveal(self) -> str:
-        """The value itself."""
+        """Return the value itself."""
         return self._value
 
     def __setattr__(self, name: str, value: object) -> Never:
@@ -62,8 +62,8 @@ def reveal(text: str) -> str:
 
 
 LEAST = 6
-"""Characters that a value must have to be blotted out. A shorter one is no secret worth the name, and
-looking for `1` or `true` would leave no message readable."""
+"""Least length of a value that is redacted. Redacting values such as `1` or `true` would make messages
+unreadable."""
 _KEPT = 1_000
 """Most secrets that are remembered; the oldest are dropped, because tokens are renewed."""
 _LONGEST = 1_024

@@ -79,7 +79,7 @@ class RuleSettings(Protocol):
 
 
 class Facts:
-    """What rules can refer to. None: not known yet; a rule that needs it is undecided."""
+    """The values that rules can refer to. None: not known yet; a rule that needs it is undecided."""
 
     __slots__ = ("annotations", "arguments", "now", "principal", "profile", "server", "tool")
 

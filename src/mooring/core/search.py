@@ -1,4 +1,4 @@
-"""Search for tools by what they are for."""
+"""Search for tools by their purpose."""
 
 from __future__ import annotations
 
@@ -235,6 +235,10 @@ class Index:
         changed = words.changed(removed, (weigh(TOOL, tool_texts(tool)) for tool in added))
         numbered = dict(enumerate(added, words.count))
         return cls(catalog.tools, catalog.groups, kept | numbered, changed)
+
+    def __len__(self) -> int:
+        """The number of tools."""
+        return len(self._known)
 
     def search(self, query: str, limit: int = 10, *, ranker: Ranker | None = None) -> list[Hit]:
         """Return the tools that fit a query, the best first. An exact name always wins.

@@ -1,6 +1,6 @@
 """Search terms of a text, and an inverted index over weighted terms.
 
-The index is immutable and shared: a changed index copies only what the change touches. Scores are whole
+The index is immutable and shared: a changed index copies only the changed parts. Scores are whole
 numbers, so that they do not depend on the order of updates.
 """
 
@@ -18,15 +18,16 @@ from sys import byteorder
 from typing import Any
 
 UNIT = 256
-"""Weights of query terms are held in steps of 1/256."""
+"""Weights of query terms are stored in steps of 1/256."""
 
 _ENOUGH = 800
-"""Entries that one query walks through. Terms so common that they come after that are looked up only
-for the documents that the rarer ones found."""
+"""Most entries that one query reads in full. The terms after that are the most common ones: they are looked
+up only for the documents that the rarer ones found."""
 _KEPT = 250
-"""How many of those go on, when there are many more: the rare terms have said the most by then."""
+"""Number of best documents that are looked up then, if there are more than twice as many: rare terms decide
+most of the score."""
 _TOO_COMMON = 0.35
-"""A term that is in a larger share of the documents tells nothing beside others."""
+"""A term in a larger share of the documents is ignored beside rarer ones."""
 _RARITY = 1.3
 """How steeply rare terms outweigh common ones; 1 is plain BM25."""
 
@@ -34,7 +35,8 @@ Postings = tuple["array[int]", bytearray]
 
 
 class InvertedIndex:
-    """Documents are numbered as they come. A removed one keeps its number and is never found."""
+    """An index of documents, numbered in the order of addition. A removed one keeps its number and is never
+    found."""
 
     __slots__ = ("_gone", "_postings", "_removed", "_tables", "_terms", "count")
 
@@ -43,10 +45,10 @@ class InvertedIndex:
         """Number of documents, with the removed ones: the number of the next one."""
         self._postings: dict[str, Postings] = {}
         self._terms: list[tuple[str, ...]] | None = []
-        """Of each document; None: not yet known, since only removing needs it."""
+        """Terms of each document; None until they are needed, which is when a document is removed."""
         self._removed: frozenset[int] = frozenset()
         self._gone: dict[str, int] = {}
-        """How many of a term's documents are removed ones."""
+        """Number of removed documents by term."""
         self._tables: dict[str, bytearray] = {}
         for document in documents:
             self._append(document, self._postings)
@@ -155,11 +157,11 @@ class InvertedIndex:
         return self._terms[number]
 
     def _spread(self, term: str) -> int:
-        """Return in how many documents a term is."""
+        """Return the number of documents that contain a term."""
         return len(self._postings[term][0]) - self._gone.get(term, 0)
 
     def _table(self, term: str) -> bytearray:
-        """Return the weight of a common term by number of document; kept for next time."""
+        """Return the weights of a common term by document number. The result is cached."""
         table = self._tables.get(term)
         if table is None:
             table = self._tables[term] = bytearray(self.count)
@@ -173,7 +175,7 @@ def _packed(numbers: array[int] | bytearray) -> str:
 
 
 def _top(scores: dict[int, int]) -> dict[int, int]:
-    """Return the documents that can still come out first, when there are too many to look at all."""
+    """Return the best documents if there are too many to look up all of them."""
     if len(scores) <= 2 * _KEPT:
         return scores
     least = sorted(scores.values())[-_KEPT]
@@ -194,13 +196,13 @@ those through thus to too tried try trying two under until up upon us use used u
 via want wants was wasn way ways we well were weren what when where whether which while who whom
 whose why will with within without won wonder wondering would wouldn you your yours
 """
-"""Dropped from queries and documents alike."""
+"""Words that are removed from queries and documents."""
 
 BOILERPLATE = """
 api app application available context data detail details function info information input mcp model
 option output parameter protocol result return server service support tool value
 """
-"""What nearly every tool says about itself."""
+"""Words that occur in the description of nearly every tool."""
 
 VERBS = """
 get fetch retrieve read obtain load pull download access view open grab receive 获取 读取 下载 查看 打开
@@ -332,26 +334,26 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
 _BLANKED = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(128)
-"""Of each ASCII character: itself if it is part of a word, else a blank."""
+"""Translation table for ASCII: characters of words stay, all others become blanks."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PATH = r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b"
 
 _LONGEST_RUN = 60
 _CACHED = 16_384
 
-# How much a word of a query counts, beside 1 for one that is in no class. That a synonym is rarely
-# used does not make it tell more, so that words with a class leave some of their say to it.
+# Weights of the words of a query; a word without a class has 1. A rare synonym is not more significant than a
+# common one, so words with a class share their weight with the class.
 _VERB = 0.9
 _VERB_CLASS = 0.5
 _NOUN = 0.8
 _NOUN_CLASS = 0.9
 _BOILERPLATE = 0.75
 _JOINED = 0.75
-# A path says what kind of thing is meant by its folders and ending; the name of the file is anybody's.
+# In a path, folders and extension indicate the kind of thing; the name of the file is arbitrary.
 _FILE_NAME = 0.5
 _IMPLIED_FILE = 0.9
 
-# Suffix, how many letters must stay, what takes its place. Of several that fit, the longest is cut off.
+# Suffix: the least number of letters before it, and its replacement. The longest match is used.
 _SUFFIXES: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("ations", "ation", "ators", "ator", "ating", "ated", "ates", "ate"), (3, "")),
     **dict.fromkeys(("itions", "ition", "ions", "ion"), (3, "")),
@@ -367,7 +369,7 @@ _LAST = frozenset(ending[-1] for ending in _SUFFIXES)
 
 @cache
 def _run() -> re.Pattern[str]:
-    """Compiled on first use: classes so wide take milliseconds, and many hosts never see such a text."""
+    """Compiled on first use: such large classes take milliseconds, and many hosts never need them."""
     return re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 
 
@@ -377,15 +379,15 @@ def _unspaced_start() -> re.Pattern[str]:
 
 
 def runs(text: str) -> list[str]:
-    """Return the words of a text as they are written, each of one kind of script."""
-    # Most texts are plain ASCII, and an expression takes three times as long.
+    """Return the words of a text as written; a change of script separates words."""
+    # Most texts are ASCII, and a regular expression takes three times as long.
     if text.isascii():
         return text.encode().translate(_BLANKED).decode().split()
     return _run().findall(text)
 
 
 class _Terms(dict[str, tuple[str, ...]]):
-    """Written words and their terms, worked out on first sight. `lru_cache` would take twice as long."""
+    """Cache of written words and their terms. `lru_cache` would take twice as long."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
         if len(self) >= _CACHED:
@@ -405,7 +407,7 @@ terms_of = _Terms().__getitem__
 
 
 def stem(word: str) -> str:
-    """Return a lower-case English word without its inflection, near enough for matching."""
+    """Return a lower-case English word without its inflection, as exactly as matching needs."""
     if len(word) < 4 or not word.isascii() or word.endswith(("ss", "us", "is")) or word == "news":
         return word
     if word[-1] in _LAST:
@@ -422,7 +424,7 @@ def stem(word: str) -> str:
 
 
 def query_weights(text: str) -> dict[str, float]:
-    """Return the search terms of a query and how much each counts."""
+    """Return the search terms of a query with their weights."""
     weights: dict[str, float] = {}
     for path in re.findall(_PATH, text) if any(mark in text for mark in "/\\.") else ():
         if "://" not in path:
@@ -477,7 +479,7 @@ def _words(run: str) -> list[str]:
     if not run.isascii():
         if _unspaced_start().match(run):
             return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-        from unicodedata import combining, normalize  # many hosts never see such a text
+        from unicodedata import combining, normalize  # lazy: only for text that is not ASCII
 
         folded = normalize("NFKD", run.casefold())
         return ["".join(letter for letter in folded if not combining(letter)) or run]
@@ -493,12 +495,12 @@ def _words(run: str) -> list[str]:
 
 
 class _Classes(dict[str, tuple[str, ...]]):
-    """Stems and the classes they are in. Words are stemmed when one that begins like them is looked for:
-    for a small catalog that is a few of a thousand."""
+    """Stems and their classes. Words are stemmed on the first lookup of one with the same two letters: for a
+    small catalog, a few of a thousand words."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[tuple[str, str]]] = {}
-        """By their first two letters, which no stem loses."""
+        """Words and classes by their first two letters, which stemming keeps."""
         for kind, text in (("v", VERBS), ("n", NOUNS)):
             for number, line in enumerate(text.strip().splitlines()):
                 name = f"={kind}{number}"
@@ -510,7 +512,7 @@ class _Classes(dict[str, tuple[str, ...]]):
         for word, name in self._waiting.get(base[:2], ()):
             known = found.get(stem(word), ())
             found[stem(word)] = known if name in known else (*known, name)
-        # In this order: another thread that looks for one of them meanwhile finds it too.
+        # In this order, so that another thread finds the words in one of the two at any time.
         self.update(found)
         self._waiting.pop(base[:2], None)
         return self.get(base, ())

@@ -1,4 +1,4 @@
-"""Skills: entries of a server's list, the manifest of their files, and the checks of what was read."""
+"""Skills: entries of a server's list, the manifest of their files, and the checks of their contents."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _ENTRY = "SKILL.md"
 _HEAD = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _KNOWN = frozenset(("uri", "frontmatter", "resources"))
 _LONGEST_DESCRIPTION = 4_096
+_LONGEST_ADDRESS = 1_024
 
 
 class InvalidSkillError(ValueError):
@@ -47,6 +48,8 @@ def read_skill_entry(server: str, raw: Mapping[str, Any]) -> Skill:
     uri, given = raw.get("uri"), raw.get("frontmatter")
     if not isinstance(uri, str) or not isinstance(given, Mapping):
         raise InvalidSkillError("it has no 'uri' or no 'frontmatter'")
+    if len(uri) > _LONGEST_ADDRESS:
+        raise InvalidSkillError(f"its address has more than {_LONGEST_ADDRESS} characters")
     head = cast("Mapping[str, Any]", given)
     name, description = head.get("name"), head.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

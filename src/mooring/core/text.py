@@ -1,4 +1,4 @@
-"""Text of servers made safe to show, names suggested, and text measured in tokens."""
+"""Safe display of server text, suggestions for misspelled names, and estimates of tokens."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _HIDDEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, fillers, Arabic letter mark
     r"\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero widths, line separators, bidirectional controls
     r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"  # blanks that are letters, variation selectors
-    r"\ud800-\udfff"  # halves of surrogate pairs: no terminal can be sent one
+    r"\ud800-\udfff"  # lone surrogates, which cannot be encoded for a terminal
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tag characters
 )
 _HIDDEN_CHARACTER = f"[{_HIDDEN}]"
 _CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-# An emoji joined to its neighbour, or asked to be drawn in colour: the parts are shown without the glue.
+# Joiners and variation selectors of emoji: the emoji are shown without them.
 _EMOJI_GLUE = "(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\u200d\ufe0f]+"
 _SPACES = r"\s+"
 
@@ -160,7 +160,7 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
     grams = {wanted[i : i + 2] for i in range(len(wanted) - 1)}
     folded = ((candidate, candidate[:_LONGEST].casefold()) for candidate in names)
     shared = ((sum(gram in text for gram in grams), candidate, text) for candidate, text in folded)
-    # Of those that share the same number of pairs the shorter ones are the more alike.
+    # Of names that share the same number of pairs, the shorter ones are more similar.
     short = nlargest(_SHORTLIST, shared, key=lambda entry: (entry[0], -len(entry[2]), entry[1]))
     matcher = SequenceMatcher(b=wanted, autojunk=False)
     scored: list[tuple[float, str]] = []
@@ -186,7 +186,7 @@ def estimate(text: str) -> int:
 
 
 def definition(tool: Tool) -> dict[str, Any]:
-    """Return what a model is given of a tool."""
+    """Return the parts of a tool's definition that a model gets."""
     return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
 
 
@@ -197,7 +197,7 @@ def tool_cost(tool: Tool) -> int:
 
 def dumps(value: Any) -> str:
     """Return compact JSON that can be encoded as UTF-8, with the type of each value that is not JSON."""
-    import json  # `mooring --help` needs none
+    import json  # lazy: `mooring --help` does not need it
 
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)

@@ -1,9 +1,9 @@
 """Transforms of tools: other names, descriptions and annotations; fixed, hidden or narrowed arguments.
 
 A transform changes what a client sees; `ToolShape.sent` turns the client's arguments into the server's.
-Whatever a client may send for the schema that it sees is valid for the schema of the server: where the schema
-cannot guarantee that, the arguments are checked before they are sent. A transform that does not fit its tool
-never widens anything: the tool is left out, with a warning.
+Arguments that are valid for the schema that a client sees are valid for the schema of the server: where the
+schema cannot guarantee that, the arguments are checked before they are sent. A transform that does not fit
+its tool never allows more: the tool is left out, with a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_STEPS = 5_000
-"""Parts of a schema that one check looks at before it gives up."""
+"""Most parts of a schema that one check visits."""
 SOURCES = ("principal", "session", "header:NAME")
 """Names of placeholders, as in `${principal}`."""
 _PLACEHOLDER = re.compile(r"\$(\$)?\{([^{}]*)\}")
@@ -97,7 +97,7 @@ class ToolShape(Value):
     """The transform of one tool: its shown name, and what its arguments become."""
 
     name: str
-    """Name of the tool in the place of the server's own name."""
+    """Name of the tool, instead of the server's own name."""
     original: Tool
     """The tool before this transform; it may have a shape of its own."""
     arguments: Mapping[str, ArgumentSettings] = EMPTY
@@ -198,7 +198,7 @@ def shape_tools(
 
 
 def described(tool: Tool) -> list[str]:
-    """Return lines for a person: what a client sees in the place of the server's own tool."""
+    """Return lines for a person: what a client sees instead of the server's own tool."""
     shape = tool.shape
     if shape is None:
         return []
@@ -479,7 +479,7 @@ class _PatternTooLong(Exception):
 
 
 def _violation(schema: Mapping[str, Any], value: Any) -> tuple[str | int, ...] | None:
-    """Return where a value breaks a schema; None if it fits, or if that cannot be found out."""
+    """Return where a value breaks a schema; None if it fits, or if that cannot be determined."""
     from mooring.core.schema.patterns import linear_match  # lazy: only with transforms
     from mooring.core.schema.validate import Validator
 

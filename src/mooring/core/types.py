@@ -59,7 +59,7 @@ class Tool(Value):
     meta: Mapping[str, Any] = EMPTY
     """The `_meta` of the definition."""
     extra: Mapping[str, Any] = EMPTY
-    """Fields of the definition that mooring does not know, passed through."""
+    """Unknown fields of the definition, passed through."""
     verb: Verb = "call"
     """`prompt` for a tool that returns a prompt of the server instead of calling a tool."""
     shape: ToolShape | None = field(default=None, shown=False)
@@ -116,7 +116,7 @@ class Resource(Value):
     size: int | None = None
     """Bytes, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
-    """Fields of the definition that mooring does not know, passed through."""
+    """Unknown fields of the definition, passed through."""
 
 
 class ResourceTemplate(Value):
@@ -135,7 +135,7 @@ class ResourceTemplate(Value):
     mime_type: str | None = None
     """MIME type of all matching resources, if the server says it."""
     extra: Mapping[str, Any] = EMPTY
-    """Fields of the definition that mooring does not know, passed through."""
+    """Unknown fields of the definition, passed through."""
 
 
 class Prompt(Value):
@@ -152,7 +152,7 @@ class Prompt(Value):
     arguments: tuple[Mapping[str, Any], ...] = ()
     """Each `{"name", "description"?, "required"?}`, as the server sent it."""
     extra: Mapping[str, Any] = EMPTY
-    """Fields of the definition that mooring does not know, passed through."""
+    """Unknown fields of the definition, passed through."""
 
 
 class Extension(Value):
@@ -194,7 +194,7 @@ class Skill(Value):
     """All its files with digest and size; None if the server generates them, so that they cannot be
     verified."""
     extra: Mapping[str, Any] = EMPTY
-    """Fields of the entry that mooring does not know, passed through."""
+    """Unknown fields of the entry, passed through."""
 
 
 class Page(Value):
@@ -371,7 +371,7 @@ class Result(Value):
     error: MooringError | None = None
     """Why the tool did not answer; None if it answered, also with an error."""
     raw: Mapping[str, Any] | None = field(default=None, shown=False, compare=False)
-    """The server's response, with the fields that mooring does not know."""
+    """The server's response, including unknown fields."""
 
     @property
     def text(self) -> str:

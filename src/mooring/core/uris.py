@@ -45,8 +45,7 @@ def scheme_refused(uri: str, allowed: Sequence[str], *, remote: bool) -> str | N
         return f"`resource_uri_allowlist` allows {shown}, and not {scheme or 'a URI without a scheme'!r}"
     if not known and remote and scheme in DANGEROUS:
         return (
-            f"{scheme!r} is not taken from a remote server; "
-            f"name it in `resource_uri_allowlist` if it is meant"
+            f"{scheme!r} is not accepted from a remote server; add it to `resource_uri_allowlist` to allow it"
         )
     return None
 

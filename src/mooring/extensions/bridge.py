@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from mooring import __version__
 from mooring.config.logs import logger
-from mooring.core.apps import own_name
+from mooring.core.apps import own_name, readdressed, readdressed_result
+from mooring.core.extensions import ORIGIN
 from mooring.core.json_values import heavy
 from mooring.core.text import line, nearest
 from mooring.core.types import EMPTY, Json, Result, Tool
@@ -62,7 +63,7 @@ class ViewBridge:
         self.initialized = False
         """Whether the page has started."""
         self.model_context: Mapping[str, Any] | None = None
-        """What the page last gave for the next turn of the model."""
+        """Content that the page last supplied for the next turn of the model."""
         self._queued: list[dict[str, Any]] = []
         self._input_sent = False
         self._requests = 0
@@ -92,14 +93,14 @@ class ViewBridge:
         """
         if not self._input_sent:
             raise RuntimeError("send the arguments with `tool_input` before the result")
-        await self._notify("ui/notifications/tool-result", _result(result))
+        await self._notify("ui/notifications/tool-result", self._result(result))
 
     async def tool_cancelled(self, reason: str = "") -> None:
-        """Tell the page that the call was cancelled."""
+        """Notify the page that the call was cancelled."""
         await self._notify("ui/notifications/tool-cancelled", {"reason": reason})
 
     async def context_changed(self, **fields: Json) -> None:
-        """Tell the page which fields of the host context changed, such as `theme`."""
+        """Notify the page of changed fields of the host context, such as `theme`."""
         self._context |= fields
         await self._notify("ui/notifications/host-context-changed", dict(fields))
 
@@ -228,12 +229,11 @@ class ViewBridge:
             case "tools/call":
                 return await self._tool_call(params)
             case "tools/list":
-                return {
-                    "tools": [_definition(name, tool) for name, tool in self._views.tools(self.view).items()]
-                }
+                tools = self._views.tools(self.view)
+                return {"tools": [self._definition(name, tool) for name, tool in tools.items()]}
             case "resources/read":
                 contents = await self._views.read(self.view, _text(params, "uri"))
-                return {"contents": [block.raw["resource"] for block in contents.blocks]}
+                return {"contents": [self._contents(block.raw["resource"]) for block in contents.blocks]}
             case "ui/open-link":
                 url = _text(params, "url")
                 if urlsplit(url).scheme not in ("http", "https"):
@@ -258,7 +258,7 @@ class ViewBridge:
                 raise _Refused(_UNKNOWN, f"unknown method {line(method, 80)!r}")
 
     def _hello(self) -> dict[str, Any]:
-        tool = {"toolInfo": {"tool": _definition(own_name(self.view.tool)[1], self.view.tool)}}
+        tool = {"toolInfo": {"tool": self._definition(own_name(self.view.tool)[1], self.view.tool)}}
         able: dict[str, Any] = {
             name: {} for name in ("openLinks", "message", "updateModelContext") if self._on[name] is not None
         }
@@ -286,7 +286,7 @@ class ViewBridge:
         result = await self._call(tool, cast("Mapping[str, Any] | None", given))
         if result.error is not None:
             raise result.error
-        return _result(result)
+        return self._result(result)
 
     async def _permitted(self, name: str, *given: Any) -> None:
         handler = self._on[name]
@@ -300,24 +300,32 @@ class ViewBridge:
             except Exception:
                 log.exception("callback for a page failed: page=%s", line(self.view.uri, 200))
 
+    # --- the addresses of the page's own server: a gateway before it has changed them ------------
+
+    def _result(self, result: Result) -> dict[str, Any]:
+        """Return a result as the server sent it."""
+        if result.raw is not None:
+            made = {key: value for key, value in result.raw.items() if key != "resultType"}
+        else:
+            made = {"content": result.content, "isError": result.is_error}
+            made |= {} if result.structured is None else {"structuredContent": result.structured}
+        return readdressed_result(made, self.view.own_address)
+
+    def _contents(self, resource: Mapping[str, Any]) -> dict[str, Any]:
+        uri = resource.get("uri")
+        return {**resource, "uri": self.view.own_address(uri)} if isinstance(uri, str) else dict(resource)
+
+    def _definition(self, name: str, tool: Tool) -> dict[str, Any]:
+        entry: dict[str, Any] = {"name": name, "inputSchema": dict(tool.input_schema)}
+        meta = readdressed(tool.meta, self.view.own_address)
+        meta.pop(ORIGIN, None)
+        texts = {"title": tool.title, "description": tool.description, "_meta": meta}
+        return entry | {key: value for key, value in texts.items() if value}
+
 
 async def _called(handler: Callable[..., Any], *given: Any) -> Any:
     outcome = handler(*given)
     return await outcome if isawaitable(outcome) else outcome
-
-
-def _result(result: Result) -> dict[str, Any]:
-    """Return a result as the server sent it."""
-    if result.raw is not None:
-        return {key: value for key, value in result.raw.items() if key != "resultType"}
-    made: dict[str, Any] = {"content": result.content, "isError": result.is_error}
-    return made if result.structured is None else {**made, "structuredContent": result.structured}
-
-
-def _definition(name: str, tool: Tool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name, "inputSchema": dict(tool.input_schema)}
-    texts = {"title": tool.title, "description": tool.description, "_meta": dict(tool.meta)}
-    return entry | {key: value for key, value in texts.items() if value}
 
 
 def _blocks(value: object) -> list[Mapping[str, Any]]:

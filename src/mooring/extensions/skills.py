@@ -19,7 +19,7 @@ from mooring.local import Progress, StaticProvider
 from mooring.resources import BUILTIN, Resources, ResourceTools
 from mooring.servers.catalog import CatalogBuilder
 
-__all__ = ["BuiltinTools", "SkillVerbs", "Skills"]
+__all__ = ["BuiltinTools", "SkillVerbs", "Skills", "check_file"]
 
 MOST_LISTED = 100
 _LINE = 200
@@ -52,7 +52,7 @@ class Skills:
     def __init__(self, catalog: CatalogBuilder, resources: Resources) -> None:
         self._builder, self._resources = catalog, resources
         self._refused: dict[tuple[str, str], Skill] = {}
-        """Skills whose `SKILL.md` contradicted the list, until they are listed differently."""
+        """Skills of which a file contradicted the list, until they are listed differently."""
 
     def list(self) -> tuple[Skill, ...]:
         """Implement `Host.skills`."""
@@ -67,49 +67,75 @@ class Skills:
         known = {skill.name: skill for skill in self.list()}
         if name in known:
             return known[name]
-        same = [one for one in known.values() if one.name.partition("/")[2] == name]
+        same = [one for one in known.values() if name in (own := _own_name(one), f"{one.server}/{own}")]
         if len(same) == 1:
             return same[0]
         if same:
             shown = ", ".join(sorted(one.name for one in same))
-            raise _not_read(name, f"several servers have a skill of that name; use one of {shown}")
+            raise _not_read(name, f"several skills have that name; use one of {shown}")
         if (withheld := self._builder.pins.explain_skill(name)) is not None:
             raise withheld
         near = ", ".join(nearest(name, known))
         raise _not_read(name, f"there is no such skill{f'; did you mean {near}?' if near else ''}")
 
+    async def located(self, name: str, timeout: float | None) -> Skill:
+        """Return the skill of this name; servers that have not been listed yet are connected if needed.
+
+        Raises:
+            CallError: There is none, or several servers have one.
+        """
+        try:
+            return self.find(name)
+        except CallError:
+            if not await self._resources.list_missing(name.partition("/")[0], timeout):
+                raise
+        return self.find(name)
+
     async def read(self, skill: Skill, file: str | None = None, timeout: float | None = None) -> Contents:
         """Return a file of a skill (default: its `SKILL.md`) after the checks.
 
         Raises:
-            CallError: The file is not in the manifest, or what the server sent contradicts the list.
+            CallError: The file is not in the manifest, or its contents contradict the list.
             MooringError: The server did not answer.
         """
-        if self._refused.get((skill.server, skill.uri)) == skill and file is not None:
-            raise _altered(skill, "its SKILL.md was not used, so its other files are not read either")
-        try:
-            uri, listed = file_of(skill, file)
-        except InvalidSkillError as problem:
-            raise _not_read(skill.name, str(problem), skill.server) from None
+        uri, listed = self._file(skill, file)
         contents = await self._resources.read_fresh(uri, skill.server, timeout=timeout)
+        # The read may have started the server: what it lists now counts, not what was known before.
+        here = (skill.server, skill.uri)
+        if (current := next((one for one in self.list() if (one.server, one.uri) == here), skill)) != skill:
+            skill, (uri, listed) = current, self._file(current, file)
         if uri == skill.uri or listed is not None:
             try:
-                self._check(skill, uri, listed, contents)
+                check_file(skill, uri, listed, contents)
             except ToolChanged:
-                self._refused[skill.server, skill.uri] = skill
+                self._refused[here] = skill
                 raise
-        self._refused.pop((skill.server, skill.uri), None)
         return contents
 
-    def _check(self, skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
-        where = line(uri, 200)
-        data = _bytes(contents)
-        if data is None:
-            raise _altered(skill, f"{where!r} was sent in several parts")
-        if listed is not None and (problem := altered(listed, data)) is not None:
-            raise _altered(skill, f"{where!r} was not used: {problem}")
-        if uri == skill.uri and (field := _other_field(skill, data)) is not None:
-            raise _altered(skill, f"{where!r} was not used: its {field!r} differs from the list of skills")
+    def _file(self, skill: Skill, file: str | None) -> tuple[str, SkillFile | None]:
+        """Return the address and the manifest entry of a file that may be read."""
+        if self._refused.get((skill.server, skill.uri)) == skill:
+            raise _altered(skill, "one of its files was not the listed one, so none of them is read")
+        try:
+            return file_of(skill, file)
+        except InvalidSkillError as problem:
+            raise _not_read(skill.name, str(problem), skill.server) from None
+
+
+def check_file(skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
+    """Check what was read for a file of a skill.
+
+    Raises:
+        ToolChanged: It contradicts the list of the server.
+    """
+    where = line(uri, 200)
+    data = _bytes(contents)
+    if data is None:
+        raise _altered(skill, f"{where!r} was sent in several parts")
+    if listed is not None and (problem := altered(listed, data)) is not None:
+        raise _altered(skill, f"{where!r} was not used: {problem}")
+    if uri == skill.uri and (field := _other_field(skill, data)) is not None:
+        raise _altered(skill, f"{where!r} was not used: its {field!r} differs from the list of skills")
 
 
 class SkillVerbs:
@@ -180,7 +206,7 @@ class BuiltinTools(StaticProvider):
         if name is None:
             blocks, structured = self._listed()
         else:
-            skill = self._skills.find(name)
+            skill = await self._skills.located(name, timeout)
             contents = await self._skills.read(skill, arguments.get("file"), timeout)
             blocks, structured = _quoted(skill, contents), None
         return Result(
@@ -212,6 +238,11 @@ class BuiltinTools(StaticProvider):
             lines.append(f"There are {len(found) - MOST_LISTED} more: find them with tools_search.")
         text = quote("\n".join(lines), "MCP servers") if lines else "No server has skills."
         return (Block({"type": "text", "text": text}),), {"skills": entries}
+
+
+def _own_name(skill: Skill) -> str:
+    """Return the name in the head of a skill."""
+    return str(skill.frontmatter.get("name", ""))
 
 
 def _quoted(skill: Skill, contents: Contents) -> tuple[Block, ...]:
@@ -264,8 +295,9 @@ def _unchecked(uri: str, problem: str) -> CallError:
 
 def _altered(skill: Skill, problem: str) -> ToolChanged:
     return ToolChanged(
-        f"Skill {skill.name!r} is not what its server listed: {problem}. Refresh the server, review "
-        "the skill with `mooring check`, and report it to the server's owner if it happens again.",
+        f"Skill {skill.name!r} is not what its server listed: {problem}. Its files are not read until "
+        "the server lists it differently. Review it with `mooring check`, and report it to the server's "
+        "owner.",
         server=skill.server,
         tool=skill.name,
         reason="altered",

@@ -21,7 +21,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None) -> Mapping
     """Return the extensions that an application declares.
 
     Raises:
-        ConfigError: An identifier is invalid, or the settings are no mapping.
+        ConfigError: An identifier is invalid, or the settings are not a mapping.
     """
     from mooring.core.extensions import check_identifier
 
@@ -30,7 +30,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None) -> Mapping
             check_identifier(name)
         except ValueError as problem:
             raise ConfigError(f"extensions: {problem}") from None
-        if not isinstance(settings, Mapping):  # applications are not always checked
+        if not isinstance(settings, Mapping):  # at run time the type is not checked
             raise ConfigError(f"extensions: the settings of {name!r} must be a mapping, such as {{}}")
     return given or EMPTY
 
@@ -42,8 +42,8 @@ async def call_for_page(
     timeout: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
-    """Call a tool for a page of its server (MCP Apps), under the rules that hold for other calls. The caller
-    checks that the page may use the tool. Not for applications: see `ViewBridge`."""
+    """Call a tool for a page of its server (MCP Apps), with the same rules as other calls. The caller checks
+    that the page may use the tool. Not for applications: see `ViewBridge`."""
     audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
     reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
     work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]

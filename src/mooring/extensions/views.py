@@ -16,7 +16,7 @@ from mooring.core.apps import (
     page_digest,
     page_rules,
 )
-from mooring.core.extensions import qualified
+from mooring.core.extensions import address_behind, address_through
 from mooring.core.text import line
 from mooring.core.types import EMPTY, Contents, Json, Page, Resource, Result, Snapshot, Tool
 from mooring.errors import CallError, MooringError, ServerError, UnknownResource
@@ -80,7 +80,7 @@ class Views:
         """Return a page of a server and its rules, after the comparison with the lock.
 
         Raises:
-            ServerError: What the server sent is no page.
+            ServerError: The server did not send a page.
             ToolChanged: The page differs from the approved one.
         """
         contents = await self._resources.read_fresh(uri, server, timeout=timeout)
@@ -99,9 +99,7 @@ class Views:
         """
         home = gateway_origin(view.tool.meta)
         if home is not None:
-            shown = uri
-            for server in reversed(home[0].split("/")):
-                shown = qualified(shown, server)
+            shown = address_through(uri, home[0].split("/"))
             listed = (one for one in self._builder.catalog.resources if one.server == view.server)
             origins = {one.uri: gateway_origin(_mapping(one.extra.get("_meta"))) for one in listed}
             if shown == uri and (origins.get(uri) or ("",))[0] != home[0]:
@@ -126,7 +124,7 @@ def read_page(contents: Contents, resources: tuple[Resource, ...] = ()) -> tuple
     """Return the page in contents that were read, and its rules from both places of metadata.
 
     Raises:
-        ServerError: It is no page.
+        ServerError: It is not a page.
     """
     server, uri = contents.server, contents.uri
     block = contents.blocks[0] if len(contents.blocks) == 1 else None
@@ -215,6 +213,11 @@ class View:
     def allow(self) -> str:
         """Value of the `allow` attribute of an iframe that grants all of them."""
         return self.rules.allow
+
+    def own_address(self, uri: str) -> str:
+        """Return the address that the server itself uses for one that a gateway before it has changed."""
+        home = gateway_origin(self.tool.meta)
+        return uri if home is None else address_behind(uri, home[0].split("/"))
 
     def bridge(
         self,

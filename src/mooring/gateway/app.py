@@ -36,8 +36,10 @@ __all__ = ["Gateway"]
 
 log = logger("mooring.gateway")
 
-FIRST_LIST_WAIT = 10.0
-"""Longest time in seconds that the first list request waits for servers that are still starting."""
+FIRST_WAIT = 10.0
+"""Longest time in seconds that the first requests wait for servers that are still starting."""
+DISCOVER_WAIT = 4.0
+"""The same for `server/discover`: a client may take a longer silence for a server of the older era."""
 
 _KINDS = {
     METHOD_NOT_FOUND: "unknown_method",
@@ -89,6 +91,7 @@ class Gateway:
         self.under_way = 0
         self.draining = False
         self._settled = False
+        self._first: float | None = None
         self._idle = asyncio.Event()
 
     def profile(self, name: str) -> Profile | None:
@@ -130,10 +133,25 @@ class Gateway:
             tasks.create_task(self.subscriptions.run())
             tasks.create_task(self._keep_reaping())
 
-    async def _wait_for_servers(self) -> None:
-        """Wait for starting servers: many clients list once, directly after connecting."""
-        await self.host.ready(FIRST_LIST_WAIT)
-        self._settled = True
+    async def _wait_for_servers(self, method: str) -> None:
+        """Wait for starting servers, together at most `FIRST_WAIT` from the first request on: many clients
+        list once, directly after connecting, and learn the extensions in the handshake alone."""
+        handshake = method in ("initialize", "server/discover")
+        if not handshake and not method.endswith("/list"):
+            return
+        now = time.monotonic()
+        self._first = self._first or now
+        if handshake and self._extensions_known():
+            return
+        limit = DISCOVER_WAIT if method == "server/discover" else FIRST_WAIT
+        left = self._first + limit - now
+        await self.host.ready(max(left, 0.0))
+        self._settled = limit == FIRST_WAIT or all(one.state != "pending" for one in self.host.status())
+
+    def _extensions_known(self) -> bool:
+        """Whether every server that is starting has been listed before."""
+        known = self.host.catalog.servers
+        return all(one.state != "pending" or one.name in known for one in self.host.status())
 
     async def _keep_reaping(self) -> None:
         while True:
@@ -157,8 +175,8 @@ class Gateway:
         self.under_way += 1
         code = ""
         try:
-            if not self._settled and message["method"].endswith("/list"):
-                await self._wait_for_servers()
+            if not self._settled:
+                await self._wait_for_servers(message["method"])
             answer = await self.handlers.answer(client, message, exchange)
             failed = not isinstance(answer, bytes) and answer.get("isError") is True
             record.outcome = "error" if failed else "ok"

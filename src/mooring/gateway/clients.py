@@ -154,6 +154,8 @@ class Client:
     """Subscribed resource URIs, each with its server."""
     used: float = 0.0
     """Time of the last request, on the monotonic clock."""
+    ended: bool = False
+    """Whether the gateway has ended its session."""
     under_way: dict[RequestId, anyio.CancelScope] = field(default_factory=dict[RequestId, anyio.CancelScope])
     _recent: deque[bytes] = field(default_factory=lambda: deque[bytes](maxlen=REPLAY_LIMIT))
     _asked: dict[RequestId, asyncio.Future[dict[str, Any]]] = field(
@@ -248,6 +250,7 @@ class Client:
 
     async def close(self) -> None:
         """Cancel running requests and close the connections that only this session uses."""
+        self.ended = True
         for scope in list(self.under_way.values()):
             scope.cancel()
         for waiter in self._asked.values():

@@ -8,7 +8,17 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mooring.core.apps import MIME_TYPE, for_pages, gateway_origin, page_address, page_digest
+from mooring.config.logs import logger
+from mooring.core.apps import (
+    MIME_TYPE,
+    for_pages,
+    gateway_origin,
+    own_name,
+    page_address,
+    page_digest,
+    readdressed,
+    readdressed_result,
+)
 from mooring.core.catalog import Catalog
 from mooring.core.extensions import (
     ORIGIN,
@@ -23,15 +33,19 @@ from mooring.core.extensions import (
     qualified_file,
 )
 from mooring.core.skills import DYNAMIC
+from mooring.core.text import line
 from mooring.core.types import Json, Page, Resource, Skill, Tool
 from mooring.core.value import replace
 from mooring.errors import MooringError, ServerError
+from mooring.extensions.skills import check_file
 from mooring.extensions.views import read_page
 from mooring.gateway.clients import Client
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import CHOSEN_SERVER, INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields
 from mooring.host import runtime_of
 from mooring.transport import wire
+
+log = logger("mooring.gateway")
 
 SKILLS_PAGE = 100
 """Skills in one reply."""
@@ -101,6 +115,16 @@ def owner_of_method(client: Client, method: str, meta: Mapping[str, Any]) -> str
     raise Refusal(METHOD_NOT_FOUND, f"{unknown}{hint}")
 
 
+_ENDING_HERE = frozenset(f"notifications/{name}" for name in ("cancelled", "initialized", "progress"))
+_ROOTS = "notifications/roots/list_changed"
+
+
+def not_passed_on(method: object) -> None:
+    """Log a notification of a client that no server gets: those of extensions."""
+    if isinstance(method, str) and method not in _ENDING_HERE and method != _ROOTS:
+        log.info("notification of a client is not passed on: method=%s", line(method, 80))
+
+
 # --- pages
 
 
@@ -115,7 +139,7 @@ def shown_tool(tool: Tool, *, origin: bool) -> Tool:
     pages: a page calls tools by their server's own names."""
     if not tool.meta and not origin:
         return tool
-    meta = _readdressed(tool.meta, tool.server)
+    meta = readdressed(tool.meta, lambda uri: qualified(uri, tool.server))
     inner = gateway_origin(tool.meta)
     meta.pop(ORIGIN, None)
     if origin:
@@ -146,60 +170,20 @@ def page_tool(catalog: Catalog, name: str) -> Tool | None:
         return tool if for_pages(tool) else None
     servers = paged_servers(catalog)
     every = (*catalog.tools.values(), *catalog.app_tools.values())
-    found = [one for one in every if one.remote_name == name and one.server in servers and for_pages(one)]
+    found = [
+        one
+        for one in every
+        if name in (one.remote_name, own_name(one)[1]) and one.server in servers and for_pages(one)
+    ]
     if len(found) > 1:
         shown = ", ".join(sorted(one.name for one in found))
         raise Refusal(INVALID_PARAMS, f"several servers have a tool {name[:80]!r}; call one of {shown[:400]}")
     return found[0] if found else None
 
 
-def _readdressed(meta: Mapping[str, Any], server: str) -> dict[str, Any]:
-    """Return `_meta` of a tool or a result with the address of the page that clients use, in both places."""
-    found = dict(meta)
-    if isinstance(flat := found.get("ui/resourceUri"), str):
-        found["ui/resourceUri"] = qualified(flat, server)
-    ui = found.get("ui")
-    if isinstance(ui, Mapping):
-        inner = dict(cast("Mapping[str, Any]", ui))
-        if isinstance(inner.get("resourceUri"), str):
-            inner["resourceUri"] = qualified(inner["resourceUri"], server)
-        found["ui"] = inner
-    return found
-
-
 def shown_result(raw: dict[str, Any], server: str) -> dict[str, Any]:
     """Return the result of a call or a prompt with the addresses that clients use."""
-    found = dict(raw)
-    if isinstance(raw.get("_meta"), Mapping):
-        found["_meta"] = _readdressed(raw["_meta"], server)
-    if isinstance(raw.get("content"), list):
-        found["content"] = [_block(block, server) for block in raw["content"]]
-    if isinstance(raw.get("messages"), list):
-        found["messages"] = [
-            {**message, "content": _content(message["content"], server)}
-            if isinstance(message, Mapping) and "content" in message
-            else message
-            for message in cast("list[Any]", raw["messages"])
-        ]
-    return found
-
-
-def _content(content: Any, server: str) -> Any:
-    if isinstance(content, list):
-        return [_block(block, server) for block in cast("list[Any]", content)]
-    return _block(content, server)
-
-
-def _block(block: Any, server: str) -> Any:
-    if not isinstance(block, Mapping):
-        return block
-    given = cast("Mapping[str, Any]", block)
-    kind, uri, inner = given.get("type"), given.get("uri"), fields(given.get("resource"))
-    if kind == "resource_link" and isinstance(uri, str):
-        return {**given, "uri": qualified(uri, server)}
-    if kind == "resource" and isinstance(inner.get("uri"), str):
-        return {**given, "resource": {**inner, "uri": qualified(inner["uri"], server)}}
-    return given
+    return readdressed_result(raw, lambda uri: qualified(uri, server))
 
 
 def shown_contents(raw: dict[str, Any], server: str, own: str, asked: str) -> dict[str, Any]:
@@ -237,6 +221,22 @@ def check_page(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) 
 
 
 # --- skills
+
+
+def check_skill_file(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) -> None:
+    """Raise ToolChanged if what was read is a file of a listed skill and contradicts its manifest."""
+    for skill in profile.catalog.skills:
+        file = next((one for one in skill.files or () if one.uri == uri), None)
+        if skill.server == server and (file is not None or skill.uri == uri):
+            try:
+                check_file(skill, uri, file, wire.contents(server, uri, raw))
+            except wire.Invalid as problem:
+                raise ServerError(
+                    f"what {server!r} sent for {line(uri, 200)!r} is not valid: {problem}",
+                    server=server,
+                    tool=uri,
+                    code=0,
+                ) from None
 
 
 def skill_entry(skill: Skill) -> dict[str, Any]:

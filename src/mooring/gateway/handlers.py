@@ -21,6 +21,7 @@ from mooring.gateway.era_bridge import EraBridge, SuspendedCall
 from mooring.gateway.extensions import (
     advertised,
     check_page,
+    check_skill_file,
     owner_of_method,
     page_tool,
     server_cursor,
@@ -242,7 +243,10 @@ class RequestHandlers:
         profile, pages = client.profile, shows_pages(client)
         searching = profile.settings.discovery != "never" or profile.scripts.enabled
         if request.method == "tools/list" and searching:
-            page = tools_page(lists.shown(client.session.tools(), False), client.era)
+            chosen = client.session.tools()
+            if pages:
+                chosen += profile.shown_to(client.session, lists.reserved(chosen))
+            page = tools_page(lists.shown(chosen, pages), client.era)
             if (record := request.exchange.record) is not None:
                 record.saved = max(len(lists.page(request.method, client.era, pages=pages)) - len(page), 0)
             return page
@@ -430,9 +434,13 @@ class RequestHandlers:
         server, own = found
         raw = await self._forward(server, request, {"uri": own}, own)
         try:
-            check_page(request.client.profile, server, own, raw)
+            if raw.get("resultType") != "input_required":
+                check_page(request.client.profile, server, own, raw)
+                check_skill_file(request.client.profile, server, own, raw)
         except PolicyDenied as problem:
             raise Refusal(INVALID_PARAMS, str(problem)) from None
+        except ServerError as problem:
+            raise Refusal(INTERNAL_ERROR, str(problem)) from None
         raw = shown_contents(raw, server, own, uri)
         return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
 

@@ -16,6 +16,7 @@ import anyio
 from mooring.gateway import stdio
 from mooring.gateway.auth import check_agreement
 from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
+from mooring.gateway.extensions import not_passed_on
 from mooring.gateway.handlers import Answer
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
@@ -138,6 +139,10 @@ async def write_stream(
 
 
 SESSION = "Mcp-Session-Id"
+SESSION_ENDED = (
+    "the gateway ended the session while the request was running, because its token is no longer valid, its "
+    "profile was removed, or an administrator ended it; the outcome is not known. Initialize again"
+)
 PRIMING_VERSION = "2025-11-25"
 
 
@@ -203,6 +208,7 @@ class HttpHandler:
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
+            not_passed_on(message.get("method"))
             return Response(status=202)  # the 2026 era has no client notifications over HTTP
         if not is_id(message["id"]):
             raise Refusal(INVALID_REQUEST, "the id of a request must be a string or an integer")
@@ -224,6 +230,7 @@ class HttpHandler:
         if "id" not in message:
             if message["method"] == "notifications/cancelled":
                 client.cancelled(fields(message.get("params")).get("requestId"))
+            not_passed_on(message["method"])
             return Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
             raise Refusal(INVALID_REQUEST, "a request needs a method, and a string or an integer as id")
@@ -296,7 +303,8 @@ class HttpHandler:
     async def _result(
         self, context: RequestContext, client: Client, message: dict[str, Any], exchange: ClientExchange
     ) -> tuple[bytes | None, int]:
-        """Return the response body and HTTP status; the body is None if the client cancelled the request."""
+        """Return the response body and HTTP status; the body is None if the client cancelled the request. A
+        request whose session is ended by the gateway gets an error."""
         key: RequestId = message["id"]
         if key in client.under_way:
             return error_body(key, Refusal(INVALID_REQUEST, "a request with this id is already running")), 400
@@ -309,6 +317,8 @@ class HttpHandler:
             except Refusal as refusal:
                 body, status = error_body(key, refusal), refusal.status if client.era == "modern" else 200
             finally:
+                if body is None and client.ended:
+                    body, status = error_body(key, Refusal(-32001, SESSION_ENDED)), 200
                 client.under_way.pop(key, None)
                 client.used = time.monotonic()
                 if (record := exchange.record) is not None:

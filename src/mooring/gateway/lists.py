@@ -97,6 +97,11 @@ class Lists:
         """Return tools with the addresses that clients use."""
         return [shown_tool(tool, origin=pages and tool.server in self._paged) for tool in tools]
 
+    def reserved(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that only pages of the servers of these tools may call."""
+        servers = {tool.server for tool in tools}
+        return tuple(one for one in self.contents.catalog.app_tools.values() if one.server in servers)
+
     def _make(self, method: str, era: Era, pages: bool) -> bytes:
         contents = self.contents
         match method:

@@ -16,6 +16,7 @@ import anyio
 from mooring.core.types import EMPTY
 from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS, Client, Outbox, Principal, TooManySessions
+from mooring.gateway.extensions import not_passed_on
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_REQUEST,
@@ -81,6 +82,7 @@ async def _answer_one(client: Client, message: object, answer: Answer) -> bytes 
     if "id" not in said:
         if method == "notifications/cancelled":
             client.cancelled(fields(said.get("params")).get("requestId"))
+        not_passed_on(method)
         return None
     if not is_id(key) or method == "initialize":
         problem = "a request id must be a string or an integer, and initialize cannot be in a batch"
@@ -151,6 +153,7 @@ class StdioServer:
         if "id" not in said:
             if said["method"] == "notifications/cancelled":
                 self._cancel(fields(said.get("params")).get("requestId"))
+            not_passed_on(said["method"])
             return
         self._begin(said)
 

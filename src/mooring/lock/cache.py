@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mooring.config.models import Scope
 
 
-FORMAT = 3
+FORMAT = 4
 """Version of the rows. Increase it when their meaning changes."""
 
 

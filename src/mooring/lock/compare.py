@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
+from mooring.core.apps import apps_meta
 from mooring.core.text import nearest
 from mooring.core.types import (
     EMPTY,
@@ -30,7 +31,7 @@ from mooring.core.types import (
     Tool,
 )
 from mooring.errors import UnknownTool
-from mooring.lock.definitions import HASH, condensed, first_of_each, is_pinnable, key_of
+from mooring.lock.definitions import HASH, condensed, condensed_meta, first_of_each, is_pinnable, key_of
 from mooring.lock.diff import Change, Subject, changes_between, same, same_text, volatile_between, warnings_of
 from mooring.lock.model import NO_MARKS, Lock, Mark, Marks, Pin
 from mooring.lock.schema_diff import Difference
@@ -221,7 +222,18 @@ def before_start(known: Snapshot) -> Snapshot:
 
 
 def _held(fields: Mapping[str, Json]) -> Mapping[str, Json]:
-    return {name: value for name, value in fields.items() if not (isinstance(value, dict) and HASH in value)}
+    """Return the fields without the values of which the pin has only a hash."""
+    found: dict[str, Json] = {}
+    for name, value in fields.items():
+        if not _is_hashed(value):
+            found[name] = value
+        elif rest := {key: inner for key, inner in cast("dict[str, Json]", value).items() if key != HASH}:
+            found[name] = rest
+    return found
+
+
+def _is_hashed(value: Json) -> bool:
+    return isinstance(value, dict) and HASH in value
 
 
 def build(
@@ -268,7 +280,7 @@ def compare(known: Pin, snapshot: Snapshot, *, fingerprint: str | None = None) -
         snapshot: The server's listing.
         fingerprint: Of the current configuration; None skips this comparison.
     """
-    offered = snapshot if known.whole else _bare_snapshot(snapshot)
+    offered = snapshot if known.whole else _without_unknown_meta(_bare_snapshot(snapshot), known.snapshot)
     changes = changes_between(known.snapshot, offered, known.volatile)
     if fingerprint is not None and fingerprint != known.fingerprint:
         prints = Difference(
@@ -401,7 +413,7 @@ def _counted(entry: E) -> E:
     if isinstance(entry, Tool):
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
-        meta, extra = condensed(entry.meta) or EMPTY, condensed(entry.extra) or EMPTY
+        meta, extra = condensed_meta(entry.meta) or EMPTY, condensed(entry.extra) or EMPTY
         return replace(entry, name=entry.remote_name, meta=meta, extra=extra)
     if isinstance(entry, Extension):
         return replace(entry, settings=condensed(entry.settings) or EMPTY)
@@ -424,12 +436,24 @@ def _bare_snapshot(snapshot: Snapshot) -> Snapshot:
     )
 
 
+def _without_unknown_meta(snapshot: Snapshot, known: Snapshot) -> Snapshot:
+    """Return the snapshot without `_meta` of tools that have none in the pin: older locks did not keep it."""
+    kept = {tool.remote_name for tool in known.tools if tool.meta}
+    tools = (
+        tool if not tool.meta or tool.remote_name in kept else replace(tool, meta=EMPTY)
+        for tool in snapshot.tools
+    )
+    return replace(snapshot, tools=tuple(tools))
+
+
 def _bare(entry: E) -> E:
-    """Return the entry without extras, as in a pin that is not `whole`."""
+    """Return the entry without extras, as in a pin that is not `whole`. Of `_meta`, it has what decides who
+    may use a tool."""
     if isinstance(entry, Tool):
         if entry.name == entry.remote_name and not entry.meta and not entry.extra:
             return entry
-        return replace(entry, name=entry.remote_name, meta=EMPTY, extra=EMPTY)
+        meta = condensed_meta(apps_meta(entry.meta)) or EMPTY
+        return replace(entry, name=entry.remote_name, meta=meta, extra=EMPTY)
     if isinstance(entry, Extension | Page):
         return entry
     return replace(entry, extra=EMPTY) if entry.extra else entry
@@ -442,7 +466,9 @@ def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
     if snapshot.tools is known.tools and not others:
         return snapshot
     surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
-    note = f"{snapshot.server}: set aside {surplus} tools whose name is offered twice; the first counts"
+    note = (
+        f"{snapshot.server}: {surplus} tools are left out: another tool has the same name; the first is used"
+    )
     return replace(
         snapshot,
         warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,
@@ -488,15 +514,12 @@ def _shown(known: Mapping[str, Json], sent: Mapping[str, Json], pin: Pin, mark: 
     volatile."""
     if not pin.whole:
         return sent
-    held = _held(known)
-    if len(held) == len(known):
+    hashed = {name for name, value in known.items() if _is_hashed(value)}
+    if not hashed:
         return known
     subject, key, field = mark
-    return {
-        name: held.get(name, sent.get(name))
-        for name in known
-        if name in held or (subject, key, f"{field}.{name}") not in pin.volatile
-    }
+    stable = {name for name in hashed if (subject, key, f"{field}.{name}") not in pin.volatile}
+    return {**_held(known), **{name: sent.get(name) for name in stable}}
 
 
 def _approved(

@@ -15,6 +15,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar, cast
 
+from mooring.core.apps import apps_meta
 from mooring.core.json_values import recalled
 from mooring.core.skills import DYNAMIC
 from mooring.core.types import Extension, Json, Page, Prompt, Resource, ResourceTemplate, Skill, Tool
@@ -25,6 +26,7 @@ __all__ = [
     "Entry",
     "canonical",
     "condensed",
+    "condensed_meta",
     "definition",
     "digest",
     "first_of_each",
@@ -53,7 +55,7 @@ DEPTH_LIMIT = 64
 def _plain(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, Any]", value))
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
@@ -84,7 +86,7 @@ def definition(entry: Entry) -> dict[str, Json]:
                 "annotations": dict(entry.annotations),
             }
             if entry.meta:
-                counted["meta"] = condensed(entry.meta)
+                counted["meta"] = condensed_meta(entry.meta)
         case Resource() | ResourceTemplate():
             counted = {
                 "uri": entry.uri if isinstance(entry, Resource) else entry.uri_template,
@@ -124,6 +126,16 @@ def definition(entry: Entry) -> dict[str, Json]:
 def condensed(fields: Mapping[str, Json]) -> dict[str, Json]:
     """Return the fields, with large values replaced by their hash."""
     return {name: _condensed(value) for name, value in fields.items()}
+
+
+def condensed_meta(meta: Mapping[str, Json]) -> dict[str, Json]:
+    """Return `_meta` of a tool with large values replaced by their hash. Who may use the tool and the address
+    of its page stay readable, because they count before the server runs."""
+    found = condensed(meta)
+    for key, value in apps_meta(meta).items():
+        if isinstance(value, dict) and isinstance(hashed := found[key], dict) and HASH in hashed:
+            found[key] = {**hashed, **condensed(cast("dict[str, Json]", value))}
+    return found
 
 
 def _condensed(value: Json) -> Json:

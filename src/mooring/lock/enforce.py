@@ -131,7 +131,8 @@ class LockEnforcer:
             yield from (_hidden(name, kind, key, change) for kind, key, change in more)
 
     def is_pinned(self, tool: Tool) -> bool:
-        """Return whether a lock holds an approved definition of the tool. The private cache is no lock."""
+        """Return whether a lock holds an approved definition of the tool. The private cache does not
+        count."""
         return tool.remote_name in self.pinned(tool.server)
 
     def pinned(self, server: str) -> Collection[str]:
@@ -240,14 +241,19 @@ class LockEnforcer:
         self._aside[name] = admission.set_aside
         self._more_aside[name] = _more_aside(admission)
         self._skills_aside[name] = admission.set_aside_skills
-        if name in self._cached and self._memory.cache and (pin is None or admission.drift):
-            fresh = self._pins[name] = pin_of(snapshot, mark, previous=pin, whole=False)
-            from mooring.lock.cache import remember
-
-            writer = Thread(target=remember, args=(fresh,), name="mooring-cache")
-            self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
-            writer.start()
+        if name in self._cached and self._memory.cache:
+            fresh = pin_of(snapshot, mark, previous=pin, whole=False)
+            if fresh != pin or admission.drift:
+                self._pins[name] = fresh
+                self._remember(fresh)
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
+
+    def _remember(self, pin: Pin) -> None:
+        from mooring.lock.cache import remember
+
+        writer = Thread(target=remember, args=(pin,), name="mooring-cache")
+        self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
+        writer.start()
 
     def _report(self, name: str, admission: Admission, already: frozenset[str] = frozenset()) -> None:
         """Log the changes, except warnings in `already`."""
@@ -332,7 +338,7 @@ class LockEnforcer:
     def warnings(self, server: str) -> tuple[str, ...]:
         """Return one line for each hidden tool of the server."""
         aside = self._aside.get(server, {})
-        return tuple(f"{server}: tool {name!r} is set aside: {change.kind}" for name, change in aside.items())
+        return tuple(f"{server}: tool {name!r} is hidden: {change.kind}" for name, change in aside.items())
 
     def check_page(self, page: Page) -> ToolChanged | None:
         """Return the error for a page that differs from the approved one. Logs it instead if the pins of the

@@ -39,7 +39,7 @@ _ABOUT = (
     "What each MCP server was approved to offer. `mooring lock` writes it, `mooring check` compares, "
     "`mooring approve` accepts a change. Commit it; do not edit it."
 )
-_AGAIN = "restore it from version control, or write it anew with `mooring lock --force`"
+_AGAIN = "restore it from version control, or write it again with `mooring lock --force`"
 _WIDTH = 100
 _TEXTS = frozenset(("title", "description", "instructions"))
 
@@ -242,7 +242,7 @@ def _pins(servers: Json, version: int) -> dict[str, Pin]:
         name = _needed(raw, "server")
         try:
             if name in pins:
-                raise _Damage("stands twice")
+                raise _Damage("is defined twice")
             pins[name] = _pin(raw, name, version)
         except _Damage as damage:
             raise damage.within(f"server {_shown(name)}") from None
@@ -314,7 +314,7 @@ def _entries(raw: _Raw, field: str, server: str, make: Callable[[_Raw, str], E])
         key = _needed(item, key_field)
         try:
             if key in found:
-                raise _Damage("stands twice")
+                raise _Damage("is defined twice")
             entry = found[key] = make(item, server)
             _verify(entry, _needed(item, "hash"))
         except _Damage as damage:

@@ -71,7 +71,7 @@ class ApprovalRequest(Value):
 
 
 def plan_text(request: ApprovalRequest) -> str:
-    """Return the plan of a script in words, with the untrusted parts cleaned."""
+    """Return the plan of a script as text, with the untrusted parts cleaned."""
     plan: Any = request.arguments
     lines = [f"A script wants to make {plan['writes']} calls that may change something:"]
     for entry in plan["calls"]:
@@ -90,7 +90,7 @@ def plan_text(request: ApprovalRequest) -> str:
 
 
 def _shown(arguments: Any) -> str:
-    """The arguments of a call for a person: invisible characters as escapes, what is cut counted."""
+    """Return the arguments of a call for a person: invisible characters escaped, cut characters counted."""
     text = clean_json(json.dumps(arguments, ensure_ascii=False))
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text):,} characters)"
 
@@ -107,8 +107,8 @@ def is_planned(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 def keep_planned(tool: Tool, given: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
-    """If the call with the `given` arguments is the write of an approved plan, it is that also with those
-    which the transform and the guards of the host made of them."""
+    """If the call with the `given` arguments is the write of an approved plan, it also is with the arguments
+    that the host's transform and guards made of them."""
     if sent is not given and _matches(tool, given):
         PLANNED.set((tool.name, _canonical(sent)))
 
@@ -123,7 +123,7 @@ def _canonical(arguments: Mapping[str, Any]) -> str:
 
 
 def note_approval(approval: Literal["given", "denied"]) -> None:
-    """Note the answer for the audit log."""
+    """Record the answer for the audit log."""
     from mooring.audit import NOTE
 
     if (note := NOTE.get()) is not None:

@@ -44,7 +44,7 @@ Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | 
 
 
 class _Plan:
-    """What the policies say about one tool, as far as it is known without arguments."""
+    """The decisions of the policies about one tool, as far as they are known without arguments."""
 
     __slots__ = ("decision", "joint", "only", "otherwise", "variants")
 
@@ -107,7 +107,7 @@ class _Plan:
 
 
 def _with_offset(now: datetime, zone: tzinfo) -> datetime:
-    """Return the time in a zone; CEL knows offsets, and no zones."""
+    """Return the time in a zone: CEL supports offsets, but not zones."""
     if zone is UTC:
         return now if now.tzinfo is UTC else now.astimezone(UTC)
     local = now.astimezone(zone)
@@ -210,7 +210,7 @@ class PolicyEnforcer:
         *,
         now: datetime | None = None,
     ) -> Decision:
-        """Return what the policies of the configuration say about a call; `now`: at another time."""
+        """Return the decision of the configured policies about a call; `now`: at another time."""
         plan = self._plan(tool)
         if plan.decision is not None:
             return plan.decision
@@ -226,7 +226,7 @@ class PolicyEnforcer:
         inexact: frozenset[str] = frozenset(),
         hints: bool = True,
     ) -> Decision | None:
-        """Return what the policies say about a past call; None if too little is known of it.
+        """Return the decision of the policies about a past call; None if too little of it is known.
 
         Args:
             tool: The tool.
@@ -304,7 +304,7 @@ class PolicyEnforcer:
 
     def plans(self, tool: Tool) -> str | None:
         """Return why a script must have its call of a tool approved in a plan; None for reads and for tools
-        that an `allow` list of the host or the server names. A transform does not make a read of a write."""
+        that an `allow` list of the host or the server names. A transform cannot turn a write into a read."""
         if tool.server == OWNER or tool.verb == "prompt":
             return None
         joint, variants, trusted = self._policy(tool.server), [tool], tool.server in self._own
@@ -316,7 +316,9 @@ class PolicyEnforcer:
         reads = trusted and all(one.annotations.get("readOnlyHint") is True for one in variants)
         if reads or all(map(joint.names, variants)):
             return None
-        return f"{tool.server!r} does not say that {tool.remote_name!r} only reads, or is not trusted to"
+        return (
+            f"{tool.server!r} does not mark {tool.remote_name!r} as read-only, or its hints are not trusted"
+        )
 
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
         """Ask for approval of the plan of a script; return whether it was given."""
@@ -335,7 +337,7 @@ class PolicyEnforcer:
             )
         return approved
 
-    # --- decisions of others --------------------------------------------------------------------
+    # --- external decisions ---------------------------------------------------------------------
 
     @property
     def _asks_others(self) -> bool:

@@ -1,6 +1,6 @@
-"""Decisions of others about calls: a function of the application, or an HTTP service such as OPA.
+"""External decisions about calls: a function of the application, or an HTTP service such as OPA.
 
-No answer in time, an error and an answer that is not understood all deny the call.
+A timeout, an error and a response that cannot be interpreted all deny the call.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DecisionService:
 
 
 def understood(said: object, who: str) -> Decision:
-    """Return what an answer means; deny if it is not understood."""
+    """Return the decision in a response; deny if it cannot be interpreted."""
     if isinstance(said, Decision):
         return said
     if isinstance(said, bool):
@@ -105,7 +105,7 @@ def understood(said: object, who: str) -> Decision:
             if isinstance(why, str) and why:
                 return Decision(verdict=found.verdict, reason=f"{who}: {line(why, 200)}")
             return found
-    return Decision(verdict="deny", reason=f"{who} sent a response that is not understood")
+    return Decision(verdict="deny", reason=f"{who} sent a response that cannot be interpreted")
 
 
 def _unanswered(problem: str) -> Decision:

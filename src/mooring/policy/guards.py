@@ -79,7 +79,8 @@ class SecretGuard(Guard):
     """Denies calls whose arguments hold a secret of this host, or text that looks like a credential.
 
     Args:
-        redact: `Host.redact`, which knows the secrets of the host; None: only the look of a text counts.
+        redact: `Host.redact`, which knows the secrets of the host; None: only texts that look like
+        credentials are found.
         allow: Globs of `server/tool` that may get secrets.
     """
 
@@ -142,7 +143,7 @@ class BudgetGuard(Guard):
             )
 
     def _spend(self, today: str, who: str, cost: float) -> float | None:
-        """Book the cost; return what was spent before if it does not fit."""
+        """Add the cost; return the amount spent before if the limit would be exceeded."""
         with closing(self._opened()) as file, file:
             file.execute("BEGIN IMMEDIATE")
             query = "SELECT amount FROM spent WHERE day = ? AND who = ?"

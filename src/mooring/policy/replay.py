@@ -1,4 +1,4 @@
-"""Decisions of a policy about calls that are written down: test cases, and lines of an audit log."""
+"""Decisions of a policy about recorded calls: test cases, and lines of an audit log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mooring.policy.enforce import PolicyEnforcer
 from mooring.servers.state import CurrentConfig
 
 MASKS = ("***", "…", " items>", "<int>", "<too long to show>")
-"""What the audit log writes in the place of values: whole texts, or ends of them."""
+"""Replacements of values in the audit log: whole texts, or ends of texts."""
 
 
 def enforcer(config: HostConfig) -> PolicyEnforcer:
@@ -109,7 +109,7 @@ def read_cases(document: Mapping[str, Any], file: str) -> tuple[Case, ...]:
 
 
 def run_cases(cases: Iterable[Case], policy: PolicyEnforcer) -> Iterator[Outcome]:
-    """Return what the policy decides about each case."""
+    """Return the decision of the policy about each case."""
     for number, case in enumerate(cases, 1):
         call = case.call
         tool = _tool(call.server, call.tool, call.annotations)
@@ -122,7 +122,7 @@ def run_cases(cases: Iterable[Case], policy: PolicyEnforcer) -> Iterator[Outcome
 
 
 class PastCall(Value):
-    """A call in an audit log, and what the policy says about it now."""
+    """A call in an audit log, and the current decision of the policy about it."""
 
     time: str
     server: str
@@ -138,7 +138,7 @@ class PastCall(Value):
 def replay(
     lines: Iterable[bytes], policy: PolicyEnforcer, annotations: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> Iterator[PastCall]:
-    """Return what the policy says about each call of an audit log. Other lines are skipped.
+    """Return the decision of the policy about each call of an audit log. Other lines are skipped.
 
     Args:
         lines: The lines of the log.

@@ -275,7 +275,7 @@ class StoredOutput:
         """Return at most `count` characters from `offset` on.
 
         Raises:
-            OSError: The file is gone.
+            OSError: The file no longer exists.
         """
         end = self.length if count is None else min(offset + count, self.length)
         if offset >= end:

@@ -207,14 +207,21 @@ async def cancel(calls: Iterable[ScriptCall]) -> None:
             task.exception()
 
 
-def summary(calls: Iterable[ScriptCall]) -> str:
-    """Return what a script did, for its error."""
+def summary(calls: Iterable[ScriptCall], planning: Iterable[ScriptCall] = ()) -> str:
+    """Return a summary of the calls of a script, for its error; `planning`: the reads made for its plans."""
+    made, read = _counted(calls), _counted(planning)
+    texts = [
+        f"Calls so far: {made}." if made else "It made no calls.",
+        f"For its plan: {read}." if read else "",
+    ]
+    return " ".join(filter(None, texts))
+
+
+def _counted(calls: Iterable[ScriptCall]) -> str:
     counts = Counter((call.tool.name, call.state) for call in calls)
-    if not counts:
-        return "It made no calls."
     words = {"cancelled": "cancelled, outcome unknown", "unknown": "outcome unknown", "queued": "not sent"}
     listed = [f"{name} ({number} {words.get(state, state)})" for (name, state), number in counts.items()]
-    return f"Calls so far: {', '.join(listed[:20])}."
+    return ", ".join(listed[:20])
 
 
 def _unknown(call: ScriptCall) -> MooringError:
@@ -233,7 +240,7 @@ def _state(result: Result) -> State:
 
 
 def _value(result: Result) -> Any:
-    """Return what a script gets: the structured value, or the text."""
+    """Return the value of a result for a script: the structured value, or the text."""
     if result.structured is not None:
         return result.structured
     return "\n".join(block.text if block.text is not None else f"[{label(block)}]" for block in result.blocks)

@@ -21,12 +21,12 @@ next(iter([...]), None)), bound methods as values (key=str.lower; use a lambda),
 sorted(key=), asyncio.create_task/wait_for/TaskGroup (use gather), return outside a function.
 Modules: asyncio, json, re, math, datetime, collections, itertools, functools, random, decimal, copy, \
 base64, hashlib, csv, typing, dataclasses, time."""
-"""What a model must know about the language."""
+"""Description of the language for a model."""
 
 MOST_PROBLEMS = 20
 _LISTED = DIALECT.rpartition("Modules: ")[2].rstrip(".")
 MODULES = frozenset((*_LISTED.split(", "), "__future__", "os", "pathlib", "sys"))
-"""Modules that the interpreter has; the last ones in parts."""
+"""Modules of the interpreter; the last ones are incomplete."""
 _NO_MODULE = {
     "statistics": "compute it with sum(), len() and sorted()",
     "heapq": "use sorted(...)[:n]",

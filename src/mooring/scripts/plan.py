@@ -1,8 +1,8 @@
 """Plans of writes: what a script would do, what was approved, and whether a call is one of the approved ones.
 
 Pure. A plan is found by running the rest of a script without its writes: each write gets a stand-in instead
-of a result. Stand-ins can be used in the arguments of later writes; what they stood for is put in when the
-real result is known, and the call must then be exactly that.
+of a result. Stand-ins can be used in the arguments of later writes; they are replaced by the real results
+later, and the call must then be exactly the planned one.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class PlannedCall(Value):
 
 
 class WritePlan(Value):
-    """The writes that a script would make from where it stands."""
+    """The writes that a script would make from its current position."""
 
     calls: tuple[PlannedCall, ...]
     complete: bool
-    """Whether the script ended after them. Otherwise it needs the result of one, and may ask again."""
+    """Whether the script ends after them. If not, it needs the result of one, and may need another plan."""
     why_open: str = ""
 
     def document(self, stand_ins: StandIns) -> dict[str, Any]:
@@ -72,21 +72,22 @@ class WritePlan(Value):
 
 
 class StandIns:
-    """Values that stand for the results of planned writes."""
+    """Stand-ins for the results of planned writes."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, tuple[int, Path]] = {}
         self._texts: dict[str, tuple[int, Path]] = {}
 
     def make(self, index: int, schema: Mapping[str, Any] | None) -> Any:
-        """Return a stand-in for the result of call `index` (from 0): a text, or what fits the schema."""
+        """Return a stand-in for the result of call `index` (from 0): a text, or a value that fits the
+        schema."""
         if schema is None:
             return self._text(index, ())
         left = [_MOST_LEAVES]
         return self._value(index, schema, (), left)
 
     def expanded(self, value: Any, results: Mapping[int, Any]) -> Any:
-        """Return a value with real results in the place of stand-ins.
+        """Return a value with stand-ins replaced by the real results.
 
         Raises:
             LookupError: A result is not known, or has no such part.
@@ -108,7 +109,7 @@ class StandIns:
         return value
 
     def shown(self, value: Any) -> Any:
-        """Return a value for a person: numbers that stand for results as text, long texts cut."""
+        """Return a value for a person: stand-in numbers as text, long texts cut."""
         if isinstance(value, str):
             return value if len(value) <= SHOWN_TEXT else f"{value[:SHOWN_TEXT]}… ({len(value):,} characters)"
         if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:
@@ -158,8 +159,12 @@ def _part(results: Mapping[int, Any], index: int, path: Path) -> Any:
 
 
 class Approvals:
-    """Which writes of one script may be made. A write is made only if a plan with exactly this call was
-    approved, and each planned call at most once."""
+    """Which writes of one script may be made, and when.
+
+    A write is made only if a plan with exactly this call was approved, each planned call at most once, and
+    only after all calls before it in the plan. So what is made is always the beginning of an approved plan,
+    whatever a script does when it recognises a stand-in.
+    """
 
     def __init__(self, most_questions: int = MOST_QUESTIONS) -> None:
         self.stand_ins = StandIns()
@@ -169,10 +174,14 @@ class Approvals:
         self._approved = False
         self._left: dict[int, PlannedCall] = {}
         self._results: dict[int, Any] = {}
+        self._wanted: set[int] = set()
+        """Calls that the script has made and that wait for those before them."""
+        self._next = 0
+        """The first call of the plan that was not made yet."""
 
     def decide(self, function: str, arguments: Mapping[str, Any]) -> tuple[Decision, int | None]:
-        """Return what happens to a write: it is made (with its number in the plan), a plan must be approved
-        first, or it differs from the approved plan and is refused."""
+        """Return what happens to a write: it is made (with its number in the plan, for `release`), a plan
+        must be approved first, or it differs from the approved plan and is refused."""
         if self._plan is None:
             return "ask", None
         if not self._approved:
@@ -186,9 +195,19 @@ class Approvals:
             return "ask", None
         return "refuse", None
 
+    def release(self, index: int) -> list[int]:
+        """Record that the script makes this call of the plan; return the calls that may be sent now, in the
+        order of the plan."""
+        self._wanted.add(index)
+        first = self._next
+        while self._next in self._wanted:
+            self._next += 1
+        return list(range(first, self._next))
+
     def propose(self, plan: WritePlan) -> None:
-        """Replace the plan. Nothing of it is approved, and nothing of an earlier one any more."""
+        """Replace the plan. Neither it nor an earlier one is approved afterwards."""
         self._plan, self._approved, self._left, self._results = plan, False, {}, {}
+        self._wanted, self._next = set(), 0
         self.questions += 1
 
     def answer(self, approved: bool) -> None:
@@ -209,7 +228,8 @@ class Approvals:
     @property
     def left(self) -> tuple[PlannedCall, ...]:
         """Approved calls that were not made."""
-        return tuple(self._left.values())
+        calls = self._plan.calls if self._plan is not None and self._approved else ()
+        return calls[self._next :]
 
     def _matches(self, call: PlannedCall, wanted: str) -> bool:
         try:

@@ -48,7 +48,7 @@ META = "mooring/script"
 
 
 class Refused(Stopped):
-    """The dry run showed that the script must not go on."""
+    """The dry run showed that the script must not continue."""
 
 
 class ScriptRun:
@@ -104,14 +104,20 @@ class ScriptRun:
         )
         self._limit: asyncio.Timeout | None = None
         self._now, self._seed = time.time(), secrets.randbits(32)
+        self._held: dict[int, ScriptCall] = {}
+        """Approved writes that wait for those before them in the plan."""
+        self._planning: list[ScriptCall] = []
+        """Reads that were made for plans."""
         self._stubs: dict[str, Stub] = {}
         self._pausing: list[str] = []
+        self._as_text: str | None = None
+        """What the value is, if it is not JSON and was returned as text."""
         self._at_rest = False
         """Whether the worker has ended the program and can be used again."""
 
     async def run(self, code: str) -> Result:
-        """Run a program and return its result. Failures are results with `is_error`; nothing is raised for
-        them. Cancelling this cancels the calls that are under way."""
+        """Run a program and return its result. Failures are results with `is_error`, not exceptions.
+        Cancelling this cancels the running calls."""
         started = time.monotonic()
         if (note := NOTE.get()) is not None:
             note.script = self.id
@@ -142,7 +148,7 @@ class ScriptRun:
                 ScriptFinished(
                     script=self.id,
                     session=self._session_id,
-                    calls=len(self._calls),
+                    calls=len(self._calls) + len(self._planning),
                     duration=took,
                     is_error=failed,
                 )
@@ -177,7 +183,7 @@ class ScriptRun:
         return {
             "names": list(self._stubs),
             "pausing": pausing,
-            "calls": max(self._settings.calls - len(self._calls), 0),
+            "calls": max(self._settings.calls - len(self._calls) - len(self._planning), 0),
             "length": self._length,
             "now": self._now,
             "seed": self._seed,
@@ -185,7 +191,7 @@ class ScriptRun:
         }
 
     async def _follow(self, event: dict[str, Any], code: str) -> Any:
-        """Do what the script needs, until it ends; return its value."""
+        """Handle the events of the script until it ends; return its value."""
         while True:
             assert self._worker is not None
             self._heard(event, self._calls)
@@ -197,8 +203,13 @@ class ScriptRun:
                     if running:
                         await self._settled(self._calls, running)  # the script did not await them
                         continue
+                    if self._held:
+                        raise Stopped(self._skipped())
+                    self._as_text = event.get("as_text")
                     return event["value"]
                 case "waiting":
+                    if all(self._calls[id_].task is None for id_ in event["pending"]):
+                        raise Stopped(self._skipped())
                     results = await self._settled(self._calls, event["pending"])
                     event, _ = await self._worker.results(results)
                 case "write":
@@ -207,7 +218,7 @@ class ScriptRun:
                     raise Stopped(self._problem(event))
 
     def _heard(self, event: dict[str, Any], calls: CallsById) -> None:
-        """Keep what was printed, and start the calls that the script made."""
+        """Store the printed text, and start the calls that the script made."""
         if calls is self._calls:
             self._printed.append(event["printed"])
             self._length += len(event["printed"])
@@ -240,13 +251,15 @@ class ScriptRun:
         return text
 
     def _begin(self, one: dict[str, Any], calls: CallsById, *, planned: int | None = None) -> ScriptCall:
-        """Start a call of the script; a write of a dry run is only noted."""
+        """Start a read of the script; a write is only noted."""
         name = one["name"]
         given = self._caller.arguments(self._stubs[name], one["arguments"])
         call = calls[one["id"]] = ScriptCall(self._functions[name], given, write=name in self._pausing)
         call.planned = planned
-        if calls is self._calls or not call.write:
+        if not call.write:
             self._caller.start(call)
+            if calls is not self._calls:
+                self._planning.append(call)
         return call
 
     async def _settled(self, calls: CallsById, pending: list[int]) -> list[Settled]:
@@ -277,12 +290,27 @@ class ScriptRun:
             )
         if decision == "ask":
             return await self._planned(code)
-        self._begin(one, self._calls, planned=index)
+        assert index is not None
+        self._held[index] = self._begin(one, self._calls, planned=index)
+        for ready in self._approvals.release(index):
+            self._caller.start(self._held.pop(ready))
         event, _ = await self._worker.exchange("go")
         return event
 
+    def _skipped(self) -> MooringError:
+        """The error of a script that leaves out a write and makes a later one of the plan."""
+        missing = self._approvals.left[0]
+        return PolicyDenied(
+            f"The script was stopped: it makes a later write of the approved plan and leaves out "
+            f"{missing.tool!r} with {line(dumps(self._approvals.stand_ins.shown(missing.arguments)), 200)}, "
+            "which comes before it.",
+            server=OWNER,
+            tool="script_run",
+            reason="differs from the approved plan",
+        )
+
     async def _planned(self, code: str) -> dict[str, Any]:
-        """Find out what the script would write, ask for approval, and load its snapshot again."""
+        """Determine the writes of the script, ask for approval, and load its snapshot again."""
         assert self._worker is not None
         event, snapshot = await self._worker.exchange("dump")
         if event["event"] != "snapshot":
@@ -330,6 +358,7 @@ class ScriptRun:
         calls: CallsById = dict(self._calls)
         planned: list[PlannedCall] = []
         stood: dict[int, bytes] = {}
+        before = len(self._planning)
         try:
             event, _ = await self._worker.exchange("load", snapshot, **self._frame([], dry=True))
             while True:
@@ -348,7 +377,7 @@ class ScriptRun:
                             )
                         )
                 if event["event"] != "waiting":
-                    return self._found(event, tuple(planned))
+                    return self._found(event, tuple(planned), len(self._planning) - before)
                 ready = [(id_, True, stood[id_]) for id_ in event["pending"] if id_ in stood]
                 if not ready:
                     ready = await self._settled(calls, event["pending"])
@@ -360,16 +389,19 @@ class ScriptRun:
         finally:
             await cancel([call for id_, call in calls.items() if id_ not in self._calls])
 
-    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...]) -> WritePlan:
-        if event["event"] == "done":
-            return WritePlan(calls=planned, complete=True)
-        if event["event"] == "limit" and "more calls" in event["text"]:
+    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...], reads: int) -> WritePlan:
+        """Return the plan, if the script may make all of its calls: the reads for it count as well."""
+        made = len(self._calls) + len(self._planning)
+        most = made + reads + len(planned) > self._settings.calls
+        if most or (event["event"] == "limit" and "more calls" in event["text"]):
             raise Refused(
                 script_error(
                     "The script was stopped before its first write: it would make more than "
-                    f"{self._settings.calls} calls (`scripts.calls`)."
+                    f"{self._settings.calls} calls (`scripts.calls`), including the reads for the plan."
                 )
             )
+        if event["event"] == "done":
+            return WritePlan(calls=planned, complete=True)
         if event["event"] == "error":
             return WritePlan(
                 calls=planned,
@@ -391,7 +423,7 @@ class ScriptRun:
     # --- the end --------------------------------------------------------------------------------
 
     async def _give_back(self) -> None:
-        """Give the worker to other scripts."""
+        """Release the worker for other scripts."""
         worker, self._worker = self._worker, None
         if worker is not None:
             try:
@@ -409,7 +441,7 @@ class ScriptRun:
             await self._workers.release(worker, usable=self._at_rest)
 
     def _not_made(self) -> str:
-        """Approved writes that the script did not make after all."""
+        """Return the approved writes that the script did not make."""
         left = Counter(call.tool for call in self._approvals.left)
         listed = ", ".join(f"{line(tool, 80)} ({count})" for tool, count in left.items())
         return f"Approved, but not made by the script: {listed}." if listed else ""
@@ -419,13 +451,17 @@ class ScriptRun:
         if error is not None:
             parts = [
                 str(error),
-                summary(self._calls.values()),
+                summary(self._calls.values(), self._planning),
                 f"Printed before that:\n{_end_of(printed)}" if printed.strip() else "",
             ]
         else:
             shown = "" if value is None else value if isinstance(value, str) else dumps(value)
-            parts = [printed.rstrip("\n"), shown, self._not_made()]
+            note = (
+                "" if self._as_text is None else f"(The value is {self._as_text}, so its text is returned.)"
+            )
+            parts = [printed.rstrip("\n"), shown, note, self._not_made()]
         calls = [call.document() for call in self._calls.values()]
+        calls += ({**call.document(), "planning": True} for call in self._planning)
         return Result(
             server=OWNER,
             tool="script_run",

@@ -142,7 +142,7 @@ class _Writer:
         return ("*, " if plain else "") + ", ".join(parts), frozenset(optional)
 
     def type(self, schema: Any, place: str, depth: int, root: Mapping[str, Any]) -> str:
-        """Return the Python type of a schema; `Any` where it says too little or too much."""
+        """Return the Python type of a schema; `Any` if the schema is too general or too complex."""
         if not isinstance(schema, Mapping) or depth > _DEEPEST:
             return "Any"
         given = cast("Mapping[str, Any]", schema)

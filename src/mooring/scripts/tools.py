@@ -11,6 +11,7 @@ from mooring.concurrency import OrderedCallback
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, SCRIPT_API, SCRIPT_RUN
 from mooring.core.calls import failed_result
+from mooring.core.discovery import search_visible
 from mooring.core.names import OWNER
 from mooring.core.render import plain, text_block
 from mooring.core.text import line, nearest
@@ -23,6 +24,7 @@ from mooring.scripts.stubs import HEADER, function_names, identifiers, stub_of, 
 from mooring.scripts.workers import scripts_installed
 
 if TYPE_CHECKING:
+    from mooring.core.catalog import Catalog
     from mooring.local import OnProgress, Progress
     from mooring.runtime import Runtime
     from mooring.session import Session
@@ -65,23 +67,23 @@ class ScriptTools:
         self._only = enabled == "only"
         self._listed: tuple[Tool, ...] | None = None
 
-    def shown(self, runtime: Runtime, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    def shown(self, catalog: Catalog, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return the list of a session with the script tools first. It is decided on the first call, so that
         the prompt cache of a model provider stays valid."""
         if self._listed is None:
-            self._listed = self._offered(runtime)
+            self._listed = self._offered(catalog)
         if not self._only or not self._listed:
             return self._listed + tools
         return self._listed + tuple(tool for tool in tools if tool.name == READ.name)
 
-    def _offered(self, runtime: Runtime) -> tuple[Tool, ...]:
+    def _offered(self, catalog: Catalog) -> tuple[Tool, ...]:
         if not scripts_installed():
             if "extra" not in _reported:
                 _reported.add("extra")
                 log.warning("scripts are enabled and not installed; install the extra `mooring[scripts]`")
             return ()
         if self._only:
-            names = function_names(runtime.catalog.tools.values())
+            names = function_names(catalog.tools.values())
             stubs = [stub_of(name, tool) for name, tool in names.items()]
             shown, rest = within_budget(stubs, API_BUDGET)
             if not rest:
@@ -107,7 +109,7 @@ class ScriptTools:
         )
         try:
             if name == SCRIPT_API.name:
-                return self._api(runtime, given, started)
+                return self._api(session.catalog, runtime, given, started)
             code = given.get("code")
             if not isinstance(code, str) or not code.strip():
                 raise CallError(
@@ -139,7 +141,7 @@ class ScriptTools:
         await _await_tools(runtime, code, min(settings.time, settings.time if timeout is None else timeout))
         run = ScriptRun(
             call=session.call,
-            tools=runtime.catalog.tools,
+            tools=session.catalog.tools,
             plans=runtime.plans,
             approve=runtime.approve,
             emit=runtime.emit,
@@ -152,9 +154,9 @@ class ScriptTools:
         )
         return await run.run(code)
 
-    def _api(self, runtime: Runtime, given: Mapping[str, Any], started: float) -> Result:
+    def _api(self, catalog: Catalog, runtime: Runtime, given: Mapping[str, Any], started: float) -> Result:
         """Return the stubs of the tools that fit a query or have these names, within a budget."""
-        functions = function_names(runtime.catalog.tools.values())
+        functions = function_names(catalog.tools.values())
         local = {tool.name: name for name, tool in functions.items()}
         query, names = given.get("query"), given.get("tools")
         notes: list[str] = []
@@ -169,7 +171,7 @@ class ScriptTools:
                     notes.append(f"# There is no tool {line(name, 60)!r}; similar: {near}")
             wanted = [name for name in dict.fromkeys(wanted) if name in functions]
         elif isinstance(query, str) and query.strip():
-            hits = runtime.index.search(query, MOST_FOUND, ranker=runtime.ranker)
+            hits = search_visible(catalog, runtime.index, query, MOST_FOUND, runtime.ranker)
             wanted = [local[hit.name] for hit in hits if hit.name in local]
         else:
             raise CallError(

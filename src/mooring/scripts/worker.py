@@ -35,7 +35,7 @@ class ValueTooLarge(Exception):
 
 
 class Driver:
-    """Drives the interpreter. The host sees what it does as frames."""
+    """Drives the interpreter, and reports to the host in frames."""
 
     def __init__(self, monty: Any, pool: Any, lint: Any, out: BinaryIO) -> None:
         self._monty, self._pool, self._lint, self._out = monty, pool, lint, out
@@ -53,7 +53,7 @@ class Driver:
     # --- frames ---------------------------------------------------------------------------------
 
     def send(self, event: str, data: bytes = b"", **fields: Any) -> None:
-        """Send an event with what was printed and which calls were made since the last one."""
+        """Send an event with the printed text and the calls since the last one."""
         printed, self._printed = "".join(self._printed), []
         calls, self._new, self._new_size = self._new, [], 0
         text = json.dumps({"event": event, "printed": printed, "calls": calls, **fields}).encode()
@@ -61,7 +61,7 @@ class Driver:
         self._out.flush()
 
     def handle(self, message: dict[str, Any], data: bytes) -> None:
-        """Do what one frame of the host says."""
+        """Execute one frame of the host."""
         match message["do"]:
             case "start":
                 self._start(message)
@@ -153,7 +153,7 @@ class Driver:
     # --- running --------------------------------------------------------------------------------
 
     def _run(self, step: Any) -> None:
-        """Make a step, then go on until the script ends or needs the host."""
+        """Make a step, then continue until the script ends or needs the host."""
         monty = self._monty
         try:
             snapshot = step()
@@ -204,7 +204,7 @@ class Driver:
             return snapshot.resume()
 
         def tool() -> None:
-            """Stands for a tool that the script uses as a value."""
+            """Represents a tool that the script uses as a value."""
 
         tool.__name__ = name
         return snapshot.resume(value=tool)
@@ -248,7 +248,7 @@ class Driver:
         return snapshot.resume({"future": ...})
 
     def _answer_call(self) -> None:
-        """Go on after a call that the host has started."""
+        """Continue after a call that the host has started."""
         self._calls_left -= 1
         self._run(lambda: self._snapshot.resume({"future": ...}))
 
@@ -256,14 +256,15 @@ class Driver:
         return {"return_value": value} if ok else {"exc_type": "RuntimeError", "message": value}
 
     def _finished(self, output: Any) -> None:
+        as_text = None
         try:
             value, _ = plain(output, LARGEST_VALUE)
-        except TypeError:
-            value = repr(output)[:LONGEST_TRACEBACK]
+        except TypeError as problem:
+            value, as_text = repr(output)[:LONGEST_TRACEBACK], f"not JSON: {problem}"
         except ValueError as problem:
             raise ValueTooLarge(f"The value that the script returns cannot be used: {problem}.") from None
         self._close()
-        self.send("done", value=value)
+        self.send("done", value=value, as_text=as_text)
 
     def _print(self, stream: str, text: str) -> None:
         self._length += len(text)

@@ -48,7 +48,7 @@ def scripts_installed() -> bool:
 
 
 def missing_walls() -> list[str]:
-    """Return which parts of the operating-system wall this machine does not have."""
+    """Return the parts of the operating-system sandbox that this machine does not support."""
     walls = {"Landlock": landlock_abi() > 0, "seccomp": seccomp_supported()}
     return [name for name, there in walls.items() if not there]
 
@@ -148,7 +148,7 @@ class Worker(asyncio.SubprocessProtocol):
             text, more = HEAD.unpack_from(received)
             end = HEAD.size + text
             if text > _LARGEST or more > LARGEST_SNAPSHOT:
-                self._ended = True  # no worker of ours sends that
+                self._ended = True  # no genuine worker sends such a frame
                 break
             if len(received) < end + more:
                 return
@@ -293,11 +293,11 @@ _reported: set[str] = set()
 
 
 def _report(missing: list[str]) -> None:
-    """Log once what the operating system cannot confine."""
+    """Log once which parts of the sandbox the operating system does not support."""
     key = ",".join(missing)
     if missing and key not in _reported:
         _reported.add(key)
         log.warning(
-            "scripts run without a part of the operating-system wall missing=%s",
+            "scripts run without a part of the operating-system sandbox missing=%s",
             key,
         )

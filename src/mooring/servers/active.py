@@ -61,8 +61,8 @@ def request_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parameter_headers(header_map: HeaderMap, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """`Mcp-Param-…` for the arguments that the tool's schema wants in headers, except for those that are
-    missing, null or no plain value."""
+    """Return the `Mcp-Param-…` headers for the arguments that the tool's schema annotates, except those that
+    are missing, null or not a plain value."""
     headers: dict[str, str] = {}
     for path, name in header_map.items():
         value: Any = arguments
@@ -74,14 +74,14 @@ def parameter_headers(header_map: HeaderMap, arguments: Mapping[str, Any]) -> di
 
 
 def header_value(text: str) -> str:
-    """The text as a header can carry it: as it is, or in base64 with marks around it."""
+    """Return the text as the value of a header: unchanged, or in base64 between markers."""
     if not text or (_PRINTABLE.fullmatch(text) and not _ENCODED.fullmatch(text)):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
 
 
 def header_map(schema: Mapping[str, Any]) -> HeaderMap:
-    """The arguments that a valid schema wants in headers; see `header_problem`."""
+    """Return the arguments of a valid schema that are sent as headers; see `header_problem`."""
     return {
         path: part[_ANNOTATION]
         for path, part in _annotated(schema)
@@ -90,7 +90,8 @@ def header_map(schema: Mapping[str, Any]) -> HeaderMap:
 
 
 def header_problem(schema: Mapping[str, Any]) -> str | None:
-    """What breaks the rules for header annotations: a tool with such a schema must not be used over HTTP."""
+    """Return how a schema breaks the rules for header annotations, or None. Such a tool must not be used over
+    HTTP."""
     owners: dict[str, str] = {}
     for path, part in _annotated(schema):
         if not path:
@@ -110,15 +111,15 @@ def header_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
-    """The snapshot without tools whose header annotations break the rules (they must not be used), and
-    for each remaining tool that has any, which arguments go into headers."""
+    """Return the snapshot without tools whose header annotations break the rules, and by remaining tool the
+    arguments that are sent as headers."""
     kept: list[Tool] = []
     maps: dict[str, HeaderMap] = {}
     warnings: list[str] = []
     for tool in snapshot.tools:
-        if _ANNOTATION in repr(tool.input_schema):  # quicker than a walk, and False for almost every tool
+        if _ANNOTATION in repr(tool.input_schema):  # faster than a traversal; mostly False
             if problem := header_problem(tool.input_schema):
-                warnings.append(f"{tool.server}: set aside tool {tool.name!r}: {problem}")
+                warnings.append(f"{tool.server}: tool {tool.name!r} is left out: {problem}")
                 continue
             if found := header_map(tool.input_schema):
                 maps[tool.name] = found
@@ -129,8 +130,8 @@ def mirrored(snapshot: Snapshot) -> tuple[Snapshot, dict[str, HeaderMap]]:
 
 
 def _annotated(root: Any) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """Each part of a schema that has the annotation, with its path: the names of the properties that lead
-    to it, or None where something else than `properties` does. References are not followed."""
+    """Yield each part of a schema that has the annotation, with its path: the names of the properties above
+    it; None if it is below another keyword than `properties`. References are not followed."""
     left: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
     while left:
         path, part = left.pop()
@@ -159,7 +160,7 @@ def _as_text(value: object) -> str | None:
         return None
     try:
         return str(value)
-    except ValueError:  # a number with more digits than Python writes
+    except ValueError:  # a number with more digits than Python converts
         return None
 
 
@@ -173,32 +174,33 @@ TRACE = ("traceparent", "tracestate", "baggage")
 
 @dataclass(slots=True)
 class ActiveConnection:
-    """Requests on one wire. Gone when the wire is: never kept across a reconnect."""
+    """Requests on one open transport. A reconnect makes a new one."""
 
     channel: Transport
     peer: Peer
     redact: Redactor
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
     ttl: float = 0.0
-    """Seconds for which the server says its list of tools holds; 0 when it says nothing."""
+    """Seconds for which the server declares its list of tools valid; 0 if it does not."""
     list_started: float = 0.0
     """When the last listing began, on the clock of `mooring.concurrency`."""
     mourned: bool = False
-    """Whether a request has already reported that the wire died."""
+    """Whether a request has already reported that the transport was closed."""
     deferred: frozenset[str] = frozenset()
     """Tools that must be called as tasks (handshake era)."""
     task_news: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
-    """Whom to tell that a task has changed, by its id."""
+    """Callbacks for changes of tasks, by id of the task."""
     task_keys: set[str] = field(default_factory=set[str])
-    """Ids of the held requests that tell of tasks."""
+    """Ids of the open subscriptions to changes of tasks."""
     log_level: str | None = None
     """Log level last set on the server (handshake era)."""
     visited: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
-    """Set when the server says that the user is done at an address, by its id (handshake era)."""
+    """By elicitation id: set when the server reports that the user has finished at the URL (handshake
+    era)."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def next_number(self) -> int:
-        """A number that no other held request on this wire has."""
+        """Return a number that no other subscription on this transport has."""
         return next(self._numbers)
 
     async def ask(
@@ -212,7 +214,7 @@ class ActiveConnection:
         meta: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> dict[str, Any]:
-        """The raw result of one request.
+        """Return the raw result of one request.
 
         Raises:
             WireError: There is no result.
@@ -221,10 +223,11 @@ class ActiveConnection:
         if (forwarded := FORWARDED.get()) is not None:
             params = {**forwarded.params, **params}
         if self.peer.era == "legacy" and ("inputResponses" in params or "requestState" in params):
-            # Answers to a question that stood for an error of this era.
+            # These answer an `input_required` that replaced an error of this era: the server does not know
+            # them.
             params = {key: value for key, value in params.items() if key not in _OF_2026}
         if forwarded is not None:
-            # A client's own trace goes on as it is; whatever else we stamp is not for it to choose.
+            # The client's trace context is forwarded unchanged; it cannot replace other metadata of mooring.
             traced = {key: forwarded.meta[key] for key in TRACE if key in forwarded.meta}
             meta = {**forwarded.meta, **(meta or EMPTY), **traced}
         peer = self.peer
@@ -268,8 +271,8 @@ class ActiveConnection:
         return result
 
     def _addresses(self, data: object, forwarded: ForwardedRequest | None) -> dict[str, Any] | None:
-        """The addresses that the user must open first, where the caller is asked by a result for them: the
-        application, or a client of the 2026 era that opens addresses. Other clients get the error."""
+        """Return the addresses that the user must open first, if the caller can get them as `input_required`:
+        the application, or a client of the 2026 era that supports URLs. Other clients get the error."""
         if forwarded is not None and not (forwarded.answers and forwarded.opens_addresses):
             return None
         asked = addresses_in(data)
@@ -280,16 +283,16 @@ class ActiveConnection:
         return asked
 
     async def _redacted(self, page: dict[str, Any]) -> dict[str, Any]:
-        """The page without secrets: a large one is looked through in a thread."""
+        """Return the page without secrets. A large one is searched in a thread."""
         if self.redact and heavy(page):
             return await to_thread.run_sync(self.redact.within, page)
         return self.redact.within(page)
 
     async def list(self, timeout: float) -> Snapshot:
-        """What the server offers now; see `take_snapshot`."""
+        """Return the current lists of the server; see `take_snapshot`."""
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            # What a server says of itself is kept in the lock and shown to models.
+            # Lists are stored in the lock and shown to models, so secrets in them are redacted.
             page = await self._redacted(await self.ask(method, params, timeout=timeout))
             if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
                 self.ttl = max(ttl / 1000, 0.0)
@@ -306,7 +309,7 @@ class ActiveConnection:
 
 
 def _without_secrets(snapshot: Snapshot, redact: Redactor) -> Snapshot:
-    """The rest of what a snapshot says: its entries were looked at page by page."""
+    """Return the snapshot with its other fields redacted: its entries were redacted page by page."""
     if not redact:
         return snapshot
     info = snapshot.info
@@ -358,8 +361,8 @@ Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
-    """What the server offers now. Without its tools there is no snapshot; any other kind that fails is
-    left out with a warning.
+    """Return the current lists of the server. If the list of tools fails, there is no snapshot; another list
+    that fails is left out with a warning.
 
     Raises:
         WireError: the tools could not be listed.
@@ -419,8 +422,8 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
 
 
 async def compared(known: Snapshot | None, listed: Snapshot) -> Snapshot:
-    """What was listed, with the known tools where they say the same; see `shared`. Large definitions are
-    compared, and looked through for doubtful text, in a thread."""
+    """Return the listing, with the known tool objects where definitions are identical; see `shared`. Large
+    definitions are compared, and searched for suspicious text, in a thread."""
     if heavy([tool.input_schema for tool in listed.tools]):
         return await to_thread.run_sync(_compared, known, listed)
     return listed if known is None else shared(known, listed)
@@ -460,7 +463,7 @@ async def _pages(
             del into[MAX_ITEMS:]
             warnings.append(f"{server}: {method} holds more than {MAX_ITEMS} entries; the rest is left out")
             return
-        if not isinstance(following, str):  # an empty cursor is one; only its absence is the end
+        if not isinstance(following, str):  # an empty cursor is a cursor; only a missing one ends the list
             return
         cursor = following
     warnings.append(f"{server}: {method} has more than {MAX_PAGES} pages; the rest is left out")

@@ -81,7 +81,7 @@ class CatalogBuilder:
         self._stale = False
         self._warned: set[str] = set()
         self._shaped: dict[str, tuple[tuple[Tool, ...], Mapping[str, Transform], Shaped]] = {}
-        """By server: its tools, its transforms, and what they make of them."""
+        """By server: its tools, its transforms, and the transformed tools."""
         self.use_pins(pins)
         events.observers.append(self._on_event)
 
@@ -96,7 +96,7 @@ class CatalogBuilder:
     # --- snapshots ------------------------------------------------------------------------------
 
     def load_cached(self, server: ServerConfig) -> CachedSnapshot | None:
-        """Show what the lock or the cache has of a server until the server itself is listed."""
+        """Show the definitions in the lock or the cache until the server itself is listed."""
         cached = self.pins.known(server)
         if cached is not None:
             self._snapshots.pop(server.name, None)
@@ -159,7 +159,7 @@ class CatalogBuilder:
         return self._current.style
 
     def admits(self, server: str) -> bool:
-        """Every server is visible."""
+        """Return True: every server is visible."""
         return True
 
     def changed(self) -> None:
@@ -173,7 +173,7 @@ class CatalogBuilder:
 
     @property
     def _announced(self) -> bool:
-        """Whether a stream or a callback wants to know about changes."""
+        """Whether a stream or a callback receives changes."""
         return bool(self._events.streams) or self._on_change is not None
 
     def _merge(self) -> None:
@@ -215,7 +215,7 @@ class CatalogBuilder:
             return snapshot
         servers = self._snapshots.values()
         readable = any(one.resources or one.templates for one in servers)
-        skilled = any(one.skills for one in servers) or self.pins.hides_skills  # it says why
+        skilled = any(one.skills for one in servers) or self.pins.hides_skills  # it explains why
         tools = tuple(tool for tool in snapshot.tools if (skilled if tool.name == READ_SKILL else readable))
         return replace(snapshot, tools=tools)
 
@@ -226,7 +226,7 @@ class CatalogBuilder:
             self._tasks.start_from_anywhere(self._on_change)
 
     def _transformed(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with the transforms of its server. The lock has seen the original."""
+        """Return the snapshot with the transforms of its server. The lock was applied to the original."""
         name, server = snapshot.server, self._table.configs.get(snapshot.server)
         if server is None or not server.transforms:
             self._shaped.pop(name, None)
@@ -259,7 +259,7 @@ class CatalogBuilder:
     def _emit_set_aside(self, tool: str) -> None:
         self._events.emit(ToolSetAside(tool=tool))
 
-    # --- what models see ------------------------------------------------------------------------
+    # --- visibility -----------------------------------------------------------------------------
 
     def withheld(self, tool: str) -> PolicyDenied | NotTrusted | None:
         """Return the error for a tool name that the lock, the policy or a missing approval hides."""
@@ -316,7 +316,8 @@ class CatalogBuilder:
         )
 
     def exposure(self, mode: Mode) -> VisibleTools:
-        """Return what a new session shows: the whole catalog, or discovery tools and those with `always`."""
+        """Return the tools that a new session shows: the whole catalog, or discovery tools and those with
+        `always`."""
         catalog, budget = self.catalog, self._current.config.discovery_budget
         globs = {name: server.always for name, server in self._table.configs.items() if server.always}
         planned = plan_exposure(catalog, mode, budget, always_shown(catalog, globs))

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 VISIT_WAIT = 120.0
-"""Seconds to wait for a server to say that the user is done at an address, before it is asked again."""
+"""Seconds to wait for a server to report that the user has finished at a URL; then the request is
+repeated."""
 
 
 def whole(raw: Mapping[str, Any]) -> bool:
@@ -46,13 +47,13 @@ def whole(raw: Mapping[str, Any]) -> bool:
 
 
 class InputRounds:
-    """Completes one request, whose errors name `about` and which ends at `end`."""
+    """Completes one request that needs input. Errors name `about`; the time limit is `end`."""
 
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
         self._supervisor = sender.supervisor
         self._visits: set[str] = set()
-        """Ids of addresses that the user has opened."""
+        """Elicitation ids of the URLs that the user has opened."""
         self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
 
@@ -63,11 +64,11 @@ class InputRounds:
     async def finish(
         self, raw: dict[str, Any], method: str, params: dict[str, Any], options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The final result of a request that was first answered with `raw`; the user is asked whatever
-        the server wants to know before it.
+        """Return the final result of a request that was first answered with `raw`. Input that the server
+        requires is requested from the user.
 
         Raises:
-            CallError, AuthNeeded: There is none.
+            CallError, AuthNeeded: There is no final result.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class InputRounds:
             ) from None
 
     async def _visited(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Wait until the server says that the user, who agreed to open an address, is done there.
+        """Wait until the server reports that the user, who agreed to open a URL, has finished there.
 
         Raises:
             WireError: The user did not agree.
@@ -117,7 +118,7 @@ class InputRounds:
         if answer.get("action") != "accept":
             raise failed("the user did not open the requested URL")
         self._visits.add(key)
-        with suppress(TimeoutError):  # then the next try shows it
+        with suppress(TimeoutError):  # then the next attempt shows whether they have
             async with asyncio.timeout(VISIT_WAIT):
                 await done.wait()
 
@@ -238,7 +239,7 @@ class Connection:
         )
 
     def load(self) -> ServerLoad:
-        """Return what this connection is doing, for metrics."""
+        """Return the current activity of this connection, for metrics."""
         gate = self._sender.gate
         return ServerLoad(
             running=gate.under_way,
@@ -310,7 +311,7 @@ class Connection:
 
         Raises:
             ConfigError: The server does not support logins.
-            AuthNeeded: There can be no login.
+            AuthNeeded: A login is not possible.
         """
         if self.supervisor.access is None:
             with suppress(MooringError):
@@ -344,7 +345,7 @@ class Connection:
         raise ConfigError(f"there is no login to {self.name!r}: {how}", file=self.config.file)
 
     async def _asked_again(self) -> None:
-        """Wait for the attempt that `_logged_in` asked for."""
+        """Wait for the attempt that `_logged_in` requested."""
         if self.supervisor.live is not None:
             await self.supervisor.refresh()
         else:
@@ -419,8 +420,8 @@ class Connection:
         return result
 
     async def era_for(self, tool: str, wanted: Era, timeout: float | None = None) -> Era | None:
-        """The era in which a call of `tool` is made for a caller who wants `wanted`; connects if need be.
-        None when there is no connection."""
+        """Return the era in which a call of `tool` is made if the caller needs `wanted`; connects if needed.
+        None without a connection."""
         end = concurrency.monotonic() + self.config.call_limits(timeout)[0]
         sender = await self._eras.sender(self._eras.learned(tool, wanted), end)
         live = sender.supervisor.live
@@ -509,7 +510,7 @@ class Connection:
         """Unsubscribe from a resource.
 
         Raises:
-            CallError, AuthNeeded: the server did not confirm; no event is emitted all the same.
+            CallError, AuthNeeded: the server did not confirm; no more events are emitted in any case.
         """
         self.supervisor.notices.watched.discard(uri)
         if self.supervisor.live is not None:

@@ -1,7 +1,7 @@
 """Diagnosis of a server from its state and messages, with the next command to type.
 
-Errors are written for people; this is the one place that reads them back. What it does not recognise
-gets the general advice, so that a change of words elsewhere costs precision and nothing else.
+Errors are written for people; only this module parses their text. A text that it does not recognise gets
+general advice, so that rewording an error elsewhere makes the advice less specific, but not wrong.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Cause = Literal[
 class Diagnosis:
     cause: Cause
     next: str
-    """What to type or to change, in one or two sentences."""
+    """The command to run or the setting to change, in one or two sentences."""
 
 
 _Advice: TypeAlias = Callable[[ServerConfig, re.Match[str]], str]
@@ -96,7 +96,8 @@ def unpinned_package(server: ServerConfig) -> str | None:
 
 
 def _package(words: list[str]) -> str | None:
-    """The package among the arguments of a runner: named by an option, or the first that is none."""
+    """Return the package in the arguments of a runner: named by an option, or the first argument that is not
+    an option."""
     takes_value = ("--with", "--python", "-p", "--index-url", "--registry")
     skip = False
     for number, word in enumerate(words):
@@ -133,13 +134,13 @@ def _export(server: ServerConfig, found: re.Match[str]) -> str:
 
 
 def _environment(server: ServerConfig, found: re.Match[str]) -> str:
-    """For a server that says on stderr which variable it misses."""
+    """Return the diagnosis for a server that names a missing variable on stderr."""
     names = list(
         dict.fromkeys(name for match in _VARIABLE.finditer(found.string) for name in match.groups() if name)
     )
     new = [name for name in names[:_MOST_VARIABLES] if name not in server.env]
     if not new:
-        return f"`env` of its entry sets {names[0]}: look at the value."
+        return f"`env` of its entry sets {names[0]}: check the value."
     entry = ", ".join(f'"{name}": "${{{name}}}"' for name in new)
     export = "; ".join(f"export {name}=…" for name in new)
     return (
@@ -149,10 +150,11 @@ def _environment(server: ServerConfig, found: re.Match[str]) -> str:
 
 
 def _settings(server: ServerConfig, found: re.Match[str]) -> str:
-    """For a server that reads its settings with pydantic: each field is a variable, perhaps with a prefix."""
+    """Return the diagnosis for a server that reads its settings with pydantic: each field is a variable,
+    perhaps with a prefix."""
     name = found[1].upper()
     return (
-        f'It misses the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
+        f'It needs the setting {found[1]!r}. Give its entry "env": {{"{name}": "${{{name}}}"}} (its manual '
         f"may name a prefix), then `export {name}=…`."
     )
 
@@ -209,9 +211,7 @@ def _fetch(server: ServerConfig, found: re.Match[str]) -> str:
         "uv": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
     }.get(_program(server), ())
     names = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", *registry)
-    return (
-        f"Its package cannot be fetched. Look at your network; behind a proxy or mirror, {_inherit(names)}."
-    )
+    return f"Its package cannot be fetched. Check your network; behind a proxy or mirror, {_inherit(names)}."
 
 
 def _inherit(names: Sequence[str]) -> str:
@@ -223,7 +223,7 @@ def _module(server: ServerConfig, found: re.Match[str]) -> str:
     name = found[1]
     if _program(server) in ("node", "npx", "npm"):
         return (
-            f"Its installation is broken: `npm install {name}` where it lives, or `npm cache clean --force`."
+            f"Its installation is broken: `npm install {name}` in its folder, or `npm cache clean --force`."
         )
     if _program(server) in ("uvx", "uv"):
         return f"Put `--with {name.partition('.')[0]}` before the package in `args`."
@@ -291,9 +291,9 @@ _EXCHANGES = (
         "give a token of your own as `subject_token`.",
     ),
     (r"`private_key`", "Name the file of the private key: `private_key: ${file:client.pem}`."),
-    (r"could not be read again", "Make the file or program that the entry refers to work."),
+    (r"could not be read again", "Correct the file or program that the entry refers to."),
 )
-"""What a refused token means, by step, and what to do."""
+"""Meaning of a refused token, by step, and what to do."""
 
 
 def _status(server: ServerConfig, found: re.Match[str]) -> str:
@@ -301,13 +301,13 @@ def _status(server: ServerConfig, found: re.Match[str]) -> str:
         case "403":
             return "The login is valid but may not do this: ask for the right, or use another token."
         case "404" | "405":
-            return "Look at the path of its `url`: it is often /mcp, or /sse for old servers."
+            return "Check the path of its `url`: it is often /mcp, or /sse for old servers."
         case "429":
             return "It is rate-limited: wait, or lower `max_concurrency`."
         case code if code.startswith("5"):
-            return "The server failed: look at its own log, or try again later."
+            return "The server failed: check its own log, or try again later."
         case _:
-            return "Look at its `url` and `headers`."
+            return "Check its `url` and `headers`."
 
 
 def _says(text: str) -> _Advice:
@@ -315,7 +315,7 @@ def _says(text: str) -> _Advice:
 
 
 _SAID = r"(?s:(?:on stderr|it wrote):\n.*?)"
-"""Before what a server printed."""
+"""Text before the output of a server."""
 _NAME = r"['\"`$]?\{?\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|[A-Z]*(?:KEY|TOKEN|SECRET|PASSWORD))\b\}?['\"`]?"
 _VARIABLE = re.compile(
     rf"{_NAME}\s+(?:env\w*\s+(?:var\w*\s+)?)?(?:(?:is|are|was|has|must|should|needs?)\s+)?(?:not\s+(?:been\s+)?"
@@ -327,7 +327,7 @@ _VARIABLE = re.compile(
     rf"|(?i:please\s+(?:set|provide|export|define)\s+(?:\w+\s+){{0,2}}){_NAME}"
     rf"|KeyError:\s+{_NAME}|[Mm]issing\s+(?:required\s+)?{_NAME}"
 )
-"""What servers print when a variable is missing; the groups are its name."""
+"""Messages that servers print when a variable is missing; the groups match its name."""
 _MOST_VARIABLES = 5
 
 
@@ -421,7 +421,7 @@ _CASES = _cases(
     (
         "proxy",
         r"^the proxy |'proxy'",
-        _says("Correct `proxy` of its entry, or HTTPS_PROXY; `none` goes without."),
+        _says("Correct `proxy` of its entry, or HTTPS_PROXY; `none` uses no proxy."),
     ),
     (
         "tls",
@@ -431,7 +431,7 @@ _CASES = _cases(
     (
         "tls",
         r"client certificate",
-        _says('Show it yours, if you have one: "tls": {"cert": "me.pem", "key": "me.key"} in its entry.'),
+        _says('If you have one, set it: "tls": {"cert": "me.pem", "key": "me.key"} in its entry.'),
     ),
     (
         "tls",
@@ -444,7 +444,7 @@ _CASES = _cases(
     (
         "unknown-host",
         r"cannot be reached: .*(?i:name or service|nodename|resol|getaddrinfo|no address)",
-        _says("There is no such host: correct the name in its `url`, or look at your network."),
+        _says("There is no such host: correct the name in its `url`, or check your network."),
     ),
     (
         "refused",

@@ -69,7 +69,8 @@ class ElicitationHandler:
     def heard(
         self, method: str, params: Mapping[str, Any], forwarded_requests: Sequence[ForwardedRequest] = ()
     ) -> None:
-        """Pass a notice to the client that it concerns; `forwarded_requests` are under way on its wire."""
+        """Pass a notification to the client that it concerns; `forwarded_requests` are pending on its
+        transport."""
         if self._bridge is None:
             return
         if (forwarded := self._bridge.find(forwarded_requests, question=False)) is not None:
@@ -82,10 +83,10 @@ class ElicitationHandler:
         params: Mapping[str, Any],
         forwarded_requests: Sequence[ForwardedRequest] = (),
     ) -> dict[str, Any]:
-        """Return the result for a server's request; `forwarded_requests` are under way on its connection.
+        """Return the result for a server's request; `forwarded_requests` are pending on its connection.
 
         Raises:
-            WireError: there is none; the text is fit for the server and for the model.
+            WireError: there is none; the text may be shown to the server and the model.
         """
         bridge = self._bridge
         if bridge is not None and (forwarded := bridge.find(forwarded_requests, question=True)) is not None:
@@ -95,7 +96,7 @@ class ElicitationHandler:
             finally:
                 forwarded.waiting -= 1
         if method == "roots/list" and self._bridge is not None:
-            return {"roots": []}  # declared for clients of the gateway; there is none
+            return {"roots": []}  # the capability was declared for gateway clients, and none is connected
         if self._bridge is not None and (method != ELICIT or self._ask is None):
             raise _no_single_client(
                 method, params, len({id(forwarded.client) for forwarded in forwarded_requests})
@@ -149,14 +150,14 @@ def _no_callback(params: Mapping[str, Any]) -> WireError:
 
 
 def _no_single_client(method: str, params: Mapping[str, Any], clients: int) -> WireError:
-    """The refusal of a request that belongs to no client of the gateway, or to any of several."""
+    """Return the error for a request that belongs to no client of the gateway, or to one of several."""
     if clients == 0:
         return _refused(
-            f"it sent {method} while no client of the gateway has a request under way at it", params
+            f"it sent {method} while no client of the gateway has a pending request at it", params
         )
     return _refused(
-        f"it sent {method} while {clients} clients of the gateway have requests under way on the same "
-        "connection, which does not say which of them is meant. Set `isolation: session` for this server to "
+        f"it sent {method} while {clients} clients of the gateway have pending requests on the same "
+        "connection, and the message does not name its request. Set `isolation: session` for this server to "
         "give each client a connection of its own, or call again when no other client uses it",
         params,
     )
@@ -210,7 +211,7 @@ async def converse(
         if requests:
             sent["inputResponses"] = await fulfil(requests, answer)
         elif state is None:
-            raise failed("it asks for input and does not say which")
+            raise failed("it asks for input without naming any")
         else:
             await asyncio.sleep(PAUSE)
         if state is not None:
@@ -360,7 +361,7 @@ class Task:
         if not new:
             return
         if len(self._answered) + len(new) > MOST_ANSWERS:
-            raise failed(f"it asked for input more than {MOST_ANSWERS} times and was given up")
+            raise failed(f"it asked for input more than {MOST_ANSWERS} times and was cancelled")
         answers = await fulfil(new, self._answer)
         self._answered |= new.keys()
         await self._ask("tasks/update", {"taskId": self.id, "inputResponses": answers})

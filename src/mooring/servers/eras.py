@@ -138,7 +138,7 @@ class EraConnections:
             try:
                 live = await main.live(end)
             except (WireError, MooringError):
-                return main  # which raises the error
+                return main  # the main one raises the error
         if live.peer.era == wanted or live.peer.single:
             return main
         other = self._other
@@ -169,10 +169,10 @@ class EraConnections:
         return other
 
     def learn(self, tool: str, sender: RequestSender, said: str) -> str | None:
-        """Return what to add to the error of a call whose tool cannot elicit input in this era.
+        """Return a hint for the error of a call whose tool cannot elicit input in this era.
 
-        The next call of the tool takes the other era. This one is not repeated: it may have had effects
-        before the tool asked.
+        The next call of the tool uses the other era. This call is not repeated: it may have had effects
+        before the elicitation.
         """
         live, wanted = sender.supervisor.live, self.wanted(tool)
         if wanted is None or live is None or not _could_not_ask(live.peer.era, said):
@@ -200,7 +200,7 @@ class EraConnections:
         remember_eras(self._config, self._learned)
 
     async def watch(self, uri: str, *, wanted: bool) -> None:
-        """Subscribe to a resource on the second connection, too, or end that, where it is another process."""
+        """Subscribe to a resource on the second connection, too, or unsubscribe, if it is another process."""
         live = None if self._other is None else self._other.supervisor.live
         if live is None or live.channel.kind != "stdio":
             return
@@ -224,7 +224,7 @@ class EraConnections:
     # --- inside ---------------------------------------------------------------------------------
 
     async def _opened(self, era: Era, end: float) -> RequestSender | None:
-        """Return the second connection when it is connected; None if there can be none."""
+        """Return the second connection when it is connected; None if the server cannot have one."""
         async with self._opening:
             if self._other is None:
                 if concurrency.monotonic() < self._not_before or not await self._may_speak(era):
@@ -263,7 +263,7 @@ class EraConnections:
         )
         supervisor.access, supervisor.principal = main.access, main.principal
         supervisor.privately(main.session, self._listed)
-        if wire == "stdio":  # another process: what changes in it is not known to the first one
+        if wire == "stdio":  # another process: the first one does not know about its changes
             supervisor.notices.watched = main.notices.watched
             main.extend = self._whole
         self._other = RequestSender(supervisor, gate=self.main.gate)
@@ -277,8 +277,8 @@ class EraConnections:
         return self._guard(snapshot)
 
     def _whole(self, snapshot: Snapshot) -> Snapshot:
-        """What the server's own process lists, with the tools that only the second process has: either may
-        gain and lose tools by itself. Calls of such a tool go to the process that lists it."""
+        """Return the listing of the main process with the tools that only the second process lists: each may
+        add and remove tools. Calls of such a tool go to the process that lists it."""
         if self._other is None or self._seen is None:
             return snapshot
         own, other = ({tool.remote_name: tool for tool in one.tools} for one in (snapshot, self._seen))

@@ -36,7 +36,7 @@ ONE_STREAM = ("stdio", "sse")
 
 
 def differs(old: Snapshot, new: Snapshot) -> bool:
-    """Whether the lists of two snapshots differ. Entries that say the same are the same objects."""
+    """Whether the lists of two snapshots differ. Entries with equal definitions are the same objects."""
     return any(getattr(old, kind) != getattr(new, kind) for kind in ("tools", "prompts", "resources"))
 
 
@@ -58,7 +58,7 @@ class Freshness:
         """Kinds of lists of which a change was announced on this connection."""
         self._noticed_at = 0.0
         self._unannounced = False
-        """Whether a listing showed a change that no notice had announced."""
+        """Whether a listing showed a change that no notification had announced."""
         self._listed_at: float | None = None
         self._took = 0.0
         self._news = anyio.Event()
@@ -71,8 +71,8 @@ class Freshness:
     def bound(self) -> float | None:
         """Seconds within which a change on the server is known; None while a listing is overdue.
 
-        Short only where the server has announced changes of all its lists on this very connection, over a
-        transport that cannot lose notices alone, and no change was ever found without a notice.
+        Short only if the server has announced changes of all its lists on this connection, over a transport
+        that cannot lose single notifications, and no change was ever found without a notification.
         """
         period = self._period()
         if self._listed_at is None or concurrency.monotonic() - self._listed_at > period:
@@ -85,7 +85,7 @@ class Freshness:
 
     @property
     def unsure(self) -> bool:
-        """Whether a subscription stood and is down: a change in the meantime is not announced."""
+        """Whether the subscription was active and is interrupted: changes meanwhile are not announced."""
         return self._stood and not self._standing
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class Freshness:
                 tasks.start_soon(self._keep_subscribed)
 
     def acknowledged(self) -> None:
-        """The subscription is active."""
+        """Record that the subscription is active."""
         self._standing = True
         if self._listings:
             # Nothing is replayed: earlier changes are only visible in the lists.
@@ -104,19 +104,19 @@ class Freshness:
         self._acknowledged.set()
 
     def announced(self, method: str) -> None:
-        """The server announced that a list changed."""
+        """Record that the server announced a change of a list."""
         self._noticed_at = concurrency.monotonic()
         self._announced.add(method.split("/")[1])
 
     def use(self) -> None:
-        """A call succeeded: read the lists again soon if they are old."""
+        """Record a successful call: the lists are read again soon if they are old."""
         self.in_use = True
         if not self._active:
             self._active = True
             self._news.set()
 
     def listed(self, *, changed: bool = False) -> None:
-        """A listing succeeded; `changed`: it differs from the one before."""
+        """Record a successful listing; `changed`: it differs from the one before."""
         self._listings += 1
         self._failures = 0
         if changed and self._listed_at is not None and self._noticed_at < self._listed_at:
@@ -127,7 +127,7 @@ class Freshness:
         self._news.set()
 
     def failed(self) -> None:
-        """A listing failed: retry after a short delay."""
+        """Record a failed listing: it is retried after a short delay."""
         self._failures += 1
         self._live.channel.spawn(self._retry)
 
@@ -144,7 +144,7 @@ class Freshness:
         return [
             kind
             for kind in ("tools", "prompts", "resources")
-            # Handshake servers send notices even where they do not promise them.
+            # Handshake servers send notifications even if they do not declare them.
             if isinstance(found := offered.get(kind), Mapping)
             and (legacy or cast("Mapping[str, Any]", found).get("listChanged"))
         ]
@@ -175,7 +175,7 @@ class Freshness:
             wait = min(wait * 2, LONGEST_WAIT)
 
     async def _keep_sweeping(self) -> None:
-        """Have the lists read again before the stated bound is over, with time left to read them."""
+        """Have the lists read again before the reported age is exceeded, with time left to read them."""
         while True:
             news = self._news = anyio.Event()
             if self._listed_at is None:
@@ -186,11 +186,11 @@ class Freshness:
                 await news.wait()
                 continue
             self._mark_dirty()
-            with anyio.move_on_after(self._period()):  # a listing that fails is repeated by itself
+            with anyio.move_on_after(self._period()):  # a failed listing is retried automatically
                 await news.wait()
 
     def _period(self) -> float:
-        """Seconds between two listings at most."""
+        """Most seconds between two listings."""
         hint = self._live.ttl
         idle = self._sweep if not hint else max(min(hint, self._sweep), MIN_SWEEP)
         period = min(idle, max(idle / IN_USE, LEAST_IN_USE)) if self._active else idle
@@ -209,16 +209,16 @@ class Relister:
         self._dirty = False
         self._freshness: Freshness | None = None
         self._under_way: asyncio.Future[None] | None = None
-        """Done when the listing that is under way has ended."""
+        """Done when the current listing has ended."""
         self._callers: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
 
     def begin(self, freshness: Freshness) -> None:
-        """The first listing of a new connection begins."""
+        """Record that the first listing of a new connection begins."""
         self._dirty, self._freshness = False, freshness
 
     def mark_dirty(self) -> None:
-        """The lists are out of date: list after the debounce."""
+        """Mark the lists as out of date: they are listed after the debounce."""
         self._dirty = True
         self._wake.set()
 
@@ -244,7 +244,7 @@ class Relister:
         """Wait for a listing that begins now, without the debounce.
 
         Raises:
-            MooringError: it failed; what was known before stays.
+            MooringError: it failed; the earlier listing stays.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._callers.append(done)
@@ -279,10 +279,10 @@ class Relister:
             self._under_way.set_result(None)
             self._under_way = None
         if live.channel.death is not None:
-            self._callers += asked  # they get the reason why the connection is gone
+            self._callers += asked  # the callers get the reason why the connection was closed
             return
         if problem is not None:
-            self._dirty = True  # what was announced is still not known
+            self._dirty = True  # the announced change was not listed
             freshness.failed()
         for caller in asked:
             if not caller.done():

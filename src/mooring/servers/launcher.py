@@ -35,7 +35,7 @@ OwnHeaders = Mapping[str, str] | Callable[[], Mapping[str, str]]
 
 
 def identity_of(headers: OwnHeaders | None) -> Hashable:
-    """A key for an identity: compared, never shown."""
+    """Return a key for an identity, for comparison only. It must not be shown."""
     return headers if headers is None or callable(headers) else frozenset(headers.items())
 
 
@@ -52,7 +52,7 @@ def checked(headers: OwnHeaders) -> Mapping[str, str]:
 
 
 def speaking_as(headers: OwnHeaders, target: Target) -> Target:
-    """The target with these headers over the configured ones, each value a secret."""
+    """Return the target with these headers over the configured ones. Each value is a secret."""
     own = checked(headers)
     names = {name.lower() for name in own}
     others = {name: value for name, value in target.headers.items() if name.lower() not in names}
@@ -60,7 +60,7 @@ def speaking_as(headers: OwnHeaders, target: Target) -> Target:
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
-    """Values to redact: each whole, and without its scheme, longest first."""
+    """Return the values to redact: each one, and without its scheme, longest first."""
     parts = {part for value in values for part in (value, value.rpartition(" ")[2]) if len(part) > 3}
     return tuple(sorted(parts, key=len, reverse=True))
 
@@ -95,7 +95,7 @@ class Launcher:
         self._stale = stale
         self._on_auth, self._on_elicit, self._relay = on_auth, on_elicit, relay
         self.guard: Callable[[Snapshot], Guard | None] = lambda snapshot: None
-        """The guard for what a connection lists that is not the catalog's."""
+        """Returns the guard for the listing of a connection that is not published to the catalog."""
         self._questions: ElicitationHandler | None = None
         self._pool: HttpPool | None = None
         self._max_starting = max_starting
@@ -112,7 +112,7 @@ class Launcher:
         emit: Callable[[Event], None] | None = None,
         headers: OwnHeaders | None = None,
     ) -> Connection:
-        """A connection to a server, with headers of its own if there are any."""
+        """Return a connection to a server, with headers of its own if there are any."""
         if enabled and server.command and server.start != "lazy":
             from mooring.transport import subreaper_client
 
@@ -160,7 +160,7 @@ class Launcher:
         return {SKILLS: {}, **bridged, **{name: dict(settings) for name, settings in named.items()}}
 
     def _starting(self) -> int:
-        """How many servers may start at once."""
+        """Limit the number of servers that start at once."""
         from mooring.servers.start_queue import default_limit
 
         return self._max_starting or self.config.max_starting or default_limit()

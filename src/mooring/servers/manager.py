@@ -49,7 +49,7 @@ class ServerManager:
         self.table = table
         self.connections, self.configs, self.providers = table.connections, table.configs, table.providers
         self._replaced: dict[str, Connection] = {}
-        """Connections that are being closed while another one already takes their place."""
+        """Connections that are being closed and already have a replacement."""
         self._private: set[Connection] = set()
         """Connections of one session each, and of servers that are being added."""
         self._lazy: dict[str, CachedSnapshot | None] = {}
@@ -280,6 +280,16 @@ class ServerManager:
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
+    def unlisted(self) -> list[str]:
+        """Return the enabled servers that are not connected and of which no listing is known."""
+        found: list[str] = []
+        for name, config in self.configs.items():
+            connection, known = self.connections.get(name), self._lazy.get(name)
+            snapshot = connection.snapshot if connection is not None else known.snapshot if known else None
+            if snapshot is None and not config.disabled and name not in self.providers:
+                found.append(name)
+        return found
+
     def wake(self, wanted: Callable[[str], bool]) -> None:
         """Start the lazy servers whose name is `wanted`."""
         self.check_started()
@@ -309,7 +319,7 @@ class ServerManager:
         return replace(known, warnings=(*known.warnings, *self._catalog.shape_warnings(name)))
 
     def load(self) -> dict[str, ServerLoad]:
-        """Return by server what its connections are doing, those of sessions included."""
+        """Return the activity of the connections by server, including those of sessions."""
         found = {name: ServerLoad() for name in self.configs}
         for connection in (*self.connections.values(), *self._private):
             if connection.name in found:
@@ -363,7 +373,9 @@ class ServerManager:
             await provider.start()
             self._catalog.publish(provider.snapshot)
         except Exception:
-            log.exception("provider %r did not start; its tools appear after a good refresh", provider.name)
+            log.exception(
+                "provider %r did not start; its tools appear after a successful refresh", provider.name
+            )
 
     async def _stop_provider(self, provider: Provider) -> None:
         try:

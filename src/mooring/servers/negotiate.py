@@ -92,7 +92,7 @@ class Peer:
     info: ServerInfo
     instructions: str | None
     raw: Mapping[str, Any]
-    """The result of `server/discover` or `initialize`, for the SDK's session to adopt."""
+    """The result of `server/discover` or `initialize`, for the SDK's session."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Goes into `_meta` of every request (modern)."""
     listing: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -100,7 +100,7 @@ class Peer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of every HTTP request."""
     single: bool = False
-    """Whether connecting has shown that the server speaks only this era."""
+    """Whether it is known from connecting that the server speaks only this era."""
 
 
 async def negotiate(
@@ -152,7 +152,7 @@ _SENDS: Mapping[str, Request] = {"send discover": "discover", "send initialize":
 
 
 class _Negotiation:
-    """Sends the requests of one negotiation, and does what the table of `core/eras.py` says."""
+    """Sends the requests of one negotiation, and follows the table in `core/eras.py`."""
 
     def __init__(
         self, channel: Transport, protocol: str, probe_timeout: float, capabilities: Mapping[str, Any]
@@ -199,7 +199,7 @@ class _Negotiation:
             return _Received(request=request, outcome=outcome, fault=fault)
 
     async def _next(self, timeout: float | None) -> _Received | None:
-        """Return the next reply, None after `timeout`; of two, that to `server/discover`."""
+        """Return the next reply; None after `timeout`. Of two, the one to `server/discover`."""
         waiting = self._waiting
         await asyncio.wait(waiting.values(), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for request in ("discover", "initialize"):
@@ -222,7 +222,7 @@ class _Negotiation:
         if fault is not None:
             return Incompatible(
                 f"no common protocol version: the server refused {self._protocol}, "
-                f"the only one to be spoken ({fault})"
+                f"the only one allowed by `protocol` ({fault})"
             )
         if received.request == "discover":
             return Incompatible(_no_common(texts(raw.get("supportedVersions"))))
@@ -231,7 +231,7 @@ class _Negotiation:
             return Incompatible(_no_common([version]))
         return Incompatible(
             f"no common protocol version: the server speaks {version} and not {self._protocol}, "
-            "the only one to be spoken"
+            "the only one allowed by `protocol`"
         )
 
     async def _discover(self) -> dict[str, Any]:

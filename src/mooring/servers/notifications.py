@@ -59,7 +59,7 @@ class ResourceSubscriptions:
                 await self._ask("resources/subscribe", uri)
                 self._missed(uri)
             except WireError as fault:
-                log.warning("%s: %s is no longer watched: %s", self._live.channel.server, uri, fault)
+                log.warning("%s: %s is no longer subscribed: %s", self._live.channel.server, uri, fault)
 
     async def add(self, uri: str) -> None:
         """Subscribe to one more URI, which is already in `wanted`.

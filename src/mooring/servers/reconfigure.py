@@ -27,7 +27,8 @@ log = logger("mooring.host")
 
 
 class Reconfigurer:
-    """Changes what `CurrentConfig` holds, and everything that depends on it. Failed changes are undone."""
+    """Changes the configuration in `CurrentConfig` and everything that depends on it. Failed changes are
+    undone."""
 
     def __init__(
         self,
@@ -221,9 +222,9 @@ async def follow(
             try:
                 await apply(_read(files, reload))
             except (ConfigError, OSError) as problem:
-                log.warning("the last good configuration stays: %s", problem)
+                log.warning("the last valid configuration stays: %s", problem)
                 emit(ConfigRejected(problem=str(problem)))
-    except Exception as problem:  # without watching, the host goes on
+    except Exception as problem:  # the host continues without watching
         log.warning("configuration files are not watched: %s", problem)
         emit(ConfigRejected(problem=f"files are not watched: {problem}"))
 

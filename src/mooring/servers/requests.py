@@ -34,7 +34,7 @@ class RelistLimit:
         self._left, self._since = float(most), concurrency.monotonic()
 
     def take(self) -> bool:
-        """Take one; False when none is left."""
+        """Take one token; return False if none is left."""
         now = concurrency.monotonic()
         self._left = min(self._left + (now - self._since) / self._every, float(self._most))
         self._since = now
@@ -49,9 +49,9 @@ class QueueFull(Exception):
 
 
 class ConcurrencyLimiter:
-    """Permits for requests under way, granted first come, first served.
+    """Permits for concurrent requests, granted in the order of arrival.
 
-    The limits come with each call, because a reload may change them while requests are under way.
+    The limits are arguments of each call, because a reload may change them while requests are running.
     """
 
     def __init__(self) -> None:
@@ -140,11 +140,11 @@ class RequestSender:
 
     @property
     def gate(self) -> ConcurrencyLimiter:
-        """The limit of calls that are under way at the server at once."""
+        """The limit of concurrent calls at the server."""
         return self._gate
 
     def breaker(self, now: float) -> BreakerState:
-        """How the breaker is."""
+        """State of the circuit breaker."""
         return self._breaker.state(now)
 
     async def ask(
@@ -216,7 +216,7 @@ class RequestSender:
         """Return the live connection; wait for it until `end`.
 
         Raises:
-            WireError, AuthNeeded, NotTrusted: There is none.
+            WireError, AuthNeeded, NotTrusted: There is no connection.
         """
         try:
             return await self.supervisor.connected(end - concurrency.monotonic())
@@ -234,7 +234,7 @@ class RequestSender:
         """Return the live connection when its lists are up to date and the lock allows the request.
 
         Raises:
-            ToolChanged: the request is for something that is not as it was approved.
+            ToolChanged: the request is for something that differs from its approved definition.
             CallError: the server announced a change and then could not be listed.
             WireError: there is no connection.
         """
@@ -262,8 +262,9 @@ class RequestSender:
     async def _repeatable(
         self, fault: WireError, live: ActiveConnection, left: float | None, again: bool
     ) -> bool:
-        """Whether a request surely was not acted on, or may be acted on twice, and there is time (None: that
-        was the last try). If not, all that is known of the end of its wire is added to the fault."""
+        """Whether to send a request again: the server certainly did not act on it or the tool is idempotent,
+        and time is left (None: no further attempt). If not, the reason why the transport was closed is added
+        to the fault."""
         if fault.kind in ("session", "refused", "auth") and fault.status != 403:
             live.channel.die(str(fault))  # a new connection shows the cause
         if left is not None and await self._worth_repeating(fault, again, left):

@@ -19,7 +19,7 @@ from mooring.errors import ConfigError
 __all__ = ["Encode", "SemanticRanker"]
 
 Encode = Callable[[Sequence[str]], Any]
-"""Texts in, one vector each out: an array of shape (texts, dimensions)."""
+"""Encodes texts as vectors: an array of shape (texts, dimensions)."""
 
 
 class _HasCatalog(Protocol):
@@ -35,7 +35,7 @@ class SemanticRanker:
         self._host = host
         self._numpy: Any = import_module("numpy")
         self._vectors: dict[str, Any] = {}
-        """By text, so that only what is new is encoded when the catalog changes."""
+        """Vectors by text, so that only new texts are encoded when the catalog changes."""
 
     @classmethod
     def load(cls, model: str, host: _HasCatalog) -> SemanticRanker:
@@ -52,7 +52,7 @@ class SemanticRanker:
         return cls(model2vec.StaticModel.from_pretrained(model).encode, host)
 
     def rank(self, query: str, names: Sequence[str]) -> list[tuple[str, float]]:
-        """Every name with its cosine similarity to the query, the best first."""
+        """Return every name with its cosine similarity to the query, the best first."""
         tools = self._host.catalog.tools
         known = [name for name in names if name in tools]
         if not known:

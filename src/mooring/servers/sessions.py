@@ -34,7 +34,7 @@ SHARED = "00000000-0000-0000-0000-000000000000"
 
 
 class SessionIdentity:
-    """Who a session acts for, and when it was last used."""
+    """Identity and last use of a session."""
 
     __slots__ = ("_agent_id", "_calls", "_headers", "_id", "_principal", "_used")
 
@@ -111,7 +111,7 @@ class PrivateConnection:
 
 
 def _used_by_caller(private: PrivateConnection, session: SessionIdentity) -> PrivateConnection:
-    """Let the connection act for the gateway client of the current request, if it is the session's."""
+    """Use the identity of the current request's gateway client for the connection, if it is the session's."""
     caller = SUBJECT.get()
     if caller is not None and caller.principal == session.principal:
         private.connection.supervisor.act_for(caller)
@@ -249,7 +249,7 @@ class HostSessions(Generic[S]):
         return tuple(shown.values())
 
     def _connection(self, session: S, config: ServerConfig, headers: OwnHeaders | None) -> PrivateConnection:
-        self._open.setdefault(session.id, session)  # a session that has ended is opened again by its use
+        self._open.setdefault(session.id, session)  # using a session that has ended opens it again
         own = self._private.setdefault(session.id, {})
         key = (config.name, identity_of(headers))
         private = own.get(key)
@@ -264,7 +264,7 @@ class HostSessions(Generic[S]):
 
     def _connect(self, session: S, config: ServerConfig, headers: OwnHeaders | None) -> PrivateConnection:
         listed = self._catalog.snapshot(config.name)
-        # A listing that one identity gets is not published; programs have no logins.
+        # A listing for one identity is not published. Child processes have no logins.
         principal = session.principal if config.url is not None else None
         public = headers is None and principal is None
         connection = None

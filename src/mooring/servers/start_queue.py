@@ -1,7 +1,7 @@
 """Limits how many child processes start at once, and times each start fairly on a busy machine.
 
 A start needs CPU time, so a slot is held only while the child uses the CPU (or waits for it, or for a disk).
-A child that sleeps, downloads or hangs gives its slot to the next one and goes on starting without it.
+A child that sleeps, downloads or hangs releases its slot for the next one and continues without it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Urgency = Literal[0, 1, 2]
 """0: nothing waits for the server; 1: a refresh or a listing does; 2: a call does."""
 
 SAMPLE = 0.01
-"""Seconds between two looks at the children that hold slots, while others wait for one."""
+"""Seconds between two measurements of the children that hold slots, while others wait for one."""
 BUSY = 0.25
-"""Share of the time between two looks in which a busy child runs or waits for a CPU."""
+"""Share of the time between two measurements in which a busy child runs or waits for a CPU."""
 BLIND = 2.0
 """Seconds for which a slot is held where the use of the CPU cannot be measured (not Linux)."""
 MOST_EXTENSION = 10
-"""A start never takes more than so many times `connect_timeout`, however busy the machine is."""
+"""A start never takes longer than this multiple of `connect_timeout`, however busy the machine is."""
 MAX_TREE = 64
-"""Processes of one child that are looked at."""
+"""Most processes of one child that are measured."""
 
 
 def default_limit() -> int:
@@ -45,7 +45,7 @@ class StartSlot:
         self._used = 0.0
 
     def started(self, pid: int) -> None:
-        """The child runs: from now on its use of the CPU decides how long the slot is held."""
+        """Record that the child runs: from now on its use of the CPU decides how long the slot is held."""
         self._pid = pid
         self._since = self._seen = time.monotonic()
 
@@ -69,7 +69,8 @@ class StartSlot:
 class StartLimit:
     """Slots for starts, granted to the most urgent start first, then in the order of arrival.
 
-    A start that a call waits for does not wait behind others: such starts have as many slots again.
+    A start that a call waits for does not wait behind others: such starts have the same number of additional
+    slots.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
@@ -124,10 +125,10 @@ class StartLimit:
 
 
 class ConnectTimer:
-    """Calls `expire` after `timeout` seconds of an attempt to connect, leaving out what is not its fault:
+    """Calls `expire` after `timeout` seconds of an attempt to connect.
 
-    the time in the start queue (`pause`), the time in which the child was ready to run and the machine had no
-    CPU for it, and the time in which our own event loop was blocked.
+    Not counted: the time in the start queue (`pause`), the time in which the child was ready to run and the
+    machine had no CPU for it, and the time in which our own event loop was blocked.
     """
 
     def __init__(self, timeout: float, expire: Callable[[], None]) -> None:
@@ -175,7 +176,8 @@ class ConnectTimer:
         self._run(owed)
 
     def _lost_time(self) -> float:
-        """Seconds since the last look in which the child could not run, or we did not look."""
+        """Return the seconds since the last check in which the child could not run or the event loop was
+        blocked."""
         now = time.monotonic()
         # A clock that was turned forward (`mooring.testing`) is not a blocked loop: that takes real time.
         late = max(min(now - self._due_really, self._loop.time() - self._due), 0.0)
@@ -188,7 +190,7 @@ class ConnectTimer:
 
 def cpu_usage(pid: int) -> tuple[float, float, bool] | None:
     """Return the seconds that a process and its descendants ran and waited for a CPU, and whether one of them
-    runs, could run, or waits for a disk now. None where that is not known, or when the process is gone."""
+    runs, could run, or waits for a disk now. None if that is unknown, or the process has ended."""
     ran = waited = 0
     active = False
     tree = [pid]
@@ -202,7 +204,8 @@ def cpu_usage(pid: int) -> tuple[float, float, bool] | None:
             if one == pid:
                 return None
             continue
-        # The kernel adds the time in the run queue when the process leaves it: until then its state tells.
+        # The kernel adds the time in the run queue when the process leaves it: until then only its state
+        # shows it.
         ran, waited, active = ran + int(times[0]), waited + int(times[1]), active or state in (b"R", b"D")
         tree.extend(map(int, children[: max(MAX_TREE - len(tree), 0)]))
     return ran / 1e9, waited / 1e9, active

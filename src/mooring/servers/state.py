@@ -1,4 +1,4 @@
-"""What the parts of a host share: its options, the configuration in force, and the table of its servers."""
+"""Shared state of a host: its options, the current configuration, and the table of its servers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class ServerLoad(Value):
-    """What the connections to one server are doing."""
+    """Activity of the connections to one server."""
 
     running: int = 0
-    """Requests under way."""
+    """Running requests."""
     waiting: int = 0
     """Requests in the queue."""
     connects: int = 0

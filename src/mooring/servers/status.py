@@ -48,7 +48,7 @@ class Flooding(ConnectError):
 
 
 def leaf(problem: BaseException) -> BaseException:
-    """The first real exception inside nested groups."""
+    """Return the first exception inside nested groups."""
     while isinstance(problem, BaseExceptionGroup):
         problem = cast("BaseExceptionGroup[BaseException]", problem).exceptions[0]
     return problem
@@ -69,7 +69,7 @@ def _explained(problem: BaseException, config: ServerConfig, last_output: Sequen
         return problem
     if isinstance(problem, WireError):
         if problem.kind == "auth":
-            return AuthNeeded(f"{name!r}: {problem}; look at its credentials in `headers`", server=name)
+            return AuthNeeded(f"{name!r}: {problem}; check its credentials in `headers`", server=name)
         if problem.kind == "timeout":
             text = f"it did not list its tools within {config.list_timeout:g} s; raise `list_timeout`"
             return ConnectError("\n".join([text, *last_output]), server=name)
@@ -146,7 +146,7 @@ FALLBACK = (400, 404, 405, 415)
 
 
 class ConnectHistory:
-    """Counts attempts, and what they showed. One attempt may start a child twice, once per era."""
+    """History of connection attempts and their results. One attempt may start a child twice, once per era."""
 
     def __init__(self, known: CachedSnapshot | None) -> None:
         self.restarts = Restarts()
@@ -169,7 +169,7 @@ class ConnectHistory:
         """Failed attempts since the server was last connected."""
 
     def opened(self) -> Callable[[], None]:
-        """A connection is open; call what is returned when it is cut because the server floods it."""
+        """Record an open connection; call the returned function if it is closed because the server floods."""
         self.flooding = False
         return self._cut
 
@@ -177,17 +177,17 @@ class ConnectHistory:
         self.flooding = True
 
     def connected(self, peer: Peer) -> None:
-        """Remember the agreement with a server that has been listed."""
+        """Record the negotiated protocol of a server that has been listed."""
         self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
         self._connected_before, self._in_vain = True, 0
         self.connects += 1
 
     def failed(self, *, rested: bool, waiting: bool) -> float:
-        """Count an attempt that failed; return the seconds to rest: 1, 2, 4, 8, 16, 30, each ± 20 %.
+        """Count a failed attempt; return the seconds to wait: 1, 2, 4, 8, 16, 30, each ± 20 %.
 
         Args:
-            rested: False when a caller ended the rest before it; then the next rest is no longer.
+        rested: False if a caller ended the wait before it; then the next wait is not longer.
             waiting: Whether callers wait. A server that was connected before is tried again for them at once.
         """
         self._failures = self._failures + 1 if rested or self.flooding else max(self._failures, 1)
@@ -200,17 +200,17 @@ class ConnectHistory:
         return delay if rested else self._guarded(delay)
 
     def lost(self, lived: float, *, waiting: bool) -> float:
-        """Count a connection that ended after `lived` seconds; return the seconds to rest."""
+        """Count a connection that ended after `lived` seconds; return the seconds to wait."""
         self._failures = 0 if lived > STABLE else self._failures + 1
         return self._guarded(0.0 if waiting else backoff(self._failures - 1, random.random()))
 
     def _guarded(self, delay: float) -> float:
-        """The rest after a start that callers asked for: they cannot keep a crash loop going."""
+        """Return the wait after a start that callers requested, so that callers cannot drive a crash loop."""
         return max(delay, self.restarts.rest(concurrency.monotonic()))
 
     def another_way(self, left: list[Wire], problem: BaseException) -> bool:
-        """Whether the failure may be one of the transport or the era only, so that this attempt goes on
-        with another one. Drops the first of `left` when its transport was wrong."""
+        """Whether this attempt continues with another transport or era, because only the tried one may have
+        failed. Removes the first of `left` if its transport was wrong."""
         if not isinstance(problem, WireError):
             return False
         if left[0] == "stdio" and problem.kind == "closed" and problem.outcome == "not sent":
@@ -222,13 +222,13 @@ class ConnectHistory:
             return self._other_era(problem)
         if left[0] == "http" and len(left) > 1 and problem.status in FALLBACK:
             if problem.code in MODERN_CODES:
-                return False  # it speaks Streamable HTTP and refuses for another reason
+                return False  # it speaks Streamable HTTP and rejects the request for another reason
             left.pop(0)
             return True
         return False
 
     def _other_era(self, problem: WireError) -> bool:
-        """Some servers exit on a request that they do not know: start those again with the handshake.
+        """Whether to start the child again in the other era: some servers exit on an unknown request.
 
         A child that exits in both eras is started once per attempt from then on, in alternate eras.
         """
@@ -259,7 +259,7 @@ _ALLOWED: Mapping[State, tuple[State, ...]] = {
 
 
 class StateReporter:
-    """The base of a connection's owner: its state, with events and log lines for each change."""
+    """Base of the supervisor: the state of one server, with an event and a log line for each change."""
 
     def __init__(self, config: ServerConfig, *, enabled: bool, emit: Callable[[Event], None]) -> None:
         self.config = config
@@ -270,7 +270,7 @@ class StateReporter:
         self.session: str | None = None
         """The session that this connection belongs to; None for the shared one."""
         self.settled = asyncio.Event()
-        """Set once the first attempt to connect has ended, well or not."""
+        """Set when the first attempt to connect has succeeded or failed."""
         self._emit = emit
         self._warned: set[str] = set()
         """Causes that were logged as warnings since the server last worked."""
@@ -301,7 +301,7 @@ class StateReporter:
         self._warn_once(f"server {name!r} is not available: {reason}", _advice(self.config, known))
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:
-        """Log a warning once per cause; retries that fail in the same way are for the debug log."""
+        """Log a warning once per cause; repeated failures of the same kind go to the debug log."""
         cause = re.sub(r"\d+", "", text.split("\n", 1)[0])
         first = cause not in self._warned and self.session is None
         self._warned.add(cause)
@@ -311,7 +311,7 @@ class StateReporter:
 def _advice(config: ServerConfig, status: ServerStatus) -> str | None:
     try:
         from mooring.servers.diagnosis import diagnose
-    except OSError:  # no file descriptor is free, which may be why the server failed
+    except OSError:  # no file descriptor is free, which may also be why the server failed
         return None
     found = diagnose(config, status)
     return None if found is None else found.next

@@ -48,12 +48,12 @@ log = logger("mooring.connection")
 
 
 class _Again(Exception):
-    """This attempt goes on with another transport or era."""
+    """This attempt continues with another transport or era."""
 
 
 class Supervisor(StateReporter):
-    """Keeps a server connected: connect, publish what it offers, keep that fresh, notice its end, rest,
-    again. Everybody else only asks for the `live` connection."""
+    """Keeps a server connected in a loop: connect, list, publish, keep the lists fresh, wait after a failure.
+    All other code only uses the `live` connection."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Supervisor(StateReporter):
         self.extend: Callable[[Snapshot], Snapshot] = lambda listed: listed
         """Adds the tools that only another process of the server lists."""
         self.guard: Guard | None = None
-        """For the latest listing; None where the lock enforces nothing."""
+        """Guard for the latest listing; None if the lock does not block."""
         self.questions = questions
         self.lists = Relister(config.name, self._list_again)
         self.notices = NotificationRouter(
@@ -105,7 +105,7 @@ class Supervisor(StateReporter):
         self._timer: ConnectTimer | None = None
         self._rested = True
         self._given_up = False
-        """Whether this attempt has failed and its callers know, though its child may still be ending."""
+        """Whether this attempt has failed and its callers have the error; its child may still be ending."""
         self._last_output: list[str] = []
         self._waiters: list[asyncio.Future[ActiveConnection]] = []
         self._kick = asyncio.Event()
@@ -117,7 +117,7 @@ class Supervisor(StateReporter):
             self.settled.set()
             self.ended.set()
 
-    # --- for everybody --------------------------------------------------------------------------
+    # --- for callers ----------------------------------------------------------------------------
 
     @property
     def snapshot(self) -> Snapshot:
@@ -135,7 +135,7 @@ class Supervisor(StateReporter):
             self._starts.reconsider()
 
     async def introduce(self) -> Target:
-        """Where to connect to, and from here on the `access` for it; ConfigError when a secret is missing."""
+        """Return the resolved target, and set `access` for it. Raises ConfigError if a secret is missing."""
         target = await self._resolve(self.config)
         if target.url is not None:
             from mooring.auth.credentials import access_for
@@ -176,7 +176,7 @@ class Supervisor(StateReporter):
         `urgency` None, no attempt is requested: only a running or due one is awaited.
 
         Raises:
-            MooringError: There is none.
+            MooringError: There is no connection.
         """
         if self.live is not None:
             return self.live
@@ -299,7 +299,7 @@ class Supervisor(StateReporter):
             self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
 
     def _give_up(self, problem: MooringError) -> None:
-        """This attempt failed. Callers get the error now; the child may still be ending."""
+        """Fail this attempt. Callers get the error now; the child may still be ending."""
         self._given_up = True
         self._end_start()
         if self.attempts.flooding:
@@ -307,7 +307,7 @@ class Supervisor(StateReporter):
         self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
 
     def _end_start(self) -> None:
-        """The start has ended: release its slot and timer."""
+        """Release the slot and the timer of a start that has ended."""
         self._urgency = 0
         if self._slot is not None:
             self._slot.release()
@@ -315,8 +315,8 @@ class Supervisor(StateReporter):
             self._timer.stop()
 
     def _fail(self, problem: MooringError, delay: float) -> None:
-        """Not connected for `delay` seconds; a loss that is repaired at once is only an error for those who
-        waited for a listing."""
+        """Set the state for `delay` seconds without a connection. If it is opened again at once, only callers
+        that wait for a listing get the error."""
         now, state = concurrency.monotonic(), "needs-auth" if isinstance(problem, AuthNeeded) else "failed"
         if delay or isinstance(problem, AuthNeeded | Permanent):
             self._warn_unavailable(state, problem)
@@ -334,7 +334,7 @@ class Supervisor(StateReporter):
             self._to(state, problem)
             self._tell(self._waiters, problem)
             if self._kick_by_waiters:
-                # They joined an attempt under way and have its result: it must not cause another one.
+                # They waited for the current attempt and have its result: they must not cause another one.
                 self._kick.clear()
         else:
             self._to("pending", problem)
@@ -447,7 +447,7 @@ class Supervisor(StateReporter):
             fault.args = (await channel.failure_reason(),)
         self._last_output = channel.last_output()
         if isinstance(fault, WireError) and fault.kind == "auth":
-            return  # what to do about it is found out after the channel is closed
+            return  # the advice is determined after the channel is closed
         if self.attempts.another_way(left, fault):
             raise _Again from fault
         self._give_up(explain(fault, self.config, self._last_output, self.redact))
@@ -467,7 +467,7 @@ class Supervisor(StateReporter):
                 waiter.set_result(live)
 
     def _died(self, reason: str) -> None:
-        """Withdraw the closed connection synchronously, so that no request uses it."""
+        """Remove the closed connection synchronously, so that no request uses it."""
         self.live = None
         self.lists.wake()
 

@@ -251,7 +251,7 @@ async def _first(events: Sequence[asyncio.Event]) -> None:
 
 
 class HealthVerbs:
-    """The verbs of `Host` that find out whether servers answer."""
+    """The verbs of `Host` that check whether servers answer."""
 
     _servers: ServerManager
 

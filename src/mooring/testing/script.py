@@ -183,7 +183,7 @@ class Script:
                 raise FakeError(-32601, f"Method not found: {method}")
 
     def hello(self) -> dict[str, Any]:
-        """How the server introduces itself."""
+        """Return the name, version and capabilities of the server."""
         changes = {"listChanged": True}
         capabilities: dict[str, Any] = {"tools": changes}
         if self.resources:

@@ -1,4 +1,4 @@
-"""What every transport shares: requests out, messages in, and the trace of both."""
+"""Base classes of transports: requests out, messages in, and the trace of both."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Passing(NamedTuple):
     server: str
     way: Way
     said: Mapping[str, Any] | str
-    """A message; of `stdout` and `stderr` a line, of `fault` a sentence."""
+    """A message; for `stdout` and `stderr` a line, for `fault` a sentence."""
 
 
 listeners: list[Callable[[TracedExchange], None]] = []
@@ -83,7 +83,7 @@ log = logger("mooring.net")
 
 
 UNRELATED_TIMEOUT = 300.0
-"""Seconds for the answer to a request that the server sends while none of ours is under way."""
+"""Time limit in seconds for answering a server's request while the server has no request from us."""
 MAX_INBOUND = 256
 """Requests of one server that are handled at once; further ones are dropped."""
 
@@ -176,8 +176,8 @@ class Transport:
                 scope.cancel()
 
     def _rest(self) -> None:
-        """End the watch over deadlines once the wire is gone and no request is under way. Requests over HTTP
-        outlive their wire, and keep their deadlines."""
+        """Stop the timer for deadlines when the transport is closed and no request is pending. Requests over
+        HTTP can outlive their transport, and keep their deadlines."""
         if self.death is not None and not self.waiting:
             self._watch.end()
 
@@ -201,10 +201,10 @@ class Transport:
         self._watch.heed(request.due)
 
     def request_ended(self, key: RequestId, *, abandoned: bool) -> None:
-        """Forget a request of ours. If it was abandoned, end requests that the server sent because of it.
+        """Remove a request of ours. If it was abandoned, cancel requests that the server sent because of it.
 
-        A server on a pipe does not say which request its own one belongs to: it is kept while any of those
-        is under way that were when it came.
+        Over stdio, a server does not say which of our requests its own request belongs to: that is cancelled
+        only when all of ours that were pending at its arrival have ended.
         """
         del self.waiting[key]
         self._rest()
@@ -219,7 +219,7 @@ class Transport:
 
     @contextmanager
     def excused(self) -> Generator[None]:
-        """The server waits for this side: stop the idle timeouts of its requests."""
+        """Pause the idle timeouts of all requests in the block: the server waits for this side."""
         self._excuses += 1
         for request in self.waiting.values():
             request.pause()
@@ -247,7 +247,7 @@ class Transport:
 
     async def failure_reason(self) -> str:
         """Return why the transport was closed, with all details."""
-        return self.death or "the connection is gone"
+        return self.death or "the connection was closed"
 
     # --- for subclasses ---------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Transport:
             passing(self.server, "fault", f"{method}: {fault}")
 
     def inbound(self, message: Mapping[str, Any], cause: RequestId | None = None) -> None:
-        """Take what the server sent of its own accord; on the stream of our request `cause`, if not None."""
+        """Handle an unsolicited message of the server; `cause`: our request on whose stream it arrived."""
         method, params = message.get("method"), message.get("params")
         if not isinstance(method, str) or not isinstance(params, dict | None):
             self.dropped += 1
@@ -344,7 +344,7 @@ class Transport:
             return
         waiter.touch()
         if waiter.forwarded is not None:
-            waiter.forwarded.heard("notifications/progress", params)  # as it is, and before the answer
+            waiter.forwarded.heard("notifications/progress", params)  # unchanged, and before the response
         elif waiter.on_progress is not None:
             words = text if isinstance(text, str) else None
             self.spawn(_contained, waiter.on_progress, progress, number(params.get("total")), words)
@@ -388,21 +388,21 @@ class _ServerRequest:
     def __init__(self, causes: set[RequestId]) -> None:
         self.scope = anyio.CancelScope()
         self.causes = causes
-        """Our requests, still under way, that it may belong to."""
+        """Our pending requests that it may belong to."""
         if not causes:
             self.limit()
         self.abandoned = False
         """Whether one of them was cancelled or timed out."""
         self.withdrawn = False
-        """Whether the server no longer wants an answer."""
+        """Whether the server cancelled the request."""
 
     def limit(self) -> None:
-        """Limit the time for an answer: no request of ours, and so no timeout, ends this one."""
+        """Limit the time for an answer: no timeout of a request of ours ends this one."""
         self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
 
 
 def _moot(method: str) -> dict[str, Any]:
-    """The answer to a request whose cause was abandoned, or that took too long."""
+    """Return the error response to a request whose cause was abandoned, or that took too long."""
     if method == "elicitation/create":
         return {"result": {"action": "cancel"}}
     return {"error": {"code": INTERNAL_ERROR, "message": "it was not answered in time"}}

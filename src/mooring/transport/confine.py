@@ -4,8 +4,8 @@ Run as a program, it confines itself and then becomes another program:
 
     python -I -S confine.py '{"read": ["/usr", "/lib"], "write": [], "sockets": false}' -- COMMAND ARGS...
 
-`confine` does the same to the current process and everything that it starts later. Neither needs root. What
-cannot be applied on this kernel is returned as a list of words; `Wall` says what a process may still do.
+`confine` does the same to the current process and everything that it starts later. Neither needs root. The
+parts that this kernel does not support are returned by name; `Confinement` says what a process may still do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Rights that a kernel knows, by the first Landlock version that has them."""
+"""Rights by the Landlock version that introduced them."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _TCP = 3
@@ -39,7 +39,7 @@ _X32 = 0x40000000
 
 
 class Confinement:
-    """What a confined process may do."""
+    """The permissions of a confined process."""
 
     def __init__(
         self, *, read: tuple[str, ...] = (), write: tuple[str, ...] = (), sockets: bool = False

@@ -78,8 +78,7 @@ class SseParser:
 
     def __init__(self, max_event: int, *, unasked: bool = False) -> None:
         self.lines = 0
-        """Lines so far that carry no data (comments, empty lines, other fields); all lines where nothing was
-        asked for."""
+        """Number of lines without data (comments, empty lines, other fields); of all lines if `unasked`."""
         self.chatter = 0
         """Bytes in them."""
         self._max = max_event
@@ -166,7 +165,7 @@ SHOWN = 200
 async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Redactor) -> WireError:
     """Return the error for a status of 300 or more; `session`: the request named one."""
     status = response.status
-    text = redact(await _text(response))  # before it is cut: half a secret would not be recognised
+    text = redact(await _text(response))  # before it is cut: a partial secret would not be found
     error = _rpc_error(text)
     message = _words(status, text)
     kind: Kind = "status"
@@ -401,7 +400,7 @@ class HttpEndpoint:
         return await refusal(response, session=session, redact=self._redact)
 
     async def whole(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body.
+        """Return the body.
 
         Raises:
             WireError: It is too large, or cannot be decompressed.
@@ -420,11 +419,12 @@ class HttpEndpoint:
         *,
         unasked: bool = False,
     ) -> AsyncIterator[SseEvent]:
-        """The events of a stream as they come. What stands between them is charged to the server; others run
-        after every slice of work, however much of it is waiting. `unasked`: no answer is waited for on it.
+        """Yield the events of a stream as they arrive. Lines between events count toward the server's limit
+        of unsolicited messages. The event loop serves other tasks after each time slice. `unasked`: the
+        stream is not the response to a request.
 
         Raises:
-            WireError: one is too large, the stream cannot be unpacked, or `charge` says that it floods.
+            WireError: an event is too large, the stream cannot be decompressed, or the server floods.
         """
         parser, turn = SseParser(self.max_message, unasked=unasked), Slice()
         try:

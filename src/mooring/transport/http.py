@@ -105,11 +105,12 @@ class HttpTransport(Transport):
             abandoned = False
             self.failed(method, fault)
             if timeout is None and fault.kind == "too-large":
-                self.cut(str(fault))  # on a held stream nothing was asked for
+                self.cut(str(fault))  # all messages on a subscription are unsolicited
             raise
         finally:
             self.request_ended(key, abandoned=abandoned)
-            # In the 2026 era the closed stream is the cancellation; before it, a notice is.
+            # In the 2026 era closing the stream cancels the request; in the handshake era a notification
+            # does.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
                 self.spawn(self.tell, "notifications/cancelled", notice)
@@ -117,7 +118,7 @@ class HttpTransport(Transport):
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         if self._modern or self.death is not None:
-            return  # the 2026 era has no notices from the client over HTTP
+            return  # the 2026 era has no client notifications over HTTP
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
@@ -206,7 +207,8 @@ class HttpTransport(Transport):
     def _take_unasked(
         self, message: Mapping[str, Any] | None, size: int, began: float, cause: RequestId | None = None
     ) -> None:
-        """Take what came on a stream, that of our request `cause` or the standing one, and is not its answer.
+        """Handle a message on a stream that is not the response to a request. `cause`: our request that
+        opened the stream; None for the server's own stream.
 
         Raises:
             WireError: The server floods.
@@ -226,8 +228,8 @@ class HttpTransport(Transport):
             raise closed(self.death or "", "unknown")
 
     async def _resume(self, key: RequestId, cut: _Cut) -> Mapping[str, Any]:
-        """Go on reading a stream that broke off: handshake era only, and only where the server numbers
-        its events. The server sends the answer once."""
+        """Resume an interrupted stream and return the response: in the handshake era, if the server numbers
+        its events."""
         for _ in range(0 if self._modern else RESUME_TRIES):
             if cut.last_id is None:
                 break
@@ -303,7 +305,7 @@ class SseTransport(DuplexTransport):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._hear)
             await super().pump()
-            tasks.cancel_scope.cancel()  # the stream may well be alive when the session is not
+            tasks.cancel_scope.cancel()  # the stream may still be open when the session has ended
 
     async def opened(self) -> None:
         """Wait until the server has sent the URL for requests.

@@ -10,8 +10,8 @@ from time import monotonic, perf_counter
 from mooring.transport.message import FORWARDED
 
 LATE = 0.05
-"""A timer that fires so many seconds late tells of a loop that was blocked. As long again is given to
-read what came meanwhile: an answer that is already here must not be lost to its own deadline."""
+"""A timer that fires this many seconds late means that the event loop was blocked. Deadlines are then checked
+this much later, so that responses that have already arrived are read first."""
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -102,7 +102,7 @@ LINE = 0.25
 PER_SECOND_OF_WORK = 20_000
 """Cost of a second of parsing, in messages: a large message can cost as much as many."""
 SLICE = 0.001
-"""Seconds for which input of one server is handled before the event loop serves others."""
+"""Seconds for which input of one server is handled before the event loop serves other tasks."""
 
 
 def cost(began: float) -> float:
@@ -122,7 +122,7 @@ class FloodLimit:
         self._since = monotonic()
 
     def take(self, messages: float, size: int) -> bool:
-        """Use some of it; return False when too little is left: the server floods."""
+        """Take some of the allowance; return False if too little is left: the server floods."""
         self._messages -= messages
         self._bytes -= size
         return (self._messages >= 0 and self._bytes >= 0) or self._refilled()
@@ -136,7 +136,7 @@ class FloodLimit:
 
 
 class Slice:
-    """The time that one stream has used since the event loop last served others."""
+    """The time that one stream has used since the event loop last served other tasks."""
 
     __slots__ = ("_began", "_spent")
 

@@ -39,9 +39,9 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 LARGE = 2**18
-"""Bytes of a message from which its texts are not shared: that takes longer than reading it."""
+"""Size in bytes above which equal strings of a message are not shared, because that takes too long."""
 WALKED = 2_000
-"""Values of a message that are looked at one by one."""
+"""Most values of a message that are checked one by one."""
 _INFINITIES = (math.inf, -math.inf)
 _INFINITY_BYTES = tuple(struct.pack("<d", value) for value in _INFINITIES)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -97,10 +97,12 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value in `line`. Bytes that are not UTF-8 and lone surrogates become U+FFFD. NaN and
-    infinities, which are no JSON but which Python servers write, become null; so do numbers that Python
-    cannot hold (`1e999`, integers of thousands of digits). A part that is nested too deeply becomes
-    `TOO_DEEP`, so that one bad entry does not cost the others.
+    """Return the JSON value in `line`.
+
+    Bytes that are not UTF-8 and lone surrogates become U+FFFD. NaN and infinities, which are not JSON but
+    which Python servers write, become null; so do numbers that Python cannot represent (`1e999`, integers of
+    thousands of digits). A part that is nested too deeply becomes `TOO_DEEP`, so that one bad entry does not
+    affect the others.
 
     Raises:
         ValueError: It is not JSON, or too much of it is nested too deeply.
@@ -161,10 +163,10 @@ def _has_infinities(value: Any) -> bool:
     """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
     containers: list[Any] = [(value,)]
     left = WALKED
-    for container in containers:  # grows while it is read
+    for container in containers:  # grows during the iteration
         items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
         if left > 0 and (left := left - len(items)) <= 0:
-            # Many values: search them in a form that is made in C, 5 ms instead of 70 for 60,000 schemas.
+            # Many values: search an encoded form made in C, 5 ms instead of 70 for 60,000 schemas.
             packed = marshal.dumps(value)
             if not any(infinity in packed for infinity in _INFINITY_BYTES):
                 return False
@@ -233,8 +235,8 @@ def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dic
 
 
 ABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-"""Every client capability that a server may make its lists depend on. All commands declare them, and all
-hosts do when they list a 2026 server, so that what was locked is what is listed."""
+"""Every client capability that a server's lists may depend on. All commands declare them, and all hosts do
+when they list a 2026 server, so that listings match the lock."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -291,11 +293,11 @@ class ClientBridge:
     ) -> ForwardedRequest | None:
         """Return the request that a message of a server belongs to, or None.
 
-        That is the request of this task, or else the last one of the only client with `forwarded_requests`
-        under way on the connection. A pipe does not say which request a message belongs to: with several
-        clients it belongs to none of them, which `isolation: session` avoids. For a question, requests that
-        wait for an answer of their client do not count: the server waits, too, and the client may never
-        answer. For a notification they do: a log line can come from a call that waits.
+        That is the request of this task, or else the last one of the only client with pending
+        `forwarded_requests` on the connection. Messages over stdio do not name the request they belong to:
+        with several clients the answer is None, which `isolation: session` avoids. For a question, requests
+        that wait for an answer of their client do not count: the server waits, too, and the client may never
+        answer. For a notification they count: a log line can come from a call that waits.
         """
         forwarded = FORWARDED.get()
         if forwarded is not None:

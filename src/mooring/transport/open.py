@@ -1,4 +1,4 @@
-"""Opens a transport for a configuration, and always closes it."""
+"""Open a transport for a configuration, and always close it."""
 
 from __future__ import annotations
 

@@ -219,12 +219,12 @@ def _advice(why: str) -> str:
 
 CHUNK = 64 * 1024
 BUFFER = 256 * 1024
-"""Bytes of a body that are read ahead: with a quarter of it, aiohttp's own, large answers come in fits."""
+"""Bytes of a body that are read ahead. aiohttp's default, a quarter of it, interrupts large responses."""
 CHUNKS_PER_TURN = 16
-"""Chunks of a body that are taken before the event loop serves others."""
+"""Chunks of a body that are read before the event loop serves other tasks."""
 KEEP_ALIVE = 4.0
-"""Under the 5 s after which common servers close an idle connection: a request sent into a closing
-connection is lost without anyone knowing whether it was read."""
+"""Seconds for which idle connections are kept: less than the 5 s after which common servers close them,
+because it is unknown whether a server read a request that was sent during the close."""
 
 
 class TooLargeBody(Exception):
@@ -240,7 +240,7 @@ class HttpPool:
         self.grants: dict[str, MemoryStore] = {}
         """Tokens that are kept in memory only, by identity."""
         self.cipher: LoginCipher | None = None
-        """Encrypts stored logins of gateway clients; None for none."""
+        """Encrypts stored logins of gateway clients; None if they are not stored."""
 
     def session(self) -> aiohttp.ClientSession:
         """The shared session. Timeouts of aiohttp are off: each request has its own deadline."""
@@ -280,13 +280,13 @@ def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     if encoding in ("identity", ""):
         return _AsTheyCame(response)
     if encoding not in ("gzip", "deflate"):
-        raise ValueError(f"the body is encoded as {encoding!r}, which was not asked for")
+        raise ValueError(f"the body is encoded as {encoding!r}, which was not requested")
     return _unpacked(response)
 
 
 class _AsTheyCame:
-    """Chunks of a body, joined once when they are needed. A generator would cost every
-    answer a tenth of what aiohttp does."""
+    """Chunks of a body, joined once on use. A generator would add a tenth to aiohttp's time for each
+    response."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._next = response.content.readchunk
@@ -316,7 +316,7 @@ async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Raises:
         TooLargeBody: It has more than `limit` bytes.

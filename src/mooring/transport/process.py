@@ -88,7 +88,7 @@ STDERR_LINE = 2_000
 STDERR_LOGGED = 1_000
 """Lines logged per read from stderr; the rest is counted."""
 STDERR_PAUSE, STDERR_SHARE = 0.001, 4
-"""A full stderr pipe is read again after this many seconds, or this multiple of the time to handle it."""
+"""Delay before a full stderr pipe is read again: in seconds, and as a multiple of the time to handle it."""
 OVERLAP = 4_096
 """Bytes kept beyond `STDERR_LINE`, so that a secret is not cut before it is redacted."""
 TERM_WAIT = 1.5
@@ -111,7 +111,7 @@ _INHERITED = (
 def child_environment(inherit: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a child: the variables above, those named in `inherit`, then `env`."""
     inherited = {name: os.environ[name] for name in (*_INHERITED, *inherit) if name in os.environ}
-    # A value that starts like a function definition was how shells were attacked (CVE-2014-6271).
+    # Old shells execute values that start like a function definition (CVE-2014-6271).
     return {name: value for name, value in inherited.items() if not value.startswith("()")} | dict(env)
 
 
@@ -161,7 +161,7 @@ class Child:
         """
         child = cls(server, redact)
         child.marker = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-        # Cancelled half-way, the pipes of a running child would have no owner.
+        # Shielded: a cancelled start would leave a running child without an owner for its pipes.
         with anyio.CancelScope(shield=True):
             await child._start(argv, {**env, MARKER: child.marker}, cwd)
         return child
@@ -194,7 +194,7 @@ class Child:
             return 0
         pipe.write(data)
         if pipe.is_closing():
-            return 0  # the pipe was broken and took nothing
+            return 0  # the pipe was broken and accepted no data
         self.written += len(data)
         return pipe.get_write_buffer_size()
 
@@ -426,7 +426,7 @@ class Child:
         if logged and len(lines) > STDERR_LOGGED:
             log.info("stderr lines not logged: server=%s count=%d", self.server, len(lines) - STDERR_LOGGED)
         if len(data) > PIPE // 2:
-            # It writes faster than this process reads: slow it down, not the other servers.
+            # The child writes faster than this process reads: slow down this child, not the other servers.
             self.pause(2)
             pause = max(STDERR_PAUSE, STDERR_SHARE * (perf_counter() - began))
             asyncio.get_running_loop().call_later(pause, self.resume, 2)
@@ -440,7 +440,7 @@ class _Output(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if hasattr(transport, "max_size"):
-            # A pipe holds no more; for the 256 KiB that asyncio asks for, memory is mapped at every read.
+            # The capacity of a pipe. For asyncio's 256 KiB, memory would be mapped at every read.
             transport.max_size = PIPE  # pyright: ignore[reportAttributeAccessIssue]
 
     def data_received(self, data: bytes) -> None:

@@ -19,14 +19,15 @@ if sys.platform == "linux":
 
 
 MARKER = "MOORING_CHILD"
-"""Set in the environment of every child: where limits cannot be set, and for `mooring doctor` and tests."""
+"""Variable in the environment of every child: for systems on which limits cannot be set, for `mooring doctor`
+and for tests."""
 RLIMIT_LOCKS = 10
 DIGITS = 19
 OUTER = (8, 4)
-"""Digits of the host and of the server; the rest belongs to hosts that run as servers."""
+"""Numbers of digits for the host and for the server; the rest is for hosts that run as servers (`INNER`)."""
 INNER = (4, 3)
 ROUNDS = 50
-"""How often a caller looks again for processes that were forked while others were killed."""
+"""How often callers search again for processes that were forked while others were killed."""
 
 _marked_by = 0
 _host = ""
@@ -34,17 +35,17 @@ _numbers = itertools.count(1)
 
 
 def host_mark() -> str:
-    """The digits with which all marks of this host begin; empty where there can be none."""
+    """Return the digits that all marks of this host begin with; empty if marks are not supported."""
     global _marked_by, _host, _numbers
     if sys.platform != "linux":
         return ""
-    if _marked_by != os.getpid():  # a fork is a host of its own
+    if _marked_by != os.getpid():  # a forked process needs its own mark
         _marked_by, _host, _numbers = os.getpid(), _chosen(), itertools.count(1)
     return _host
 
 
 def new_mark() -> str:
-    """The digits for one more server of this host; empty where there can be none."""
+    """Return the mark for one more server of this host; empty if marks are not supported."""
     host = host_mark()
     if not host:
         return ""
@@ -53,14 +54,14 @@ def new_mark() -> str:
 
 
 def put_mark(pid: int, mark: str) -> bool:
-    """Mark a process that was just started, and what it has started since; False when it cannot be."""
+    """Mark a process that was just started and its descendants; return whether that succeeded."""
     if not mark or sys.platform != "linux":
         return False
     value = int(mark.ljust(DIGITS, "0"))
     waiting, marked = [pid], 0
     while waiting:
         one = waiting.pop()
-        with suppress(OSError, ValueError):  # it is gone, or not ours: such as a program that became root
+        with suppress(OSError, ValueError):  # it has ended, or has another user, such as a setuid program
             resource.prlimit(one, RLIMIT_LOCKS, (value, resource.prlimit(one, RLIMIT_LOCKS)[1]))
             marked += 1
             waiting += _children(one)
@@ -68,12 +69,12 @@ def put_mark(pid: int, mark: str) -> bool:
 
 
 def kill_marked(mark: str) -> bool:
-    """Kill every process whose mark begins with `mark`; False when there was none."""
+    """Kill every process whose mark begins with `mark`; return whether there were any."""
     return kill_all(_marked(mark) if mark else ())
 
 
 def kill_all(processes: Iterable[int]) -> bool:
-    """Kill these; False when there were none."""
+    """Kill these processes; return whether there were any."""
     found = False
     if sys.platform == "win32":
         return found
@@ -85,7 +86,7 @@ def kill_all(processes: Iterable[int]) -> bool:
 
 
 def descendants(marker: str) -> list[int]:
-    """Processes that carry `marker` in their environment: descendants of a child. Linux only."""
+    """Return the processes with `marker` in their environment: descendants of a child. Linux only."""
     wanted = f"{MARKER}={marker}".encode()
     found: list[int] = []
     for pid in _others() if sys.platform == "linux" else ():
@@ -107,7 +108,7 @@ def _chosen() -> str:
     outer = sum(OUTER)
     if len(given) == DIGITS and given.endswith("0" * (DIGITS - outer)):
         return given[:outer] + str(secrets.randbelow(9 * 10**3) + 10**3)
-    return ""  # a limit that is not ours, or a third host inside each other: the outer ones end its servers
+    return ""  # a limit set by another program, or a third nested host: the outer hosts end its servers
 
 
 def _marked(mark: str) -> list[int]:
@@ -123,14 +124,14 @@ def _marked(mark: str) -> list[int]:
 
 
 def _others() -> list[int]:
-    """All other processes; none if no descriptor is free to look."""
+    """Return the ids of all other processes; empty if no file descriptor is free."""
     with suppress(OSError):
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
     return []
 
 
 def _lives(pid: int) -> bool:
-    """Whether it still runs: one that has ended may wait for its parent to take notice."""
+    """Whether the process still runs. A zombie has ended, but its parent has not waited for it."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
@@ -170,15 +171,15 @@ _process: subprocess.Popen[bytes] | None = None
 
 
 def guard(group: int) -> None:
-    """End `group` should this process die without `release`-ing it."""
+    """Have the watchdog end `group` if this process dies without a `release`."""
     global _pipe, _owner, _process
     if sys.platform == "win32":
-        return  # there, the children's job object ends with us
+        return  # the job object of the children ends with this process
     if _pipe is None or _owner != os.getpid():
         try:
             read, write = os.pipe()
         except OSError:
-            return  # no room for a watchdog is no reason to lose the child
+            return  # the child can run without a watchdog
         try:
             _process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "mooring-watchdog", host_mark()],
@@ -199,18 +200,18 @@ def guard(group: int) -> None:
 
 
 def release(group: int) -> None:
-    """`group` is ended; the watchdog goes with the last one."""
+    """Report the end of `group`. The watchdog exits with the last one."""
     if _owner == os.getpid():
         _say(f"del {group}\n")
 
 
 def dismiss() -> None:
-    """No group is left: end the watchdog."""
+    """End the watchdog, when no group is left."""
     global _pipe, _process
     if _pipe is not None and _owner == os.getpid():
         os.close(_pipe)
         if _process is not None:
-            # It has nothing to do but to read the end of its input.
+            # It exits at the end of its input.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 _process.wait(1)
         _pipe = _process = None
@@ -218,7 +219,7 @@ def dismiss() -> None:
 
 def _say(line: str) -> None:
     if _pipe is not None:
-        # A watchdog that was killed is no reason to fail: it is only the fallback.
+        # The watchdog may have been killed. It is only a fallback, so that is no error.
         with contextlib.suppress(OSError):
             os.write(_pipe, line.encode())
 
@@ -269,12 +270,13 @@ def _watch_descriptor(
 
 
 class ProcessProbe:
-    """What the system shows of a child on POSIX. Close it before closing stdin: it holds that pipe open.
+    """State of a child on POSIX, as the system reports it. Close it before closing stdin: it holds that pipe
+    open.
 
     Args:
         pid: the child.
         stdin: the descriptor of the pipe to its stdin. The probe keeps a duplicate, because the event loop
-            closes its own as soon as the child is gone.
+            closes its own as soon as the child has ended.
     """
 
     def __init__(self, pid: int, stdin: int) -> None:
@@ -287,19 +289,19 @@ class ProcessProbe:
         if sys.platform != "linux" or self._stat is None:
             return False
         try:
-            # A fatal signal wakes a sleeping process. One that waits in a system call has none pending, and
-            # that is quicker to read.
+            # A fatal signal wakes a sleeping process: one that sleeps in a system call has none pending. Its
+            # state is faster to read than its signals.
             if self._syscall is not None and not os.pread(self._syscall, 8, 0).startswith(b"running"):
                 return False
             stat = os.pread(self._stat, 4096, 0)
         except OSError:
-            return False  # the process is gone, which closes the pipe
+            return False  # the process has ended, which closes the pipe
         pending = stat.rpartition(b")")[2].split()[28]
         return bool(int(pending) & 1 << signal.SIGKILL - 1)
 
     @property
     def unread(self) -> int:
-        """Bytes in the pipe to stdin that no process has read or can read: all its readers are gone."""
+        """Number of bytes in the pipe to stdin that were never read; 0 while the pipe has a reader."""
         if sys.platform == "win32" or self._stdin is None:
             return 0
         import fcntl
@@ -325,7 +327,7 @@ class ProcessProbe:
 
 
 def _open_proc(pid: int, name: str) -> int | None:
-    """Open /proc/PID/NAME; None where there is none or it may not be read."""
+    """Open /proc/PID/NAME; None if it does not exist or may not be read."""
     if sys.platform != "linux":
         return None
     try:

@@ -41,12 +41,12 @@ class StdioTransport(DuplexTransport):
         self.child = child
         self.pid = child.pid
         self.noise: deque[str] = deque(maxlen=KEPT_NOISE)
-        """First lines on stdout that were no messages: they often say what is wrong."""
+        """First lines on stdout that are not messages: they often explain a failure."""
         self._max = max_message
         self._parts: list[bytes] = []
         self._size = 0
         self._later: deque[bytes] = deque()
-        """Input that waits until the loop has served others; meanwhile no more is read."""
+        """Input that waits while the event loop serves other tasks. Reading is paused meanwhile."""
         self._ends = False
         self._turn = Slice()
         self._outbox: list[bytes] = []
@@ -71,7 +71,7 @@ class StdioTransport(DuplexTransport):
             waiter.place = self._sent
         self._sent += len(body) + 1
         if len(self.waiting) <= 1 and not self._outbox:
-            self._put(body + b"\n")  # nothing else is under way that it could share a write with
+            self._put(body + b"\n")  # no other request is pending that could share the write
             return
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -106,7 +106,7 @@ class StdioTransport(DuplexTransport):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Handle one more slice of what waits."""
+        """Handle waiting input for one more time slice."""
         while self._later and self.death is None:
             if rest := self._cut_lines(self._later.popleft()):
                 self._later.appendleft(rest)
@@ -118,8 +118,8 @@ class StdioTransport(DuplexTransport):
             self._stdout_ended()
 
     def _cut_lines(self, data: bytes) -> bytes:
-        """Cut what arrived into lines, for one slice of time; what is left. Each byte is looked at once and
-        copied at most twice, but for those that wait."""
+        """Split input into lines for one time slice; return the rest. Each byte is scanned once and copied at
+        most twice, except for input that waits."""
         start = lines = 0
         while (end := data.find(b"\n", start)) >= 0 and self.death is None:
             line = data[start:end]

@@ -2,11 +2,11 @@
 
 It runs in an interpreter of its own, without site packages and without mooring. The first process forks one
 supervisor per server. A supervisor is a child subreaper: a descendant of its server that loses its
-parent becomes a child of the supervisor, whatever session, environment, descriptors and limits it has. When
+parent becomes a child of the supervisor, regardless of its session, environment, descriptors and limits. When
 the supervisor has no children left, the server and all its descendants have ended.
 
 The host sends one byte with five descriptors per server: the control socket, the server's stdin, stdout and
-stderr, and the working directory. All else goes over the control socket, see `supervise`.
+stderr, and the working directory. Everything else is sent over the control socket; see `supervise`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # `signal`, `socket` and `contextlib` take milliseconds to import
 
-assert sys.platform == "linux"  # for type checkers, too
+assert sys.platform == "linux"  # in this form also for type checkers
 
 DESCRIPTORS = 5
 GRACE = 1.0
@@ -52,7 +52,7 @@ def main() -> None:
     inherited = {name: signal.getsignal(getattr(signal, name)) for name in RESTORED[:4]}
     for name in inherited:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors need no waiting for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps supervisors
     os.chdir("/")
     requests = _socket.socket(fileno=os.dup(0))
     while True:
@@ -143,7 +143,8 @@ def _start(
     prctl: Callable[..., int],
     inherited: Mapping[str, Any],
 ) -> tuple[int, str]:
-    """Run the program in a session of its own; its process id, or 0 with an error number and its place."""
+    """Run the program in a session of its own; return its process id, or 0 with an error number and its
+    place."""
     trouble, report = os.pipe()
     us = os.getpid()
     server = os.fork()
@@ -185,7 +186,8 @@ def _start(
 
 
 def _reap(control: socket, server: int) -> tuple[int, bool]:
-    """Take notice of children that ended; the server, or 0 once it ended, and whether any child is left."""
+    """Wait for children that have ended; return the server (0 once it has ended) and whether a child is
+    left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -258,7 +260,7 @@ def _receive(control: socket, size: int) -> bytes:
 def _send(control: socket, line: str) -> None:
     try:  # noqa: SIM105
         control.send(f"{line}\n".encode())
-    except OSError:  # the host is gone
+    except OSError:  # the host has ended
         pass
 
 

@@ -60,7 +60,7 @@ class Supervised:
         _running[self] = os.getpid()
 
     async def begin(self, request: bytes) -> str:
-        """Send the request; the answer, empty if the supervisor is gone or silent."""
+        """Send the request; return the response, empty if the supervisor has ended or does not respond."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(START_WAIT):
                 await self._loop.sock_sendall(self._control, request)
@@ -68,7 +68,7 @@ class Supervised:
         return ""
 
     def watch(self, exited: Callable[[int | None], None]) -> None:
-        """Have `exited` called when the program ends, or at once if it has ended."""
+        """Call `exited` when the program ends, or at once if it has ended."""
         if self.returncode is not None:
             exited(self.returncode)
         self._exited = exited
@@ -77,19 +77,20 @@ class Supervised:
         return self.returncode
 
     def kill(self) -> None:
-        """Have every descendant killed, without waiting for it."""
+        """Request the end of every descendant, without waiting for it."""
         with suppress(OSError):
             self._control.send(b"k")
 
     async def end(self) -> None:
-        """Have every descendant killed, and wait until none is left, for at most `END_WAIT` seconds."""
+        """Request the end of every descendant, and wait until none is left, for at most `END_WAIT`
+        seconds."""
         self.kill()
         with suppress(TimeoutError):
             async with asyncio.timeout(END_WAIT):
                 await self._closed.wait()
 
     def close(self) -> None:
-        """Let go of the supervisor, which kills every descendant if any is left."""
+        """Disconnect from the supervisor, which then kills every descendant that is left."""
         self.kill()
         self._close()
         for pipe in (self.stdin, self.stdout, self.stderr):
@@ -97,12 +98,12 @@ class Supervised:
                 pipe.close()
 
     def release(self) -> None:
-        """Let go of the supervisor; the pipes have other owners."""
+        """Disconnect from the supervisor. The pipes are closed by their own owners."""
         self.kill()
         self._close()
 
     def wait_closed(self, seconds: float) -> None:
-        """Block until the supervisor is gone."""
+        """Block until the supervisor has ended."""
         if sys.platform != "linux":
             return
         until = monotonic() + seconds
@@ -125,7 +126,7 @@ class Supervised:
             self._take(line.decode())
         if not data:
             if self.pid and self.returncode is None:
-                self._end(-9)  # someone killed the supervisor, and with it the program
+                self._end(-9)  # the supervisor was killed, and with it the program
             self._close()
 
     def _take(self, line: str) -> None:
@@ -171,7 +172,7 @@ async def dismiss() -> None:
 
 
 async def start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Supervised | None:
-    """A program in a session of its own under a supervisor; None where there can be none.
+    """Start a program in a session of its own under a supervisor; None if supervisors are not supported.
 
     Raises:
         OSError: the program could not be started.
@@ -181,7 +182,7 @@ async def start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) ->
     if sys.platform != "linux" or not _supported():
         return None
     request = _request(argv, env, cwd)
-    for _ in range(2):  # the first process may have been ended by someone
+    for _ in range(2):  # the first process may have been killed
         if (program := _ask()) is None:
             return None
         try:
@@ -206,7 +207,8 @@ async def start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) ->
 
 
 def end_all() -> None:
-    """Kill the descendants of all servers that were not ended, and wait for it: the interpreter ends."""
+    """Kill the descendants of all servers that still run and wait for their end, when the interpreter
+    exits."""
     ours = [program for program, owner in list(_running.items()) if owner == os.getpid()]
     for program in ours:
         program.kill()
@@ -227,7 +229,7 @@ def _supported() -> bool:
 
 
 def _ask() -> Supervised | None:
-    """Hand the descriptors of one server to the process that forks supervisors."""
+    """Send the descriptors of one server to the process that forks supervisors."""
     if sys.platform != "linux":
         return None
     opened: list[int] = []
@@ -262,7 +264,7 @@ def _ask() -> Supervised | None:
 
 
 def _channel() -> socket.socket | None:
-    """The socket to the process that forks supervisors, which is started if need be. Call with the lock."""
+    """Return the socket to the process that forks supervisors, which is started if needed. Needs the lock."""
     global _requests, _identity
     if sys.platform != "linux" or not _supported():
         return None

@@ -81,11 +81,11 @@ class Kernel(Protocol):
         ...
 
     def assign(self, job: int, process: int) -> None:
-        """Put the process, and all that it starts from now on, into the job."""
+        """Add the process, and every process that it starts from now on, to the job."""
         ...
 
     def resume(self, process: int) -> None:
-        """Let a process that was created suspended run."""
+        """Resume a process that was created suspended."""
         ...
 
     def active(self, job: int) -> int:
@@ -117,7 +117,7 @@ class JobObject:
         self._server = server
 
     def run(self, pid: int) -> None:
-        """Put a suspended process into the job and let it run.
+        """Add a suspended process to the job and resume it.
 
         Raises:
             OSError: it cannot be resumed.

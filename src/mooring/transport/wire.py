@@ -1,4 +1,4 @@
-"""Raw JSON of a server as values, checked once. Invalid fields are corrected or set aside
+"""Raw JSON of a server as values, checked once. Invalid fields are corrected or left out
 with a reason; an invalid entry does not affect others.
 
 Pure: dicts in, values out.
@@ -42,7 +42,7 @@ class Invalid(ValueError):
 
 
 def entries(raw: Raw, key: str, make: Callable[[str, Raw], T], server: str) -> tuple[list[T], list[str]]:
-    """The good entries under `key`, and a warning for each that was set aside."""
+    """Return the valid entries under `key`, and a warning for each that was left out."""
     good: list[T] = []
     warnings: list[str] = []
     items = raw.get(key)
@@ -54,7 +54,7 @@ def entries(raw: Raw, key: str, make: Callable[[str, Raw], T], server: str) -> t
         except Invalid as problem:
             name = cast("Raw", item).get("name") if isinstance(item, Mapping) else None
             label = f"{str(name)[:SHOWN]!r}" if name is not None else f"number {number}"
-            warnings.append(f"{server}: set aside {key[:-1]} {label}: {problem}")
+            warnings.append(f"{server}: {key[:-1]} {label} is left out: {problem}")
     return good, warnings
 
 
@@ -154,8 +154,8 @@ def info(raw: Raw, protocol: str) -> ServerInfo:
 
 
 def result(server: str, tool_name: str, raw: Raw, duration: float) -> Result:
-    """The outcome of a call. What is not as the protocol says is kept as far as it can be read, and
-    the result is marked as an error, so that a partial answer is not taken for a complete one."""
+    """Return the outcome of a call. Parts that violate the protocol are kept if they can be read, and the
+    result is marked as an error, so that a partial result is not mistaken for a complete one."""
     blocks, problems = content(raw.get("content"))
     if "content" not in raw and "structuredContent" not in raw:
         problems.append("it holds no content")
@@ -175,7 +175,7 @@ def result(server: str, tool_name: str, raw: Raw, duration: float) -> Result:
 
 
 def content(items: Any) -> tuple[list[Block], list[str]]:
-    """The usable blocks of a result, a prompt message or a resource, and what is wrong with the rest."""
+    """Return the valid blocks of a result, a prompt message or a resource, and the problems of the others."""
     if items is None:
         return [], []
     if not isinstance(items, list):
@@ -223,7 +223,7 @@ def messages(raw: Raw) -> tuple[Message, ...]:
     """Return the messages of a prompt.
 
     Raises:
-        Invalid: one of them cannot be used: half a prompt may say the opposite of the whole.
+        Invalid: one of them is invalid: a partial prompt may have the opposite meaning.
     """
     items = raw.get("messages")
     if not isinstance(items, list):
@@ -309,7 +309,7 @@ def _text(raw: Raw, key: str) -> str:
 
 
 def _title(raw: Raw) -> str | None:
-    """Display name: `title`, else the title among the annotations."""
+    """Return the display name: `title`, else the title in the annotations."""
     if title := _text(raw, "title"):
         return title
     annotations = raw.get("annotations")

@@ -27,24 +27,24 @@ class Node:
     start: int
     end: int
     at: int
-    """Where its name begins; where it begins itself in a list."""
+    """Start of its name; in a list, start of the value."""
     inner: dict[str, Node] | list[Node] | None = None
-    """What is in it; None for a scalar."""
+    """Its members or items; None for a scalar."""
     flow: bool = True
-    """Written with brackets. False for what YAML writes with indentation."""
+    """Whether it is written with brackets; False for YAML blocks."""
     name_end: int = 0
     null: bool = False
 
 
 def children(node: Node) -> list[Node]:
-    """The members of a mapping or the items of a list, in order."""
+    """Return the members of a mapping or the items of a list, in order."""
     if node.inner is None:
         return []
     return list(node.inner.values()) if isinstance(node.inner, dict) else node.inner
 
 
 def descend(root: Node, path: KeyPath) -> tuple[list[Node], KeyPath]:
-    """The nodes from `root` along `path` as far as it exists, and the rest of the path."""
+    """Return the nodes from `root` along `path` as far as they exist, and the rest of the path."""
     way = [root]
     for depth, key in enumerate(path):
         inner, following = way[-1].inner, None
@@ -59,7 +59,7 @@ def descend(root: Node, path: KeyPath) -> tuple[list[Node], KeyPath]:
 
 
 def wrapped(value: object, path: KeyPath) -> object:
-    """`value` inside new mappings and lists, so that it stands at `path` of the result."""
+    """Return `value` inside new mappings and lists, at `path` of the result."""
     for key in reversed(path):
         value = {key: value} if isinstance(key, str) else [value]
     return value
@@ -74,20 +74,20 @@ def line_start(text: str, at: int) -> int:
 
 
 def end_of_line(text: str, at: int) -> int:
-    """Where the line of `at` ends, before its line break."""
+    """Return the end of the line that contains `at`, before its line break."""
     end = text.find("\n", at)
     return len(text) if end < 0 else end
 
 
 def indent_of(text: str, at: int) -> str:
-    """The blanks that the line of `at` begins with."""
+    """Return the indentation of the line that contains `at`."""
     start = line_start(text, at)
     line = text[start:at]
     return line[: len(line) - len(line.lstrip())]
 
 
 def spliced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """`text` with each stretch `start:end` replaced; the stretches do not overlap."""
+    """Return `text` with each range `start:end` replaced. The ranges must not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -126,7 +126,7 @@ def edited(text: str, changes: Sequence[Put | Drop], *, file: Path) -> str:
     """Return `text` with the changes; the suffix of `file` is the format. An empty text is a new file.
 
     Raises:
-        ConfigError: It cannot be parsed, or not be changed without changing something else.
+        ConfigError: It cannot be parsed, or the changes would also change something else.
     """
     kind = file.suffix.lower()
     if kind not in _EDITORS:
@@ -162,7 +162,7 @@ def _one(editor: Any, text: str, change: Put | Drop, file: Path) -> str:
 
 def _refusal(file: Path) -> ConfigError:
     return ConfigError(
-        "cannot be changed here without touching something else in it; nothing was written: edit it by hand",
+        "cannot be changed without changing other parts of the file; nothing was written: edit it by hand",
         file=str(file),
     )
 
@@ -255,7 +255,7 @@ def put_entry(data: Mapping[str, Any], name: str, entry: Mapping[str, Any], *, o
     written = [shape for shape in SHAPES if at(data, shape) is not None]
     named = [
         shape for shape in SHAPES if shape[-1] in _mapping(at(data, shape[:-1]))
-    ]  # but with nothing in it
+    ]  # including keys with a null value
     shape = next(iter([*written, *named]), ("servers" if own else "mcpServers",))
     if there is not None:
         shape = tuple(str(key) for key in there.path[:-1])
@@ -354,7 +354,7 @@ def located(text: str) -> Node:
 
 
 class _Spans(JsoncParser):
-    """Reads nodes where its base reads values."""
+    """A parser that returns nodes with positions instead of values."""
 
     def document(self) -> Node:
         return cast("Node", super().document())
@@ -443,7 +443,7 @@ def _after(text: str, end: int) -> tuple[int | None, int]:
     same = _SAME_LINE.match(text, start)
     tail = same.end() if same else start
     if tail < len(text) and text[tail] != "\n":
-        return comma, start  # more stands on this line: what is between belongs to that
+        return comma, start  # another value follows on this line: comments in between belong to it
     return comma, start + len(text[start:tail].rstrip())
 
 

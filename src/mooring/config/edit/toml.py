@@ -1,4 +1,4 @@
-"""TOML edited in place: tables come and go as whole blocks of lines; `tomlkit` edits what stands inline."""
+"""TOML edited in place: tables are added and removed as blocks of lines; `tomlkit` edits inline values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER = re.compile(r"[ \t]*(\[.*\])[ \t]*(?:#.*)?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The lines of one `[table]`, without the comments and blank lines that lead to the next."""
+    """The lines of one `[table]`, without the comments and blank lines before the next one."""
 
     start: int
     end: int
@@ -54,8 +54,8 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 
 def _appended(text: str, table: _Table, key: str | int, value: object) -> str:
-    """`text` with one more line at the end of a table; `tomlkit` would put it after the comments that lead to
-    the next one, and so among what goes with this one."""
+    """Return `text` with one more line at the end of a table. `tomlkit` would add it after the comments that
+    belong to the next table."""
     lines = text.splitlines(keepends=True)
     before = "".join(lines[: table.end])
     joint = "" if before.endswith("\n") else "\n"
@@ -97,7 +97,7 @@ def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
 
 
 def tables_in(text: str) -> list[_Table]:
-    """The tables with plain keys, in order; those of an array of tables are not among them."""
+    """Return the tables in order, without arrays of tables."""
     lines = text.splitlines(keepends=True)
     headers = list(_headers(text))
     ends = [*(line for line, _ in headers), len(lines)][1:]
@@ -111,7 +111,7 @@ def tables_in(text: str) -> list[_Table]:
 
 
 def _headers(text: str) -> Iterator[tuple[int, str]]:
-    """Each line that begins a table, with its header."""
+    """Yield the number and the header of each line that begins a table."""
     depth, number, start = 0, 0, 0
     for token in _TOKEN.finditer(f"{text}\n"):
         if token[0] == "\n":
@@ -137,7 +137,7 @@ def _key(header: str) -> KeyPath:
 
 
 def _stands_inline(text: str, path: KeyPath) -> bool:
-    """Whether `path`, or what it would stand in, is written without a header of its own."""
+    """Whether the value at `path`, or the table that would contain it, is written inline."""
     node: Any = tomlkit.parse(text)
     for key in path:
         if isinstance(node, list) or key not in node:

@@ -78,7 +78,7 @@ def located(text: str) -> Node | None:
 
 
 class _Locator:
-    """Turns the parser's nodes into ours. The depth of the text has been checked before."""
+    """Converts the parser's nodes to `Node`. The depth of the text was checked before."""
 
     def __init__(self, text: str, starts: list[int]) -> None:
         self.text = text
@@ -91,7 +91,7 @@ class _Locator:
         start, end = self.index(given.start_mark), self.index(given.end_mark)
         name_end = self.index(name.end_mark) if name else 0
         at = self.index(name.start_mark) if name else start
-        if start < name_end:  # an alias: what it names stands elsewhere
+        if start < name_end:  # an alias: its value is elsewhere in the text
             end = end_of_line(self.text, name_end)
             return Node(start=end, end=end, at=at, name_end=name_end)
         node = Node(start=start, end=end, at=at, name_end=name_end)
@@ -110,7 +110,7 @@ class _Locator:
 
 
 def _append(text: str, node: Node, key: str | int, value: object) -> str:
-    """A new last member of a block."""
+    """Return `text` with a new last member in a block."""
     members = children(node)
     first, last = members[0], members[-1]
     if isinstance(key, str):
@@ -123,7 +123,7 @@ def _append(text: str, node: Node, key: str | int, value: object) -> str:
 
 
 def _open(text: str, node: Node, parent: Node, key: str | int, value: object) -> str:
-    """The first member of what was empty: a block takes the place of `{}`, `[]` or nothing."""
+    """Return `text` with a first member in an empty value: a block replaces `{}`, `[]` or nothing."""
     indent = " " * (node.at - line_start(text, node.at)) + _UNIT
     lines = [
         indent + line if line else line for line in _lines({key: value} if isinstance(key, str) else [value])
@@ -136,9 +136,9 @@ def _open(text: str, node: Node, parent: Node, key: str | int, value: object) ->
 
 
 def _below(text: str, at: int, lines: list[str]) -> str:
-    """`text` with these lines after the one that `at` ends in."""
+    """Return `text` with these lines after the one that contains `at`."""
     block = "\n".join(lines)
-    if at > 0 and text[at - 1] == "\n":  # a text of several lines ends where the next line begins
+    if at > 0 and text[at - 1] == "\n":  # a block scalar ends at the start of the next line
         return f"{text[:at]}{block}\n{text[at:]}"
     end = end_of_line(text, at)
     return f"{text[:end]}\n{block}{text[end:] or chr(10)}"
@@ -146,7 +146,7 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 def _replace(text: str, parent: Node, node: Node, key: str, value: object) -> str:
     if not is_mapping(value) or (node.flow and node.inner is not None) or parent.flow:
-        # JSON is YAML, and keeps what stands around it on the line
+        # JSON is valid YAML, and leaves the rest of the line unchanged
         return spliced(text, [(node.start, node.end, json.dumps(value, ensure_ascii=False))])
     start, end = _own_lines(text, node)
     if isinstance(parent.inner, list):
@@ -159,7 +159,7 @@ def _replace(text: str, parent: Node, node: Node, key: str, value: object) -> st
 
 
 def _own_lines(text: str, node: Node) -> tuple[int, int]:
-    """The lines that hold this member of a block and nothing else."""
+    """Return the range of the lines of one member of a block. Raises KeyError if other text is on them."""
     start = line_start(text, node.at)
     if text[start : node.at].strip(" -") or ("-" in text[start : node.at] and node.name_end):
         raise KeyError("it shares its line")

@@ -1,1 +1,1 @@
-"""Configuration files of other programs: read, written, translated."""
+"""Configuration files of other programs: read, written and converted."""

@@ -1,4 +1,4 @@
-"""Entries of other programs read as ours, and ours written for them."""
+"""Conversion of server entries: from other programs to mooring, and from mooring to them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Candidate:
     program: Program
     file: Path
     entry: Mapping[str, Any] | None = None
-    """In our words; None when it cannot be carried over."""
+    """The entry in mooring's format; None if it cannot be converted."""
     notes: tuple[str, ...] = ()
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundProgram:
-    """One file of a program that is there."""
+    """An existing file of a program."""
 
     program: Program
     file: Path
@@ -58,7 +58,7 @@ class FoundProgram:
 
 
 def installed(programs: list[Program], machine: Machine) -> Iterator[FoundProgram]:
-    """The files of these programs that exist here, each once, those that win first."""
+    """Yield the existing files of these programs, each once, in order of precedence."""
     seen: set[str] = set()
     for program in programs:
         for site in program.sites:
@@ -69,10 +69,10 @@ def installed(programs: list[Program], machine: Machine) -> Iterator[FoundProgra
 
 
 def candidates(program: Program, file: Path, machine: Machine, vault: Vault) -> list[Candidate]:
-    """The servers in a file.
+    """Return the servers in a file.
 
     Raises:
-        ConfigError: it cannot be read, or what stands where this program keeps its servers are none.
+    ConfigError: it cannot be read, or the section of servers is neither a mapping nor a list.
     """
     document = read_document(file)
     return [
@@ -133,7 +133,7 @@ def _candidate(
 
 
 def _drop(carried: Carried, program: Program) -> None:
-    """Sets aside what has no meaning here, and gives a bare `timeout` its unit."""
+    """Remove fields without a meaning in mooring, and give a bare `timeout` its unit."""
     known = {snake(key) for key in program.drops}
     lost = [
         key
@@ -168,18 +168,18 @@ Action = Literal["add", "replace", "skip"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What becomes of one candidate."""
+    """The planned import of one candidate."""
 
     candidate: Candidate
     action: Action
     name: str
-    """Under which it is written."""
+    """Name under which it is written."""
     reason: str = ""
-    """Why it is not, or not under its own name."""
+    """Why it is skipped, renamed or replaces another server; empty for a plain addition."""
 
 
 def identity(server: ServerConfig) -> tuple[object, ...]:
-    """What is run or reached: two entries with the same are one server, whatever they are called."""
+    """Return what is run or reached. Entries with the same identity are one server, whatever their names."""
     if server.command is not None:
         return server.command, server.args, server.cwd, tuple(sorted(server.env.items()))
     return server.url, tuple(sorted(server.headers.items()))
@@ -193,14 +193,14 @@ def plan_import(
     rename: bool,
     force: bool,
 ) -> list[Move]:
-    """One move for each candidate, in order: what comes first wins a name.
+    """Return one move for each candidate, in order. The first candidate gets a contested name.
 
     Args:
         found: The servers of other programs.
-        present: What is configured already, by name.
-        taken: Names that are written already, though perhaps not well.
-        rename: Import a clash of names under another name.
-        force: Let it replace what is there.
+        present: The configured servers, by name.
+        taken: Names in the file, including those of invalid entries.
+        rename: Import a server whose name is taken under another name.
+        force: Replace a configured server of the same name.
     """
     known = {identity(server): name for name, server in present.items()}
     origin = dict.fromkeys([*present, *taken], _CONFIGURED)
@@ -229,11 +229,11 @@ def _move(
     same = known.get(identity(ServerConfig(name=name, **candidate.entry)))
     if same is not None:
         called = "" if same == name else f" as {same!r}"
-        return Move(candidate=candidate, action="skip", name=name, reason=f"is there already{called}")
+        return Move(candidate=candidate, action="skip", name=name, reason=f"is already configured{called}")
     if name not in origin:
         return Move(candidate=candidate, action="add", name=name)
     if force and origin[name] == _CONFIGURED:
-        return Move(candidate=candidate, action="replace", name=name, reason="replaces what is there")
+        return Move(candidate=candidate, action="replace", name=name, reason="replaces the configured server")
     other = _free(f"{name}-{candidate.program.name}", origin)
     if rename:
         return Move(candidate=candidate, action="add", name=other, reason=f"imported as {other!r}")
@@ -257,10 +257,10 @@ _OURS_ALONE = (
 
 
 def written(server: ServerConfig, program: Program) -> tuple[dict[str, Any], list[str]]:
-    """The entry for `program`, and what it does not say any more.
+    """Return the entry for `program`, and notes on what it cannot express.
 
     Raises:
-        UnfitError: the program cannot have this server, with the reason.
+        UnfitError: the program cannot use this server; the text is the reason.
     """
     out = program.out
     if out is None:
@@ -282,10 +282,10 @@ def _base(server: ServerConfig, program: Program, out: Outbound) -> Mapping[str,
     if server.command is not None:
         return out.stdio
     if out.http is None:
-        raise UnfitError(f"{program.title} runs programs and reaches no URL; --gateway brings it there")
+        raise UnfitError(f"{program.title} does not support URLs; export it with --gateway")
     if server.transport == "sse":
         if out.sse is None:
-            raise UnfitError(f"{program.title} does not speak SSE; --gateway brings it there")
+            raise UnfitError(f"{program.title} does not support SSE; export it with --gateway")
         return out.sse
     return out.http
 
@@ -310,14 +310,14 @@ def _launch(server: ServerConfig, program: Program, out: Outbound, notes: list[s
     if server.cwd is not None and "cwd" in out.names:
         entry[out.names["cwd"]] = _whole(server.cwd, "cwd", program, out)
     elif server.cwd is not None:
-        notes.append("not carried over: cwd, so it runs wherever that program is")
+        notes.append("not carried over: cwd, so it runs in the working directory of that program")
     return entry
 
 
 def _env(
     server: ServerConfig, program: Program, out: Outbound, notes: list[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The variables, and the names of those that come from the program's own environment."""
+    """Return the variables, and the names of those that are inherited from the environment."""
     by_name = "inherit_env" in out.names
     inherited = [
         *server.inherit_env,
@@ -354,7 +354,7 @@ def _reach(server: ServerConfig, program: Program, out: Outbound, notes: list[st
 def _texts(
     given: Mapping[str, str], part: str, program: Program, out: Outbound, notes: list[str]
 ) -> dict[str, str]:
-    """What can be said of a mapping; the rest is left out with a note, for the user to fill in there."""
+    """Return the values that the program can express; the others are left out, each with a note."""
     texts: dict[str, str] = {}
     for name, value in given.items():
         if is_secret(name, value):

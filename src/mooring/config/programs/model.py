@@ -1,4 +1,4 @@
-"""What is known about another program: its files, its spelling of a server, and what it can express."""
+"""Description of another program: its files, its format of a server entry, and what it can express."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SiteScope = Literal["managed", "project", "user"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What decides where files are."""
+    """The facts that determine the paths of files."""
 
     home: Path
     cwd: Path
@@ -32,7 +32,7 @@ class Machine:
 
     @property
     def places(self) -> dict[str, str]:
-        """The folders that the templates of `Site` name."""
+        """The directories for the placeholders in `Site.template`."""
         roaming = self.env.get("APPDATA") or str(self.home / "AppData" / "Roaming")
         config = self.env.get("XDG_CONFIG_HOME") or str(self.home / ".config")
         match self.platform:
@@ -52,15 +52,15 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One file that a program reads. `template` is relative to a project, or begins with a place."""
+    """One file that a program reads. `template` is relative to a project, or begins with a placeholder."""
 
     template: str
     scope: SiteScope = "user"
     platforms: tuple[str, ...] = ()
-    """Where it is; empty: everywhere."""
+    """Platforms that have the file; empty for all."""
 
     def path(self, machine: Machine) -> Path | None:
-        """The file, whether or not it exists; None on a machine that has no such place."""
+        """Return the path, whether or not the file exists; None on other platforms."""
         if self.platforms and machine.platform not in self.platforms:
             return None
         if self.scope != "project":
@@ -88,49 +88,49 @@ _EVERYWHERE = frozenset({"command", "args", "env", "url", "headers", "cwd"})
 
 
 class UnfitError(ValueError):
-    """A server that cannot be carried over, with the reason."""
+    """A server cannot be converted; the text is the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Carried:
-    """One entry on its way, with what got lost."""
+    """An entry during its conversion, with notes on what was lost."""
 
     name: str
     raw: dict[str, Any]
     document: Mapping[str, Any]
-    """The whole file it stands in."""
+    """The whole content of its file."""
     notes: list[str] = field(default_factory=list[str])
 
 
 Adapt = Callable[[Carried], None]
-"""Turns a program's own way of saying something into words that every reader of ours knows."""
+"""Converts fields of one program to fields that mooring reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbound:
-    """How a program wants a server written."""
+    """The format in which a program reads a server."""
 
     site: Mapping[str, Site]
-    """By scope, where."""
+    """The file to write, by scope."""
     root: tuple[str, ...] = ("mcpServers",)
     stdio: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What stands in every entry that runs a program."""
+    """Fixed fields of every entry that runs a program."""
     http: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
-    """What stands in every entry that reaches a URL; None when the program cannot."""
+    """Fixed fields of every entry with a URL; None if the program does not support URLs."""
     sse: Mapping[str, Any] | None = None
-    """The same for the old transport."""
+    """The same for the SSE transport."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Its words for our fields. A field that is not here, nor in the usual ones, is not written."""
+    """Its names of our fields. Fields that are neither here nor common to all programs are not written."""
     expands: frozenset[str] = _EVERYWHERE
-    """Fields in which references are looked up."""
+    """Fields in which the program resolves references."""
     joined: bool = False
-    """Program and arguments are one list."""
+    """Whether program and arguments are one list."""
     named: bool = False
-    """The entry repeats its name."""
+    """Whether the entry contains its name."""
     sse_url: str | None = None
-    """The key of the address for the old transport, where that is another one."""
+    """Key of the URL for the SSE transport, if it differs."""
     variable_headers: bool = False
-    """Headers may name variables, under keys of their own."""
+    """Whether headers can name variables, under separate keys."""
     switch: Literal["disabled", "enabled"] | None = None
     call_timeout: tuple[str, Unit] | None = None
     connect_timeout: tuple[str, Unit] | None = None
@@ -138,24 +138,24 @@ class Outbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Another program that keeps MCP servers in a file."""
+    """Another program with MCP servers in a configuration file."""
 
     name: str
     title: str
     sites: tuple[Site, ...] = ()
     roots: tuple[tuple[str, ...], ...] = (("mcpServers",),)
     per_folder: tuple[str, str] | None = None
-    """Where a user's file keeps servers for single folders: the key before the folder, and the one after."""
+    """Keys before and after the folder, if a user's file has servers for single folders."""
     bare: bool = False
-    """The whole file may be the mapping of servers."""
+    """Whether the whole file may be the mapping of servers."""
     syntax: Syntax = "shell"
     looks_up: frozenset[Kind] = frozenset({"env"})
-    """What else than variables its `${…}` can name. Anything else is text: it must not come to life here."""
+    """Kinds of references that the program resolves. Others are plain text there, and are escaped here."""
     adapt: Adapt | None = None
     timeout: tuple[Literal["call_timeout", "connect_timeout"], Unit] | None = None
-    """What its bare `timeout` means."""
+    """Meaning and unit of its `timeout`."""
     drops: frozenset[str] = frozenset()
-    """Keys of its own that have no meaning here."""
+    """Its keys without a meaning in mooring."""
     out: Outbound | None = None
 
 
@@ -170,11 +170,11 @@ _PER_USER = re.compile(r"\{\{[^}]*\}\}")
 
 
 class InexpressibleError(ValueError):
-    """A text refers to something that a program has no way to name."""
+    """A text has a reference that the program cannot express."""
 
 
 def inward(carried: Carried, program: Program, file: Path) -> None:
-    """Rewrites every reference in an entry, with a note where that says less than before."""
+    """Convert every reference in an entry to mooring's syntax, with a note where something is lost."""
 
     def change(text: str) -> str:
         return _inward(text, carried, program, file)
@@ -183,10 +183,10 @@ def inward(carried: Carried, program: Program, file: Path) -> None:
 
 
 def outward(text: str, syntax: Syntax) -> str:
-    """`text` with its references in a program's own syntax.
+    """Return `text` with its references in a program's syntax.
 
     Raises:
-        InexpressibleError: naming a reference that the program cannot make.
+    InexpressibleError: the program cannot express a reference; the text names it.
     """
     for reference in references(text):
         written = _written(reference, syntax)
@@ -196,7 +196,7 @@ def outward(text: str, syntax: Syntax) -> str:
 
 
 def variable_name(text: str) -> str:
-    """A name for a variable, made of any text."""
+    """Return a valid name of a variable, made from any text."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "VALUE"
     return f"_{name}" if name[0].isdigit() else name
 
@@ -235,8 +235,10 @@ def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
     if program.syntax == "none" and references(text):
         carried.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
     if _PER_USER.search(text):
-        carried.notes.append("has a {{…}} that stands for a user's own value; write a reference instead")
-    carried.notes.extend(f"{found} means nothing here and stays as it is" for found in unknown(text))
+        carried.notes.append("has a {{…}} for a value of each user; write a reference instead")
+    carried.notes.extend(
+        f"{found} is not a reference in mooring, and is kept as text" for found in unknown(text)
+    )
     return text
 
 
@@ -272,12 +274,12 @@ _SCHEME = re.compile(r"((?:Bearer|Basic|Token|ApiKey)\s+)(.*)", re.IGNORECASE | 
 
 @dataclass(slots=True)
 class Vault:
-    """Names for secrets, during one import: the same secret keeps its name, different ones never share it."""
+    """Names of variables for secrets during one import: one name per secret, never shared."""
 
     _names: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def scrub(self, server: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """The fields without literal secrets, and what to do about each of them."""
+        """Return the fields with references in place of literal secrets, and a note about each of them."""
         clean, notes = dict(fields), list[str]()
         for part in ("env", "headers", "auth"):
             if isinstance(clean.get(part), Mapping):

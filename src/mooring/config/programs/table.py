@@ -12,7 +12,7 @@ from mooring.errors import ConfigError
 
 
 def milliseconds(value: object) -> str | None:
-    """A number of milliseconds as a duration with its unit; None when it is none."""
+    """Return a number of milliseconds as a duration with its unit; None if it is not a number."""
     plain = number(value)
     return None if plain is None or plain <= 0 else f"{plain:g}ms"
 
@@ -42,7 +42,7 @@ def gemini(carried: Carried) -> None:
     elif "url" in raw:
         raw.setdefault("type", "sse")
     if raw.get("trust"):
-        carried.notes.append("'trust' skips every question there; here `approve` decides")
+        carried.notes.append("'trust' skips all approvals there; in mooring `approve` decides")
 
 
 def goose(carried: Carried) -> None:
@@ -51,7 +51,7 @@ def goose(carried: Carried) -> None:
     if kind in ("builtin", "platform", "frontend", "inline_python"):
         raise UnfitError(f"is part of goose (type {kind}), not a server")
     if not raw.get("available_tools"):
-        raw.pop("available_tools", None)  # none named means all
+        raw.pop("available_tools", None)  # an empty list means all
     raw.pop("name", None)
 
 
@@ -69,7 +69,7 @@ def librechat(carried: Carried) -> None:
         raw["connect_timeout"] = milliseconds(raw.pop("initTimeout"))
     if raw.get("customUserVars"):
         names = ", ".join(cast("Mapping[str, Any]", raw["customUserVars"]))
-        carried.notes.append(f"each user gave {names}; write them as references")
+        carried.notes.append(f"each user enters {names} there; write them as references")
 
 
 def fastmcp(carried: Carried) -> None:
@@ -118,7 +118,7 @@ def continue_dev(carried: Carried) -> None:
 
 
 def docker(carried: Carried) -> None:
-    # The registry names images of a catalog; Docker's own gateway knows how to run them.
+    # The registry names images of a catalog, which only Docker's own gateway can run.
     args = ["mcp", "gateway", "run", "--servers", carried.name]
     carried.raw = {"command": "docker", "args": args}
 
@@ -497,10 +497,10 @@ ANY = Program(name="file", title="a file", bare=True, looks_up=frozenset({"env",
 
 
 def program(name: str) -> Program:
-    """The program that goes by `name`.
+    """Return the program of this name.
 
     Raises:
-        ConfigError: there is none; with the nearest names.
+    ConfigError: there is none; the message suggests similar names.
     """
     if name in PROGRAMS:
         return PROGRAMS[name]

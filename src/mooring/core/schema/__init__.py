@@ -1,13 +1,13 @@
-"""JSON Schema -> what each model provider takes, and the model's arguments back to what the server asks for.
+"""JSON Schema -> the subset that a model provider accepts; the model's arguments -> those of the server.
 
     compiled = compile_schema(tool.input_schema, "openai-strict")
     compiled.schema                 # for the provider
     compiled.back(arguments)        # for the server
-    compiled.notes                  # what was changed or lost, in words
+    compiled.notes                  # what was changed or lost, as text
 
 `compile` reads a schema into a `Shape` (`shapes`). `write` writes it in a dialect (`dialects`), with a plan
-that converts arguments back. What a dialect cannot express becomes looser, or JSON written as text, or words
-in a description; the server still checks its arguments. A schema that no dialect can express raises
+that converts arguments back. What a dialect cannot express becomes looser, or JSON written as text, or part
+of a description; the server still checks its arguments. A schema that no dialect can express raises
 `SetAside`: `compile_tools` leaves that tool out and keeps the others. `validate` checks values.
 
     dialect         rule                                                           known from
@@ -25,7 +25,7 @@ in a description; the server still checks its arguments. A schema that no dialec
     gemini          names of members [a-zA-Z_][a-zA-Z0-9_]{0,63}                   SDK (FunctionDeclaration)
     gemini          enum: strings only; required: declared members only            Gemini's errors
     gemini          format: date-time; int32, int64; float, double                 Gemini's errors
-    gemini          anyOf stands alone; objects below the root have members        Vertex AI, Gemini (errors)
+    gemini          no keywords beside anyOf; nested objects have members          Vertex AI, Gemini (errors)
     plain           one type per node, or that type and null; nothing exotic       part of all but Gemini's
 
 Free-form objects and open values are JSON text where a dialect has no schema for them (`openai-strict`,

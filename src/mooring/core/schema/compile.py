@@ -41,7 +41,7 @@ class References:
         self._anchors: dict[str, Json] | None = None
 
     def find(self, ref: str) -> Json:
-        """The schema that a reference means, or None."""
+        """Return the schema that a reference points to, or None."""
         base = self._root.get("$id")
         if isinstance(base, str) and base and ref.startswith(base):
             ref = ref[len(base) :] or "#"
@@ -70,7 +70,7 @@ class References:
 
 
 def _anchors(root: Json) -> dict[str, Json]:
-    """Every subschema that has a plain name."""
+    """Return the subschemas that have an anchor or id, by that name."""
     found: dict[str, Json] = {}
     waiting: list[Json] = [root]
     while waiting:
@@ -89,7 +89,7 @@ _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _WORDS = ("format", "pattern")
 _LARGEST_COUNT = 2**53
-"""Beyond this, not every JSON parser keeps a whole number whole."""
+"""Larger integers lose precision in some JSON parsers."""
 
 _FACETS: Mapping[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", *_WORDS),
@@ -114,11 +114,12 @@ GROUPS: Mapping[Kind, frozenset[str]] = {
         )
     ),
 }
-"""The type that a schema without `type` must mean when it holds one of these."""
+"""By type: the keywords that imply it in a schema without `type`."""
 
 
 def facets_of(kind: Kind, schema: Mapping[str, Json]) -> dict[str, Json]:
-    """The restricting keywords of one type, with draft 4's `exclusiveMinimum: true` in today's form."""
+    """Return the restricting keywords of one type, with draft 4's `exclusiveMinimum: true` in the current
+    form."""
     facets = {
         name: schema[name]
         for name in _FACETS.get(kind, ())
@@ -143,14 +144,14 @@ def _sensible(name: str, value: Json) -> bool:
 
 
 _UNROLL = 2
-"""How often a reference may be open inside itself."""
+"""How often a reference may be expanded inside itself."""
 
 _LOST = ("if", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains", "not")
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a subschema stands: its path, its depth, and the references that led there."""
+    """The position of a subschema: its path, its depth, and the references that led to it."""
 
     at: Path = ()
     depth: int = 0
@@ -164,7 +165,7 @@ class _Place:
 
 
 class SchemaReader:
-    """Reads one schema. `reach` is how many references may be followed inside one another."""
+    """Reads one schema. `reach` is the greatest number of nested references."""
 
     def __init__(self, root: Mapping[str, Json], notes: Notes, reach: int) -> None:
         self._references = References(root)
@@ -173,7 +174,7 @@ class SchemaReader:
         self._budget = Budget()
 
     def read(self, raw: Json, place: _Place = _Place()) -> Shape:  # noqa: B008 (frozen)
-        """Return what a schema allows.
+        """Return the shape of a schema: what it allows.
 
         Raises:
             SetAside: the schema is too deep, or expands to too much.
@@ -201,7 +202,8 @@ class SchemaReader:
         return replace(shape, text={**shape.text, **self._text(schema, place)}, raw=schema)
 
     def _parts(self, schema: dict[str, Json], place: _Place) -> Iterator[Shape]:
-        """Whatever must hold besides the schema's own keywords."""
+        """Yield the shapes that apply beside the schema's own keywords: references, fixed values,
+        combinations."""
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             if isinstance(ref := schema.get(keyword), str):
                 yield self._refer(ref, place)
@@ -226,7 +228,7 @@ class SchemaReader:
         return replace(OPEN, text={name: text[name] for name in ("title", "description") if name in text})
 
     def _own(self, schema: dict[str, Json], place: _Place) -> Shape:
-        """What the schema's own keywords say, besides fixed values and combinations."""
+        """Return the shape of the schema's own keywords, without fixed values and combinations."""
         said = schema.get("type")
         names = as_list(said) if isinstance(said, list) else [said]
         kinds: list[Kind] = [name for name in names if is_kind(name)]
@@ -285,7 +287,7 @@ class SchemaReader:
         return replace(alt, fields=fields, required=known, extra=extra, stated=stated)
 
     def _extra(self, schema: dict[str, Json], place: _Place) -> tuple[Shape | None, bool]:
-        """What members without a declaration must be, and whether the schema says so."""
+        """Return the shape of undeclared members (None: not allowed), and whether the schema declares it."""
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
         patterns = as_object(schema.get("patternProperties")) or {}
         if patterns:
@@ -295,7 +297,7 @@ class SchemaReader:
         return (join(allowed) if allowed else None), keyword in schema or bool(patterns)
 
     def _conditional(self, shape: Shape, schema: dict[str, Json], place: _Place) -> Shape:
-        """The shape with members that are declared under a condition, as members that may be given."""
+        """Return the shape with members that are declared under a condition as optional members."""
         parts = [schema[name] for name in ("then", "else") if name in schema]
         for name in ("dependentSchemas", "dependencies"):
             parts += [raw for raw in (as_object(schema.get(name)) or {}).values() if isinstance(raw, dict)]
@@ -309,7 +311,7 @@ class SchemaReader:
         return replace(shape, alts=tuple(_with_fields(alt, found) for alt in shape.alts))
 
     def _text(self, schema: dict[str, Json], place: _Place) -> dict[str, Json]:
-        """What a schema says about itself, as far as it is usable."""
+        """Return the usable annotations of a schema: title, description, default, examples."""
         text = {name: schema[name] for name in ("title", "description") if isinstance(schema.get(name), str)}
         if "description" in schema and "description" not in text:
             self._notes.add(place.at, "has a description that is not text")
@@ -328,7 +330,7 @@ def _with_fields(alt: Alt, found: Mapping[str, Shape]) -> Alt:
 
 
 def _fixed(values: list[Json]) -> Shape:
-    """The shape of some fixed values: one alternative per JSON type."""
+    """Return the shape of some fixed values: one alternative per JSON type."""
     kinds: dict[Kind, dict[str, Json]] = {}
     whole = all(kind_of(value) != "number" for value in values)
     for value in values:
@@ -344,23 +346,23 @@ def _fixed(values: list[Json]) -> Shape:
 
 
 _REACHES = (16, 3, 1)
-"""References inside one another, tried in turn until the schema is small enough."""
+"""Limits of nested references, tried in turn until the schema is small enough."""
 
 _WRAPPER = "arguments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A tool's schema as one provider takes it. Read-only: it may share parts with the server's."""
+    """A tool's schema as one provider accepts it. Read-only: it may share parts with the server's."""
 
     schema: Mapping[str, Json]
     notes: tuple[str, ...] = ()
     plan: Plan | None = None
     wrapped: bool = False
-    """Whether the model gives everything as one member, because the server's root has none."""
+    """Whether all arguments are one member of the root, because the server's root is not an object."""
 
     def back(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the arguments as the server's schema wants them. Never fails: wrong ones pass unchanged."""
+        """Return the arguments for the server's schema. Never fails: invalid ones stay unchanged."""
         outcome = undo(self.plan, dict(arguments))
         if self.wrapped and isinstance(inner := outcome.get(_WRAPPER), dict):
             return cast("dict[str, Json]", inner)
@@ -371,7 +373,7 @@ def compile_schema(schema: Mapping[str, Json], dialect: Dialect) -> Compiled:
     """Return a tool's input schema in a dialect.
 
     Raises:
-        SetAside: the schema is too large, is no JSON, or allows nothing.
+        SetAside: the schema is too large, is not JSON, or allows no value.
     """
     raw = schema if isinstance(schema, dict) else dict(schema)
     retries = _REACHES[:-1] if check(raw) else ()
@@ -384,7 +386,7 @@ def compile_schema(schema: Mapping[str, Json], dialect: Dialect) -> Compiled:
 
 
 def compile_tools(tools: Iterable[Tool], dialect: Dialect) -> tuple[dict[str, Compiled], dict[str, str]]:
-    """Return each tool's schema in a dialect, and why others were set aside, both by local name."""
+    """Return each tool's schema in a dialect, and why other tools are left out, both by local name."""
     compiled: dict[str, Compiled] = {}
     aside: dict[str, str] = {}
     for tool in tools:

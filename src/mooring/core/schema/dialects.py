@@ -35,7 +35,7 @@ class Notes:
 _DESCRIPTION = 4_096
 """Characters of a description."""
 _HINT = 400
-"""Characters of one constraint that stands only in the description."""
+"""Characters of a constraint that is only in the description."""
 
 
 def described(
@@ -78,14 +78,14 @@ _LONGEST_NAME = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """The subset of JSON Schema that one dialect takes."""
+    """The subset of JSON Schema that one dialect supports."""
 
     facets: frozenset[str]
     """Supported keywords that restrict values; the others go into the description."""
     formats: Mapping[str, frozenset[str]] | None
     """Values of `format` by type; None for all."""
     annotations: frozenset[str]
-    """Of `default` and `examples`, those that may stand as keywords."""
+    """Which of `default` and `examples` are supported as keywords."""
     null: Literal["anyOf", "type", "nullable"]
     """How null is allowed beside something else: a branch, one more `type`, or OpenAPI's keyword."""
     unions: bool
@@ -101,15 +101,16 @@ class Subset:
     strict: bool = False
     """Whether objects must be closed and all their members required."""
     lone_union: bool = False
-    """Whether `anyOf` must stand alone."""
+    """Whether `anyOf` must have no keywords beside it."""
     levels: int = DEPTH
-    """Objects and arrays inside one another."""
+    """Most nested objects and arrays."""
     foreign: re.Pattern[str] | None = None
-    """Characters that names of members must not have; None when every name but the empty one will do."""
+    """Characters that names of members must not have; None if every name but the empty one is allowed."""
     letter_first: bool = False
 
     def rename(self, names: Iterable[str]) -> dict[str, str]:
-        """The name that the model uses for each member: its own where the dialect allows it, all distinct."""
+        """Return the name that the model uses for each member: the server's if the dialect allows it; all
+        distinct."""
         wanted = {name: self._name(name) for name in names}
         taken = {name for name, sent in wanted.items() if name == sent}
         for name, sent in wanted.items():
@@ -137,7 +138,7 @@ _EXCLUSIVE = frozenset(("exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
 _LENGTHS = frozenset(("minLength", "maxLength"))
 _ITEMS = frozenset(("minItems", "maxItems"))
 _PROPERTIES = frozenset(("minProperties", "maxProperties"))
-# `pattern` is in none: providers refuse the whole request for a regular expression they cannot read.
+# None supports `pattern`: providers reject the whole request if they cannot parse the expression.
 _ALL = _BOUNDS | _EXCLUSIVE | _LENGTHS | _ITEMS | _PROPERTIES | {"uniqueItems", "format"}
 
 _STRICT_FORMATS = frozenset(

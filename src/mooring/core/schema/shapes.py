@@ -25,7 +25,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class SetAside(MooringError):
-    """A schema cannot be offered to the model provider: leave this tool out, and keep the others."""
+    """A schema cannot be sent to the model provider: leave this tool out, and keep the others."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class Budget:
         self.left = left
 
     def spend(self, depth: int) -> None:
-        """Take one subschema.
+        """Count one subschema.
 
         Raises:
             SetAside: None is left, or the nesting is too deep.
@@ -141,7 +141,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alt:
-    """Values of one JSON type; `any` stands for every value."""
+    """Values of one JSON type; `any` means every value."""
 
     kind: Kind
     facets: Mapping[str, Json] = field(default_factory=_nothing)
@@ -179,7 +179,7 @@ def as_list(value: Json) -> list[Json]:
 
 
 def kind_of(value: Json) -> Kind:
-    """The narrowest JSON type of a value."""
+    """Return the narrowest JSON type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -262,7 +262,7 @@ def _within(facets: Mapping[str, Json], value: Json) -> bool:
 
 
 _OPTIONS = 32
-"""Exact alternatives remembered of a merged object."""
+"""Most exact alternatives that a merged object keeps."""
 
 _TIGHTER: Mapping[str, Any] = {"min": max, "exclusiveMin": max, "max": min, "exclusiveMax": min}
 
@@ -293,7 +293,7 @@ def join(shapes: Sequence[Shape], *, mixed: bool = False) -> Shape:
 
 
 def _explicit_alts(shape: Shape) -> Iterable[Alt]:
-    """The alternatives of one branch, the first of them carrying what the branch says about itself."""
+    """Return the alternatives of one branch, the first of them with the annotations of the branch."""
     text = {name: shape.text[name] for name in ("title", "description") if name in shape.text}
     for alt in shape.alts:
         yield replace(alt, text={**alt.text, **text}, raw=shape.raw) if alt is shape.alts[0] else alt
@@ -385,8 +385,8 @@ def _meet_parts(one: Shape | None, other: Shape | None, budget: Budget, depth: i
 def _meet_objects(both: Alt, one: Alt, other: Alt, budget: Budget, depth: int) -> Alt | None:
     fields: dict[str, Shape] = {}
     for name in {**one.fields, **other.fields}:
-        # A closed side does not take away what the other one declares: those who write
-        # `additionalProperties: false` into each part of an `allOf` mean the whole.
+        # A closed side does not remove what the other one declares: authors who write `additionalProperties:
+        # false` into each part of an `allOf` mean the whole object.
         left = one.fields.get(name) or one.extra or OPEN
         right = other.fields.get(name) or other.extra or OPEN
         shape = left if left is right else meet(left, right, budget, depth + 1)
@@ -441,7 +441,7 @@ def merge(objects: Sequence[Alt]) -> Alt:
 
 
 def blend(alts: Sequence[Alt]) -> list[Alt]:
-    """The alternatives with all arrays as one and all objects as one."""
+    """Return the alternatives with all arrays merged into one, and all objects into one."""
     arrays = [alt for alt in alts if alt.kind == "array" and alt.values is None]
     objects = [alt for alt in alts if alt.kind == "object" and alt.values is None]
     apart = {*arrays, *objects}
@@ -461,7 +461,7 @@ def _common(objects: Sequence[Alt]) -> Mapping[str, Json]:
 
 
 def _retold(shape: Shape, name: str, objects: Sequence[Alt]) -> Shape:
-    """The joined shape with the first text that one of the objects gives for that member."""
+    """Return the shape of a member; if it has no annotations, with the first that an object has for it."""
     if shape.text or len(shape.alts) > 1:
         return shape
     text = next(

@@ -114,7 +114,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _equal(one: Any, two: Any) -> bool:
-    """Whether two JSON values are the same: 1 is 1.0, and true is not 1."""
+    """Whether two JSON values are equal: 1 equals 1.0, and true does not equal 1."""
     if isinstance(one, dict) and isinstance(two, dict):
         left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
         return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
@@ -268,7 +268,7 @@ class Validator:
             left.extend((value, base) for value in fields.values())
 
     def _found(self, reference: Any, schema: Mapping[str, Any]) -> tuple[Any, str, str]:
-        """What a reference names, with its base and its fragment."""
+        """Return the schema that a reference names, with its base and its fragment."""
         address, fragment = urldefrag(urljoin(self._bases[id(schema)], reference))
         if address not in self._resources:
             raise Unresolvable(str(reference))
@@ -433,7 +433,7 @@ class Validator:
                 return found
         return None
 
-    # --- what no other keyword has looked at ----------------------------------------------------
+    # --- unevaluated properties and items -------------------------------------------------------
 
     def _unevaluated_properties(self, part: Any, value: Any, schema: Any) -> Violation | None:
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A `Shape` written in a dialect, together with the plan that turns arguments back."""
+"""A `Shape` written in a dialect, with the plan that converts arguments back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """Fixed values that the model knows by name."""
+    """Fixed values that the model refers to by label."""
 
     values: Mapping[str, Json]
 
@@ -84,7 +84,7 @@ Plan = Members | Items | Text | Labels | Branches
 
 
 def undo(plan: Plan | None, value: Json) -> Json:
-    """Return a value of the model as the server wants it."""
+    """Return a value of the model in the form of the server's schema."""
     if plan is None or value is None:
         return value
     match plan:
@@ -160,7 +160,7 @@ _STRICT_TEXT = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A schema as the provider takes it."""
+    """A schema as the provider accepts it."""
 
     schema: dict[str, Json]
     plan: Plan | None = None
@@ -293,7 +293,7 @@ class Writer:
         return _Branch(schema=schema, alts=(alt,), plan=plan, hints=hints)
 
     def _facets(self, schema: dict[str, Json], alt: Alt) -> tuple[str, ...]:
-        """Put the keywords that the dialect takes into the schema; return the others in words."""
+        """Add the keywords that the dialect supports to the schema; return the others as text."""
         hints: list[str] = []
         formats = self._subset.formats
         for name, value in alt.facets.items():
@@ -307,7 +307,7 @@ class Writer:
         return tuple(hints)
 
     def _fixed(self, alts: Sequence[Alt], at: Path) -> _Branch:
-        """A list of fixed values: as they are, or by name where the dialect cannot list them so."""
+        """Write a list of fixed values: as they are, or as labels if the dialect cannot list them."""
         values = [value for alt in alts for value in alt.values or ()]
         kinds = {alt.kind for alt in alts}
         by_name = len(kinds) > 1 or any(self._labelled(alt) for alt in alts)
@@ -327,7 +327,7 @@ class Writer:
         return _Branch(schema=schema, alts=(*alts,), hints=self._facets(schema, alts[0]))
 
     def _affordable(self, labels: Mapping[str, Json]) -> bool:
-        """Take a list of fixed values from what a strict schema may hold, if it fits."""
+        """Count a list of fixed values towards the limits of a strict schema; return whether it fits."""
         length = sum(map(len, labels))
         long = len(labels) > _LONG_LIST and length > _LONG_LIST_TEXT
         if long or self._values + len(labels) > _VALUES or self._characters + length > _STRICT_TEXT // 2:
