@@ -166,7 +166,9 @@ class NodeCluster(Cluster):
         body: bytes | None = None
         if request.method == "POST":
             body = await request.read(self.settings.max_body, self.settings.body_timeout)
-        for peer in sorted(self.peers.values(), key=lambda one: one.silence):
+        for peer in sorted(self.peers.values(), key=lambda one: (not one.up, one.silence)):
+            if not peer.up:  # it may have started since it was checked
+                await self.probe(peer)
             if peer.up and peer.incarnation is not None:
                 with suppress(OwnerGone):
                     return await self.forward(request, NodeId(peer.name, peer.incarnation), body)
