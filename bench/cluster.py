@@ -156,12 +156,14 @@ async def nodes_table(folder: Path, seconds: float) -> list[str]:
 
 
 async def workers_table(folder: Path, seconds: float) -> list[str]:
-    lines = ["| workers | calls/s | CPU per call |", "|---|---|---|"]
+    """With one connection a session stays at the worker that opened it; of two, each second one may hop."""
+    lines = ["| workers | connections of a session | calls/s | CPU per call |", "|---|---|---|---|"]
     for count in (1, 2):
-        with serving(folder, 1, count) as (urls, processes):
-            fronts = [await opened(urls[0]) for _ in range(16)]
-            rate, cost = await steady(fronts, seconds, processes)
-            lines.append(f"| {count} | {rate:,.0f} | {cost:.0f} µs |")
+        for connections in (1, 2):
+            with serving(folder, 1, count) as (urls, processes):
+                fronts = [await opened(urls[0]) for _ in range(IN_FLIGHT // connections)]
+                rate, cost = await steady(fronts, seconds, processes)
+                lines.append(f"| {count} | {connections} | {rate:,.0f} | {cost:.0f} µs |")
     return lines
 
 
