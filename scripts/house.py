@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/mooring"
 ACCEPTED = ROOT / "scripts/house.json"
 CAPABILITIES = {
-    "command line and reference": """cli.explain cli.help cli.init cli.logs cli.schema cli.tool cli.version
-        config.reference""",
+    "command line and reference": """cli.explain cli.help cli.init cli.logs cli.schema cli.terminal cli.tool
+        cli.version config.reference demo.__main__""",
     "extensions": """cli.skill cli.skills core.apps core.extensions core.skills extensions gateway.extensions
         gateway.lists""",
     "authorization extensions": "auth.cipher auth.grants auth.subject gateway.login_pages gateway.logins",
@@ -32,6 +32,8 @@ CAPABILITIES = {
     "scripts": "cli.run core.calls scripts transport.confine",
     "rules, transforms and guards": """cli.policy config.shaping core.callers core.rules core.schema.patterns
         core.transforms policy.external policy.guards policy.replay""",
+    "console": """cli.console config.edit.lines config.edit.target config.programs.importing
+        config.trust_review console gateway.host_admin""",
     "operation of the gateway": """cli.remote cli.sessions cli.token config.operation gateway.access
         gateway.admin gateway.asgi gateway.logs gateway.metrics gateway.tls gateway.tokens gateway.web""",
 }

@@ -20,6 +20,7 @@ from anyio import to_thread
 from mooring.auth.subject import SUBJECT, Subject
 from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
 from mooring.config.logs import logger
+from mooring.core.callers import SCRIPT
 from mooring.core.catalog import Catalog
 from mooring.core.types import EMPTY, Result
 
@@ -230,7 +231,6 @@ class Note:
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("mooring_audit_caller", default=None)
-SCRIPT: ContextVar[str | None] = ContextVar("mooring_audit_script", default=None)
 NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 

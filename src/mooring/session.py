@@ -6,13 +6,16 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
-from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
+from mooring.core.callers import CALL as CALL_NUMBER
+from mooring.core.callers import SCRIPT
+from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -61,6 +64,7 @@ DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
 _UNOBSERVED = nullcontext[CallRecord | None](None)
+_NUMBERS = count(1)
 
 
 class HostRuntime:
@@ -395,6 +399,7 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
+        result = hinted(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
@@ -430,11 +435,10 @@ class Session(SessionIdentity, SkillVerbs):
                 note.sent = arguments
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
-        if guards is None:
-            return await self._send(tool, arguments, _left(started, timeout), on_progress)
-        arguments = await guards.before(tool, arguments, context, last=True)
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        return await guards.after(tool, arguments, context, result)
+        return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
@@ -522,9 +526,11 @@ class Session(SessionIdentity, SkillVerbs):
     @contextmanager
     def _observe(self, tool: Tool) -> Generator[CallRecord]:
         """Emit the events of a call, and record its span and duration."""
-        started = time.monotonic()
-        self._runtime.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
-        error = None
+        started, error = time.monotonic(), None
+        about: dict[str, Any] = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
+        about |= {"call": next(_NUMBERS), "principal": self.principal, "script": SCRIPT.get()}
+        self._runtime.emit(CallStarted(**about))
+        number = CALL_NUMBER.set(about["call"])
         with tool_call(tool, self.id) as record:
             try:
                 yield record
@@ -533,16 +539,9 @@ class Session(SessionIdentity, SkillVerbs):
                 record.refused(problem)
                 raise
             finally:
-                self._runtime.emit(
-                    CallFinished(
-                        server=tool.server,
-                        tool=tool.remote_name,
-                        session=self.id,
-                        duration=time.monotonic() - started,
-                        is_error=record.error is not None,
-                        error=error,
-                    )
-                )
+                CALL_NUMBER.reset(number)
+                took, failed = time.monotonic() - started, record.error is not None
+                self._runtime.emit(CallFinished(**about, duration=took, is_error=failed, error=error))
 
 
 def _left(started: float, timeout: float | None) -> float | None:

@@ -8,16 +8,13 @@ import ssl
 import sys
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from mooring.config.logs import logger
-from mooring.config.sections import GatewaySettings
-from mooring.gateway.auth import Authenticator
-from mooring.gateway.routes import Routes
 from mooring.gateway.tls import certificate_principal
 from mooring.gateway.web import Denied, Response, WebRequest, too_large, too_slow
 
@@ -218,14 +215,18 @@ BACKLOG = 1024
 TLS_HANDSHAKE_TIMEOUT = 10.0
 
 
+class RequestRoutes(Protocol):
+    """Answers requests; see `WebRequest`."""
+
+    async def handle(self, request: WebRequest) -> Response | None: ...
+
+
 class WebServer:
     """Listens, and passes requests to the routes."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: RequestRoutes, max_connections: int) -> None:
         self._routes = routes
-        settings = routes.gateway.settings
-        self.connection_limit = ConnectionLimit(connection_capacity(settings.max_connections))
-        routes.connections = lambda: self.connection_limit.count
+        self.connection_limit = ConnectionLimit(connection_capacity(max_connections))
         self._server: Listener | None = None
         self._socket: socket.socket | None = None
         self._listening: asyncio.Server | None = None
@@ -277,10 +278,9 @@ class WebServer:
         if self._server is not None:
             await self._server.shutdown(1.0)
 
-    async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
-        """Apply new settings; sessions and streams whose tokens are no longer valid end."""
-        self.connection_limit.most = connection_capacity(settings.max_connections)
-        await self._routes.reconfigure(settings, authenticator)
+    def limit_connections(self, most: int) -> None:
+        """Change the number of connections that may be open."""
+        self.connection_limit.most = connection_capacity(most)
 
     def refuse_new(self) -> None:
         for listening in (self._listening, self._peers):

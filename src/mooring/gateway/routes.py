@@ -125,6 +125,8 @@ class Routes:
         self._forwarding = Forwarding(settings.forwarded)
         self.admin: Callable[[WebRequest], Awaitable[Response | None]] | None = None
         """Answers requests to the admin API."""
+        self.console: Callable[[WebRequest], Awaitable[Response | None]] | None = None
+        """Answers requests to the console, if there is one."""
         self.connections: Callable[[], int] = lambda: 0
         """Returns the number of open connections; set by our own server."""
 
@@ -190,6 +192,8 @@ class Routes:
 
     async def _route(self, request: WebRequest, path: str, more: dict[str, str]) -> Response | None:
         request.path = path
+        if self.console is not None and (path == "/console" or path.startswith("/console/")):
+            return await self.console(request)
         if request.method == "OPTIONS":
             return Response(status=204, headers=more)
         if path == "/mcp" or path.startswith("/mcp/"):

@@ -222,9 +222,8 @@ class Service:
         if "log" in changed:
             self.log.use(new.log)
         if self.web is not None:
-            await self.web.reconfigure(new, authenticator)
-        else:
-            await self.routes.reconfigure(new, authenticator)
+            self.web.limit_connections(new.max_connections)
+        await self.routes.reconfigure(new, authenticator)
 
     def _authenticator(self, config: HostConfig) -> Authenticator:
         """Return the request checks of this configuration.
@@ -303,7 +302,8 @@ async def serve_http(
         host, bind, f"{scheme}://{shown}:{port}", default_profile=default_profile, cluster=cluster, sse=sse
     )
     try:
-        web = WebServer(service.routes)
+        web = WebServer(service.routes, host.config.gateway.max_connections)
+        service.routes.connections = lambda: web.connection_limit.count
         context = await service.context()
         await service.start(audit)
         try:
