@@ -13,11 +13,13 @@ PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
 ROUNDS ?= 1000000
 COUNT ?= 500
+SCHEDULES ?= 10000
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
-	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check
+	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
+	test-cluster soak-cluster bench-cluster simulation
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -150,6 +152,16 @@ soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills a
 soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
 	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
 
+test-cluster: $(READY)  ## Real nodes and workers: forwarding, failures, a minute of the soak (SECONDS=60)
+	$(BIN)/python -m pytest -n $(JOBS) -p no:randomly --timeout 180 tests/cluster
+	$(BIN)/python -m tests.soak.cluster --seconds $(if $(filter 600,$(SECONDS)),60,$(SECONDS)) --seed 1
+
+soak-cluster: $(READY)  ## Nodes killed and stopped on a seeded schedule, with a ledger at the server (SECONDS=600)
+	$(BIN)/python -m tests.soak.cluster --seconds $(SECONDS)
+
+bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md
+	$(BIN)/python -m bench.cluster
+
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
 
@@ -161,6 +173,9 @@ test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a proces
 
 bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
 	$(BIN)/python -m bench.scripts
+
+simulation: $(READY)  ## Placement in simulated clusters of 100 nodes and a million sessions (SCHEDULES=10000)
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES)
 
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv

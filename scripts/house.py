@@ -28,6 +28,7 @@ CAPABILITIES = {
     "extensions": """cli.skill cli.skills core.apps core.extensions core.skills extensions gateway.extensions
         gateway.lists""",
     "authorization extensions": "auth.cipher auth.grants auth.subject gateway.login_pages gateway.logins",
+    "nodes and workers": "cli.cluster cluster gateway.nodes gateway.seal",
     "scripts": "cli.run core.calls scripts transport.confine",
     "rules, transforms and guards": """cli.policy config.shaping core.callers core.rules core.schema.patterns
         core.transforms policy.external policy.guards policy.replay""",

@@ -89,7 +89,7 @@ class HostRuntime:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
         self.skills = skills
-        self._events, self._prompts, self._sessions = events, prompts, sessions
+        self._events, self._prompts, self.sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
         self.check_running = servers.check_started
@@ -174,10 +174,10 @@ class HostRuntime:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
 
     def provider(self, name: str, session: Session) -> Provider:
-        return self._sessions.provider(name, session)
+        return self.sessions.provider(name, session)
 
     async def leave(self, session: Session) -> None:
-        await self._sessions.end(session, "left")
+        await self.sessions.end(session, "left")
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)

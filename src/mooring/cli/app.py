@@ -107,6 +107,7 @@ COMMANDS = {
     "export": "Export servers to another program",
     "lock": "Record the current tools of the servers in mooring.lock",
     "check": "Compare the servers with mooring.lock",
+    "cluster": "Show the nodes, owners and leases of a cluster",
     "approve": "Accept the changes of a server",
     "trust": "Approve the servers of a project file",
     "policy": "Test the policy, and try it on a past audit log",
