@@ -94,7 +94,10 @@ def main(kind: str = "", *names: str) -> int:
         python = prepare(kind, name)
         for title, source in programs(kind, name):
             started = time.monotonic()
-            problem = run(python, source)
+            try:
+                problem = run(python, source)
+            except subprocess.TimeoutExpired as late:
+                problem = f"did not end in {late.timeout:g} s"
             failed += bool(problem)
             print(f"{name:<16} {title:<8} {time.monotonic() - started:5.1f} s  {problem or 'ok'}", flush=True)
     return int(failed > 0)
