@@ -6,7 +6,6 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mooring import concurrency
@@ -14,7 +13,6 @@ from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
 from mooring.core.callers import CALL as CALL_NUMBER
-from mooring.core.callers import SCRIPT
 from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
@@ -48,7 +46,7 @@ from mooring.servers.manager import ServerManager
 from mooring.servers.reconfigure import Reconfigurer
 from mooring.servers.sessions import SHARED, HostSessions, SessionIdentity
 from mooring.servers.state import CurrentConfig
-from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
+from mooring.telemetry import AuditManager, CallRecord, call_facts, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -64,7 +62,6 @@ DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
 _UNOBSERVED = nullcontext[CallRecord | None](None)
-_NUMBERS = count(1)
 
 
 class HostRuntime:
@@ -527,8 +524,7 @@ class Session(SessionIdentity, SkillVerbs):
     def _observe(self, tool: Tool) -> Generator[CallRecord]:
         """Emit the events of a call, and record its span and duration."""
         started, error = time.monotonic(), None
-        about: dict[str, Any] = {"server": tool.server, "tool": tool.remote_name, "session": self.id}
-        about |= {"call": next(_NUMBERS), "principal": self.principal, "script": SCRIPT.get()}
+        about = call_facts(tool, self.id, self.principal)
         self._runtime.emit(CallStarted(**about))
         number = CALL_NUMBER.set(about["call"])
         with tool_call(tool, self.id) as record:
