@@ -23,11 +23,12 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/mooring"
 ACCEPTED = ROOT / "scripts/house.json"
 CAPABILITIES = {
-    "command line and reference": """cli.explain cli.help cli.init cli.logs cli.schema cli.tool cli.version
-        config.reference""",
+    "command line and reference": """cli.explain cli.help cli.init cli.logs cli.schema cli.terminal cli.tool
+        cli.version config.reference demo.__main__""",
     "extensions": """cli.skill cli.skills core.apps core.extensions core.skills extensions gateway.extensions
         gateway.lists""",
     "authorization extensions": "auth.cipher auth.grants auth.subject gateway.login_pages gateway.logins",
+    "nodes and workers": "cli.cluster cluster gateway.nodes gateway.seal",
     "scripts": "cli.run core.calls scripts transport.confine",
     "rules, transforms and guards": """cli.policy config.shaping core.callers core.rules core.schema.patterns
         core.transforms policy.external policy.guards policy.replay""",

@@ -13,7 +13,7 @@ from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
 from mooring.core.callers import CALL as CALL_NUMBER
-from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
+from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -90,7 +90,7 @@ class HostRuntime:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
         self.skills = skills
-        self._events, self._prompts, self._sessions = events, prompts, sessions
+        self._events, self._prompts, self.sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
         self.check_running = servers.check_started
@@ -175,10 +175,10 @@ class HostRuntime:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
 
     def provider(self, name: str, session: Session) -> Provider:
-        return self._sessions.provider(name, session)
+        return self.sessions.provider(name, session)
 
     async def leave(self, session: Session) -> None:
-        await self._sessions.end(session, "left")
+        await self.sessions.end(session, "left")
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
@@ -396,6 +396,7 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
+        result = hinted(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
@@ -431,11 +432,10 @@ class Session(SessionIdentity, SkillVerbs):
                 note.sent = arguments
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
-        if guards is None:
-            return await self._send(tool, arguments, _left(started, timeout), on_progress)
-        arguments = await guards.before(tool, arguments, context, last=True)
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        return await guards.after(tool, arguments, context, result)
+        return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY

@@ -18,11 +18,13 @@ from mooring import (
     CallStarted,
     CallTimeout,
     ConnectionLost,
+    Host,
     LocalTools,
     ServerConfig,
     ServerError,
     UnknownTool,
 )
+from mooring.testing import FakeServer
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, methods, starts, wire_log
 from tests.lab.wait import until
@@ -454,3 +456,19 @@ async def test_a_stream_of_one_kind_of_call_events_gets_them_without_another_str
         await host.call("mcp_lab_echo", {"text": "hi"})
         with anyio.fail_after(10):
             assert type(await anext(events)) is kind
+
+
+async def test_a_model_that_misspells_an_argument_reads_which_one_was_meant() -> None:
+    server = FakeServer("shop")
+
+    @server.tool
+    def price(item: str) -> float:
+        """What an item costs."""
+        return 9.5
+
+    async with server, Host([server.http()], lock=False) as host:
+        failed = await host.call("mcp_shop_price", {"itme": "rope"})
+        assert failed.is_error
+        assert "there is no argument 'itme', did you mean 'item'?" in failed.text
+        assert "did you mean" not in (await host.call("mcp_shop_price", {"item": "rope"})).text
+        assert "did you mean" not in (await host.call("mcp_shop_price", {"other": 1})).text

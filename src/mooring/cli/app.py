@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib import import_module
@@ -78,6 +79,7 @@ COMMANDS = {
     "export": "Export servers to another program",
     "lock": "Record the current tools of the servers in mooring.lock",
     "check": "Compare the servers with mooring.lock",
+    "cluster": "Show the nodes, owners and leases of a cluster",
     "approve": "Accept the changes of a server",
     "trust": "Approve the servers of a project file",
     "policy": "Test the policy, and try it on a past audit log",
@@ -192,7 +194,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         return _version(out)
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
-        near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
+        options_ = re.findall(r"--[a-z][a-z-]*", help_text()) if kind == "option" else []
+        near = suggestion(argv[0], options_ or list(COMMANDS))
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     if options.gateway is not None and argv[0] not in REMOTE:
         raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")

@@ -192,6 +192,10 @@ class AdminApi:
         ]
         return {"sessions": rows}
 
+    async def cluster(self, _: AdminRequest) -> Any:
+        cluster = self._gateway.cluster
+        return {"nodes": [], "owners": []} if cluster is None else await cluster.status()
+
     async def end_session(self, given: AdminRequest) -> Any:
         found = [client for client in self._gateway.registry if client.id[:8] == given.name]
         if not found:
@@ -402,6 +406,7 @@ ROUTES = (
     Route("POST", "/servers/{name}/disable", AdminApi.disable, "Disable a server until the next reload."),
     Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients."),
     Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session."),
+    Route("GET", "/cluster", AdminApi.cluster, "Nodes and owners of the cluster."),
     Route("GET", "/principals", AdminApi.principals, "Principals with a token or a session."),
     Route("GET", "/tokens", AdminApi.tokens, "Tokens, without their secrets."),
     Route("POST", "/tokens", AdminApi.create_token, "Create a token; it is shown once.", body=_NEW),
