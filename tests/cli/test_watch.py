@@ -118,7 +118,7 @@ def test_keys_show_tools_turn_a_server_off_and_on_and_quit(watched, config) -> N
     assert view.end() == 0
 
 
-def test_reconnecting_starts_the_server_anew(watched, config, lab) -> None:
+def test_reconnecting_starts_the_server_again(watched, config, lab) -> None:
     view = watched("--config", config({"lab": lab.entry}))
     view.until("1 of 1 server connected")
     assert lab.starts == 1

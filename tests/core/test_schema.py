@@ -463,7 +463,7 @@ def test_a_member_whose_schema_is_no_schema_is_left_out() -> None:
         ("plain", {"type": "string", "description": "(minLength: 3; format: uri; pattern: ^h)"}),
     ],
 )
-def test_keywords_that_a_dialect_refuses_are_told_in_the_description(dialect, written) -> None:
+def test_keywords_that_a_dialect_refuses_are_reported_in_the_description(dialect, written) -> None:
     node = {"type": "string", "format": "uri", "minLength": 3, "pattern": "^h", "x-order": 1, "$comment": "c"}
     assert member(dialect, node) == written
 

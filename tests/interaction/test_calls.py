@@ -32,7 +32,7 @@ from tests.lab.wait import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_result_tells_text_data_server_and_the_tools_own_name(hosting: Any) -> None:
+async def test_a_result_shows_text_data_server_and_the_tools_own_name(hosting: Any) -> None:
     async with hosting(lab_server("My Lab!")) as host:
         result = await host.call("mcp_my_lab__echo", {"text": "hi"})
         assert (result.text, result.structured, result.is_error) == ("hi", {"text": "hi"}, False)
@@ -249,7 +249,7 @@ async def test_FA15_a_message_beyond_the_cap_ends_the_connection_and_names_the_s
         assert (await host.call("mcp_lab_echo", {"text": "again"})).text == "again"
 
 
-async def test_FA53_a_lost_http_session_is_made_anew_and_the_call_sent_again(hosting: Any) -> None:
+async def test_FA53_a_lost_http_session_is_made_again_and_the_call_sent_again(hosting: Any) -> None:
     async with HttpLab(era="legacy") as lab, hosting(lab.config()) as host:
         lab.live_sessions.clear()
         results = await asyncio.gather(*(host.call("mcp_web_echo", {"text": str(n)}) for n in range(20)))

@@ -101,7 +101,7 @@ def test_what_is_volatile_is_shown_as_it_was_approved() -> None:
     assert list(decide(pin, worse, "block").set_aside) == ["read"]
 
 
-def test_the_lock_of_the_same_offer_is_the_same_value_whoever_chose_the_protocol() -> None:
+def test_the_lock_of_the_same_offer_is_the_same_value_for_any_chosen_protocol() -> None:
     chosen = replace(FILES, info=replace(FILES.info, protocol="2025-11-25", chosen=True))
     lock = build([chosen], {"files": PRINT})
     assert parse(render(lock)) == lock
@@ -222,7 +222,7 @@ def test_another_launch_command_approves_nothing() -> None:
     assert "`mooring approve files`" in verdict.warnings[0]
 
 
-def test_an_older_protocol_is_told_and_costs_no_tool() -> None:
+def test_an_older_protocol_is_reported_and_costs_no_tool() -> None:
     older = replace(FILES, info=replace(FILES.info, protocol="2025-06-18"))
     verdict = decide(PIN, older, "block", fingerprint=PRINT)
     assert names(verdict.visible) == ["read", "write"]
