@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.cluster.placement import (
-    Claim,
+    ClaimKey,
     EndLease,
     Fence,
     Holder,
@@ -16,7 +16,7 @@ from mooring.cluster.placement import (
     LeaseRules,
     Mine,
     Placement,
-    Route,
+    RouteTo,
     Wait,
     WriteLease,
     preferred,
@@ -61,7 +61,7 @@ def test_an_acknowledgement_that_comes_too_late_does_not_count() -> None:
 def test_a_node_that_cannot_renew_fences_itself_and_waits_for_its_processes() -> None:
     placement = leading()
     claim = placement.decide("k", None, 0, 1.0)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, ClaimKey)
     assert placement.claimed("k", claim, 7, 1.0)
     assert placement.may_send("k", 24.9) == 7
     assert placement.may_send("k", 25.0) is None
@@ -76,13 +76,13 @@ def test_another_node_routes_to_the_owner_until_its_lease_has_lapsed() -> None:
     a, b = leading("a", revision=1), leading("b", revision=2)
     assert a.holder is not None
     b.lease_seen("a", LeaseRecord("a", "a1", None, 1), 1, 5.0)
-    assert b.decide("k", a.holder, 3, 34.9) == Route("a")
+    assert b.decide("k", a.holder, 3, 34.9) == RouteTo("a")
     ending = b.decide("k", a.holder, 3, 35.0)
     assert isinstance(ending, EndLease)
     assert ending.last == 1
     b.lease_seen("a", ending.record, 9, 35.0)
     b.usable_until = 100.0
-    assert isinstance(b.decide("k", a.holder, 3, 35.0), Claim)
+    assert isinstance(b.decide("k", a.holder, 3, 35.0), ClaimKey)
 
 
 def test_an_absent_lease_record_proves_nothing() -> None:
@@ -103,7 +103,7 @@ def test_a_draining_node_claims_nothing() -> None:
     a.drain(1.0)
     assert isinstance(a.decide("k", None, 0, 1.0), Wait)
     a.lease_seen("b", LeaseRecord("b", "b1", None, 1), 2, 1.0)
-    assert a.decide("k", None, 0, 1.0) == Route("b")
+    assert a.decide("k", None, 0, 1.0) == RouteTo("b")
 
 
 def test_keys_of_new_data_wait_for_a_whole_ttl() -> None:
@@ -116,7 +116,7 @@ def test_keys_of_new_data_wait_for_a_whole_ttl() -> None:
     assert isinstance(placement.decide("k", None, 0, 20.0), Wait)
     [write] = [one for one in placement.tick(20.0) if isinstance(one, WriteLease)]
     placement.lease_written(write, 2, 20.0)
-    assert isinstance(placement.decide("k", None, 0, 30.0), Claim)
+    assert isinstance(placement.decide("k", None, 0, 30.0), ClaimKey)
 
 
 def test_a_second_node_of_the_same_name_notices_the_first() -> None:
@@ -204,7 +204,7 @@ def act(store: Store, one: Placement, what: str, now: float) -> None:
                 one.fenced()
     else:
         decision = one.decide("k", *store.owner, now)
-        if isinstance(decision, Claim):
+        if isinstance(decision, ClaimKey):
             revision = store.claim(decision.owner, decision.last)
             if revision is not None:
                 one.claimed("k", decision, revision, now)
@@ -213,4 +213,4 @@ def act(store: Store, one: Placement, what: str, now: float) -> None:
             if revision is not None:
                 one.lease_seen(decision.record.node, decision.record, revision, now)
         else:
-            assert isinstance(decision, Mine | Route | Wait)
+            assert isinstance(decision, Mine | RouteTo | Wait)

@@ -26,7 +26,7 @@ from typing import Any
 
 from mooring.cluster.placement import (
     Action,
-    Claim,
+    ClaimKey,
     EndLease,
     Fence,
     Holder,
@@ -34,7 +34,7 @@ from mooring.cluster.placement import (
     LeaseRules,
     Mine,
     Placement,
-    Route,
+    RouteTo,
     Wait,
     WriteLease,
 )
@@ -326,7 +326,7 @@ class Node:
         decision = self.rules.decide(text, owner, revision, self.clock())
         if isinstance(decision, Mine):
             world.sent(key, self, decision.fence)
-        elif isinstance(decision, Route):
+        elif isinstance(decision, RouteTo):
             other = world.current.get(decision.node)
             cut = max(self.peers_cut_until, other.peers_cut_until if other else 0.0)
             if other is not None and hops < 2 and world.now >= cut:
@@ -362,7 +362,7 @@ class Node:
 
         self.ask(work, reply)
 
-    def claim(self, key: int, claim: Claim, hops: int, tries: int) -> None:
+    def claim(self, key: int, claim: ClaimKey, hops: int, tries: int) -> None:
         world = self.world
 
         def reply(revision: int | None) -> None:

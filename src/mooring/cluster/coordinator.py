@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, cast
 
-from mooring.cluster.engine import Engine, EngineAccess, EngineError
+from mooring.cluster.engine import EngineAccess, EngineError, NatsEngine
 from mooring.cluster.fencing import Watchdog, clock
 from mooring.cluster.placement import (
     Action,
-    Claim,
+    ClaimKey,
     EndLease,
     Epoch,
     Fence,
@@ -27,7 +27,7 @@ from mooring.cluster.placement import (
     LeaseRules,
     Mine,
     Placement,
-    Route,
+    RouteTo,
     WriteLease,
 )
 from mooring.config.logs import logger
@@ -141,7 +141,7 @@ class Coordinator:
         self.me = me
         self.rules = LeaseRules(ttl=access.ttl)
         self.placement = Placement(node=me.name, incarnation=me.incarnation, rules=self.rules)
-        self.engine = Engine(access, self._connected, self._wake_up)
+        self.engine = NatsEngine(access, self._connected, self._wake_up)
         self.watchdog = Watchdog(self._watchdog_ended)
         self.members: dict[str, Member] = {}
         self.fenced = 0
@@ -449,9 +449,9 @@ class Coordinator:
         decision = self.placement.decide(key, owner, revision, clock())
         if isinstance(decision, Mine):
             return self.me
-        if isinstance(decision, Route):
+        if isinstance(decision, RouteTo):
             return self._routed(key, decision.node, owner)
-        if isinstance(decision, Claim):
+        if isinstance(decision, ClaimKey):
             return await self._claim(key, decision, about)
         if isinstance(decision, EndLease):
             node = decision.record.node
@@ -490,7 +490,7 @@ class Coordinator:
         since = self._gone.get(node)
         return since is None or self._answers(node, since)
 
-    async def _claim(self, key: str, claim: Claim, about: Mapping[str, Any]) -> NodeId | None:
+    async def _claim(self, key: str, claim: ClaimKey, about: Mapping[str, Any]) -> NodeId | None:
         connects = self.engine.connects
         value = json.dumps({"owner": claim.owner, **about}).encode()
         revision = await self.engine.write("owners", key, value, claim.last)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
-__all__ = ["Bucket", "Engine", "EngineAccess", "EngineError"]
+__all__ = ["Bucket", "EngineAccess", "EngineError", "NatsEngine"]
 
 log = logger("mooring.cluster")
 
@@ -58,7 +58,7 @@ class EngineAccess:
     tls: ssl.SSLContext | None = None
 
 
-class Engine:
+class NatsEngine:
     """A connection that is restored by itself.
 
     Args:

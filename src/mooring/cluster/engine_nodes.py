@@ -23,7 +23,6 @@ from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
-from mooring.cluster.shared_limits import SharedLimits
 from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
@@ -33,6 +32,7 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
+from mooring.gateway.routes import ClientLimits
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 
@@ -156,6 +156,31 @@ class SessionLease:
         self._coordinator.watchdog.remove(pid)
 
 
+class DividedLimits(ClientLimits):
+    """`rate` and `burst` divided by the number of nodes. The limit of concurrent requests is that of a node.
+
+    A load balancer that spreads the requests of a client evenly gives it the whole rate; another one less,
+    never more.
+    """
+
+    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self._nodes = 1
+        self._whole = (rate, burst, concurrency)
+        super().__init__(rate=rate, burst=burst, concurrency=concurrency)
+
+    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self._whole = (rate, burst, concurrency)
+        part = None if rate is None else rate / self._nodes
+        super().set(rate=part, burst=max(1, burst // self._nodes), concurrency=concurrency)
+
+    def share(self, nodes: int) -> None:
+        """Set the number of nodes that share the limits."""
+        if nodes != self._nodes:
+            self._nodes = nodes
+            rate, burst, concurrency = self._whole
+            self.set(rate=rate, burst=burst, concurrency=concurrency)
+
+
 class EngineNodes(NodeCluster):
     """The nodes that announce themselves in an engine.
 
@@ -189,7 +214,7 @@ class EngineNodes(NodeCluster):
             answers=self._answers,
             find=self._find,
         )
-        self._limits: SharedLimits | None = None
+        self._limits: DividedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
         """Session ids of the keys that this node owns."""
@@ -343,7 +368,7 @@ class EngineNodes(NodeCluster):
         }
 
     def limits(self, **settings: Any) -> Limits | None:
-        self._limits = SharedLimits(**settings)
+        self._limits = DividedLimits(**settings)
         return self._limits
 
     def _answers(self, node: NodeId, since: float) -> bool:

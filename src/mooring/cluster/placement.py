@@ -131,14 +131,14 @@ class Mine:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteTo:
     """Another node owns the key, or should claim it."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimKey:
     """Write `owner` to the owner key if it still has revision `last`."""
 
     owner: Holder
@@ -162,7 +162,7 @@ class Wait:
     reason: str
 
 
-Decision = Mine | Route | Claim | EndLease | Wait
+Decision = Mine | RouteTo | ClaimKey | EndLease | Wait
 
 
 @dataclass(slots=True)
@@ -449,7 +449,7 @@ class Placement:
         if self.holder is None or not self.leads(now):
             return Wait(now + self.rules.renew, "this node has no lease: it does not reach the engine")
         # Also for a record with this lease: an acknowledgement may be lost, or the record out of date.
-        return Claim(self.holder, revision)
+        return ClaimKey(self.holder, revision)
 
     def _contested(self, owner: Holder, now: float) -> Decision:
         known = self.seen.get(owner.node)
@@ -462,7 +462,7 @@ class Placement:
         if known.record is None or known.record.ended:
             until = known.since + self.rules.ttl
             return Wait(until, f"node {owner.node!r} is gone; its lease may be in use for some seconds")
-        return Route(owner.node)
+        return RouteTo(owner.node)
 
     def _elsewhere(self, key: str, now: float) -> Decision:
         able = [
@@ -472,9 +472,9 @@ class Placement:
         ]
         if not able:
             return Wait(now + self.rules.renew, "this node is draining, and there is no other")
-        return Route(preferred(key, able))
+        return RouteTo(preferred(key, able))
 
-    def claimed(self, key: str, claim: Claim, revision: int, now: float) -> bool:
+    def claimed(self, key: str, claim: ClaimKey, revision: int, now: float) -> bool:
         """Take note of an acknowledged claim; return whether this node owns the key."""
         if not self.leads(now) or claim.owner != self.holder:
             return False

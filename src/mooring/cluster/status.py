@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.cluster.coordinator import SETTLED, owner_of, read_lease
-from mooring.cluster.engine import Engine, EngineAccess
+from mooring.cluster.engine import EngineAccess, NatsEngine
 from mooring.cluster.placement import Epoch, LeaseRecord, LeaseRules
 
 __all__ = ["cluster_status", "describe"]
@@ -34,7 +34,7 @@ async def cluster_status(access: EngineAccess) -> dict[str, Any]:
         if record is not None:
             heard.add((record.node, record.incarnation))
 
-    engine = Engine(access, connected, lambda: None, create=False)
+    engine = NatsEngine(access, connected, lambda: None, create=False)
     await engine.open()
     try:
         await engine.subscribe("lease", hear)
@@ -44,7 +44,7 @@ async def cluster_status(access: EngineAccess) -> dict[str, Any]:
         await engine.close()
 
 
-async def describe(engine: Engine, heard: set[tuple[str, str]]) -> dict[str, Any]:
+async def describe(engine: NatsEngine, heard: set[tuple[str, str]]) -> dict[str, Any]:
     """Return `{"nodes": […], "owners": […]}` from the keys of the engine.
 
     Args:

@@ -41,13 +41,13 @@ from mooring.host import Host, runtime_of
 if TYPE_CHECKING:
     from mooring.gateway.serve import Serving
 
-__all__ = ["Cluster", "Console", "add_console", "serve_console"]
+__all__ = ["ClusterView", "Console", "add_console", "serve_console"]
 
 MAX_CONNECTIONS = 256
 LOOPBACK = "127.0.0.1"
 
 
-class Cluster(Protocol):
+class ClusterView(Protocol):
     """Knows the nodes of a cluster."""
 
     def status(self) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ class Console:
         *,
         files: Sequence[Path] | None = None,
         serving: Serving | None = None,
-        cluster: Cluster | None = None,
+        cluster: ClusterView | None = None,
     ) -> None:
         self.host, self.files = host, files
         self._inbox, self._wire, self._cluster = inbox, wire, cluster
@@ -181,7 +181,7 @@ async def serve_console(
     port: int = 0,
     *,
     files: Sequence[Path] | None = None,
-    cluster: Cluster | None = None,
+    cluster: ClusterView | None = None,
 ) -> AsyncGenerator[tuple[Console, str]]:
     """Serve the console of a host on loopback during the block.
 
@@ -214,7 +214,7 @@ async def add_console(
     wire: Wire,
     *,
     files: Sequence[Path] | None = None,
-    cluster: Cluster | None = None,
+    cluster: ClusterView | None = None,
 ) -> AsyncGenerator[tuple[Console, str]]:
     """Add the console to a gateway that listens, at `/console/`, during the block.
 
