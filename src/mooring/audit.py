@@ -18,7 +18,16 @@ from typing import Any, Literal, Protocol, TypeVar
 from anyio import to_thread
 
 from mooring.auth.subject import SUBJECT, Subject
-from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
+from mooring.config.audit import (
+    AuditOutcome,
+    AuditSettings,
+    digest,
+    fingerprint,
+    line,
+    outcome_of,
+    sketch,
+    stamp,
+)
 from mooring.config.logs import logger
 from mooring.core.catalog import Catalog
 from mooring.core.types import EMPTY, Result
@@ -289,6 +298,11 @@ class Audit:
                 **({} if note.script is None else {"script": note.script}),
             )
 
+    def sending(self, arguments: Mapping[str, Any]) -> None:
+        """Record these arguments with the current call: those that the server gets."""
+        if (note := NOTE.get()) is not None:
+            note.sent = arguments
+
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:
         """Await a read or prompt, record it, and return its result."""
         started, error = time.monotonic(), None
@@ -336,9 +350,8 @@ class Audit:
             who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
-        now = time.time()
         said: dict[str, Any] = {
-            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z",
+            "time": stamp(time.time()),
             "verb": verb,
             **who,
             "name": name,

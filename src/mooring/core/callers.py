@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
@@ -13,9 +14,8 @@ class CallContext(Value):
 
     session: str = ""
     """Id of the session."""
-    shown_session: str | None = None
-    """Replaces the id for servers, guards and `decide`, because the id of a gateway client is a
-    credential."""
+    secret_session: bool = False
+    """Whether the id gives access to the session, as that of a gateway client does."""
     agent: str | None = None
     principal: str | None = None
     """Authenticated user; None for anonymous clients and sessions without one."""
@@ -23,6 +23,13 @@ class CallContext(Value):
     """Profile of the gateway; None outside of a gateway."""
     headers: Mapping[str, str] = EMPTY
     """HTTP headers of the gateway client's request, by lower-case name."""
+
+    @property
+    def shown_session(self) -> str:
+        """The id for servers, guards and `decide`; a hash of an id that is secret."""
+        if not self.secret_session:
+            return self.session
+        return sha256(self.session.encode()).hexdigest()[:32]
 
     def __repr__(self) -> str:
         """Show the names of the headers only."""
@@ -34,7 +41,7 @@ def call_context(
     agent: str | None,
     principal: str | None,
     *,
-    shown_session: str | None = None,
+    secret_session: bool = False,
     profile: str | None = None,
     headers: Mapping[str, str] = EMPTY,
 ) -> CallContext:
@@ -42,7 +49,7 @@ def call_context(
     return CallContext.holding(
         {
             "session": session,
-            "shown_session": shown_session,
+            "secret_session": secret_session,
             "agent": agent,
             "principal": principal,
             "profile": profile,
