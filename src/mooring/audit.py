@@ -208,7 +208,7 @@ class Conversation(Protocol):
 class Caller:
     """The client of a gateway request."""
 
-    __slots__ = ("headers", "noted", "principal", "profile", "session")
+    __slots__ = ("headers", "outcome", "principal", "profile", "session")
 
     def __init__(
         self,
@@ -221,8 +221,8 @@ class Caller:
         self.principal, self.profile, self.session = principal, profile, session
         self.headers = headers
         """HTTP headers of the request."""
-        self.noted = False
-        """Whether the request was recorded."""
+        self.outcome: str | None = None
+        """The outcome of the request in the audit log; None before it is recorded."""
 
 
 class Note:
@@ -346,7 +346,7 @@ class Audit:
         caller = CALLER.get()
         who: dict[str, Any] = {"session": session, "agent": agent}
         if caller is not None:
-            caller.noted = True
+            caller.outcome = outcome
             who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
