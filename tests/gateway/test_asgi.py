@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import runpy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -22,6 +24,7 @@ from tests.lab.caller import Caller, soon
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TOKEN = "a-token-of-twenty-letters"
 
 
@@ -282,3 +285,19 @@ async def test_a_gateway_that_was_not_started_says_so_and_tls_belongs_to_the_ser
         with pytest.raises(ConfigError, match=r"gateway\.tls"):
             async with asgi_app(host):
                 pass
+
+
+@SERVERS
+@pytest.mark.parametrize("framework", ["fastapi", "litestar"])
+async def test_the_examples_serve_their_page_and_the_tools(
+    server: Any, framework: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    monkeypatch.chdir(tmp_path)
+    app = runpy.run_path(str(EXAMPLES / f"gateway_{framework}.py"))["app"]
+    async with served(app, server) as (base, http):
+        caller = Caller(http, base + "/tools/mcp", modern=True)
+        tools = await caller.tools()
+        async with http.get(base + "/") as answer:
+            assert await answer.json() == {"tools": len(tools)}
+        assert any("now" in name for name in tools)
