@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is created from pinned versions and rebuilt when they change. The demo has a small
 # environment of its own, with the packages that `pip install mooring` installs.
-# A machine needs python3 (3.11 or newer) with pip, make and git; `test-reference` also node and npm.
+# A machine needs python3 (3.11 or newer) with pip, make and git; `check` and `test-reference` also node and npm.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,10 +13,16 @@ PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
 ROUNDS ?= 1000000
 COUNT ?= 500
+SCHEDULES ?= 10000
+PAGES := tests/console/browser
+SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts,html}"
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
-	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short
+	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
+	test-cluster soak-cluster bench-cluster simulation \
+	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
+	test-console check-console screenshots
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -41,17 +47,46 @@ check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the co
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/house.py --check
+	$(MAKE) --no-print-directory check-console
+
+check-console: $(PAGES)/node_modules/.package-lock.json  ## Types and format of the pages of the console (needs node and npm)
+	$(PAGES)/node_modules/.bin/tsc --project $(PAGES)
+	cd $(PAGES) && node_modules/.bin/prettier --config .prettierrc.json --log-level warn --check $(SOURCES)
 
 house: $(READY)  ## Print figures of the code base beside their goals
 	$(BIN)/python scripts/house.py --details
 
-format: $(READY)  ## Fix and format the code, and write the generated parts of the documentation
+format: $(READY) $(PAGES)/node_modules/.package-lock.json  ## Fix and format the code, and write the generated parts of the documentation
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write_cli_help.py
 	$(BIN)/python scripts/write_rooms.py
 	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/write_api.py
+	$(BIN)/python scripts/write_adapters.py
 	$(BIN)/python scripts/record_session.py
+	cd $(PAGES) && node_modules/.bin/prettier --config .prettierrc.json --log-level warn --write $(SOURCES)
+
+docs: .venv-docs/.ready  ## Build the documentation site into site/ and check it (strict; no network once installed)
+	.venv-docs/bin/python scripts/build_docs.py
+
+docs-serve: docs  ## Show the documentation site on http://127.0.0.1:8000/
+	$(PYTHON) -m http.server 8000 --bind 127.0.0.1 --directory site
+
+test-docs: docs $(READY) | chromium  ## Look at the site in Chromium: search, links, colours, no request to another host
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/docs/test_site.py
+
+test-migrations: $(READY)  ## Run the programs of docs/migrate, before and after, with the other packages in .peers
+	$(BIN)/python scripts/test_peers.py migrations $(NAMES)
+
+test-frameworks: $(READY)  ## Run examples/gateway with CrewAI, AG2 and Semantic Kernel in .peers
+	$(BIN)/python scripts/test_peers.py frameworks $(NAMES)
+
+test-walkthroughs: $(READY)  ## Build an agent with eight servers from the docs alone, in three frameworks
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/walkthroughs
+
+release-check: $(READY)  ## Build the distributions, check them, install the wheel in a clean environment, run the demo
+	$(BIN)/python scripts/release_check.py
 
 bench: $(READY)  ## Measure against the bare SDK
 	$(BIN)/python bench/run.py
@@ -108,13 +143,20 @@ test-apps: $(READY)  ## An official MCP App through the gateway in a browser (ne
 test-remote-login: $(READY)  ## Logins through the gateway in Chromium (needs chromium and chromedriver)
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/gateway/test_chromium_login.py
 
-test-browser: test-apps test-remote-login  ## The tests in Chromium; installs Debian's chromium if it is missing (root)
+test-console: $(READY) $(PAGES)/node_modules/.package-lock.json  ## The console in Chromium: a whole path, attacks, axe, 400 pixels, speed
+	$(BIN)/python -m pytest -m reference -p no:randomly tests/console/browser
+
+screenshots: $(READY) $(PAGES)/node_modules/.package-lock.json | chromium  ## Write the pictures of docs/console
+	MOORING_SCREENSHOTS=1 $(BIN)/python -m pytest -q -m reference -p no:randomly -k "every_page or first_run or gateway" \
+		tests/console/browser/test_pages.py tests/console/browser/test_gateway.py
+
+test-browser: test-apps test-remote-login test-console  ## The tests in Chromium; installs Debian's chromium if it is missing (root)
 
 chromium:
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || \
 		{ apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
 
-test-apps test-remote-login: | chromium
+test-apps test-remote-login test-console: | chromium
 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways
@@ -125,6 +167,16 @@ soak-gateway: $(READY)  ## 10,000 idle connections; a thousand sessions, kills a
 
 soak-gateway-team: $(READY)  ## 50 clients, 4 principals, 3 profiles; tokens rotate, servers are killed (SECONDS=300)
 	$(BIN)/python -m tests.soak.team --seconds $(if $(filter 600,$(SECONDS)),300,$(SECONDS))
+
+test-cluster: $(READY)  ## Real nodes and workers: forwarding, failures, a minute of the soak (SECONDS=60)
+	$(BIN)/python -m pytest -n $(JOBS) -p no:randomly --timeout 180 -m 'cluster or not cluster' tests/cluster
+	$(BIN)/python -m tests.soak.cluster --seconds $(if $(filter 600,$(SECONDS)),60,$(SECONDS)) --seed 1
+
+soak-cluster: $(READY)  ## Nodes killed and stopped on a seeded schedule, with a ledger at the server (SECONDS=600)
+	$(BIN)/python -m tests.soak.cluster --seconds $(SECONDS)
+
+bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md
+	$(BIN)/python -m bench.cluster
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference
@@ -141,13 +193,23 @@ test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a proces
 bench-scripts: $(READY)  ## Tokens and time of tasks with and without scripts; writes the table of docs/scripts.md
 	$(BIN)/python -m bench.scripts
 
+simulation: $(READY)  ## Placement in simulated clusters of 100 nodes and a million sessions (SCHEDULES=10000)
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES)
+
 lock: $(READY)  ## Pin the newest allowed versions of everything
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev pyproject.toml \
 		--custom-compile-command "make lock" -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --group docs \
+		--custom-compile-command "make lock" -o requirements/docs.txt
 
 clean:  ## Remove environments, caches and builds
-	rm -rf .venv .venv-demo .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-demo .venv-docs .peers site .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist \
+		$(PAGES)/node_modules
+
+$(PAGES)/node_modules/.package-lock.json: $(PAGES)/package-lock.json
+	cd $(PAGES) && npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
 
 # The tools are installed again when their pins change; the package alone when only its own metadata changes.
 .venv/.tools: requirements/dev.txt
@@ -157,6 +219,12 @@ clean:  ## Remove environments, caches and builds
 
 $(READY): .venv/.tools pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The site has its own tools, so that the tests do not wait for them.
+.venv-docs/.ready: requirements/docs.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 # Without a build and without pip it is ready in seconds: the packages, and a path to src.

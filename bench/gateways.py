@@ -125,8 +125,9 @@ class Front:
         return answer
 
     async def _read(self, reader: asyncio.StreamReader) -> Any:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        lines = (line.partition(": ") for line in head.split("\r\n")[1:] if ": " in line)
+        fields = {name.lower(): value for name, _, value in lines}
         self.session = fields.get("mcp-session-id", self.session)
         if "content-length" in fields:
             data = await reader.readexactly(int(fields["content-length"]))

@@ -1,49 +1,56 @@
 """Mutation test of the pure core and the lock: `make mutation` (MUTANTS=200 SECONDS=600).
 
-Changes one operator, condition or constant at a time in a copy of the source, and runs the tests that import
-the changed module. The mutants are drawn at random from all functions of both rooms; `--seed` repeats a draw.
-The tests must pass without a change first, so that no failure of their own counts. Prints the share of
-mutants that a test notices, and the others. Exits with 1 when the share is below `--goal`.
+Changes one operator, condition or constant at a time and runs the tests that execute its line, the fastest
+first. The mutants are drawn at random from all functions of both rooms; `--seed` repeats a draw. Prints the
+share of mutants that a test notices, and the others. Exits with 1 when the share is below `--goal`.
+
+One process imports the source and collects the tests. A forked child runs every test on the unchanged source
+and records which lines it executes; all must pass. Then each mutant gets a forked child that replaces the
+code of the function and runs the tests of its line until one fails. A line that no test executes counts as
+not noticed. A function that ran during the import may have left its result in a constant: when the child
+notices nothing, the tests run again in a new process that imports the changed source.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import gc
+import hashlib
+import importlib.machinery
+import json
 import os
 import random
-import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
+import types
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-ROOT = Path(__file__).parents[1]
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
 ROOMS = ("core", "lock")
-TESTS = ("tests/core", "tests/lock")
-OTHERS = (
-    "tests/extensions",
-    "tests/policy",
-    "tests/results",
-    "tests/servers",
-    "tests/adapters",
-    "tests/scripts",
-)
-"""Rooms whose tests are run too if they import the changed module and those of `TESTS` do not notice it."""
-THROUGH_A_HOST = {
-    "enforce.py": ("tests/interaction/test_pins.py", "tests/interaction/test_pinned_calls.py"),
-}
-"""Modules that tests reach only through a running host."""
+OTHERS = ("extensions", "policy", "results", "servers", "adapters", "scripts", "interaction")
+"""Rooms whose test files are run too if they import a module of `ROOMS`."""
+THROUGH_A_HOST = "tests/interaction/test_pins.py"
+"""Reaches the lock through a running host."""
 WORK = ROOT / ".peers/mutation"
-TIMEOUT = 300
+PYTEST = ["-q", "-s", "-x", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
+CPU_SECONDS, SECONDS = 30, 300
+"""A mutant that needs more than the tests' own time and this is ended, and counts as noticed."""
 
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -51,25 +58,37 @@ COMPARE = {
 }  # fmt: skip
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult}
 
-
 Outcome = Literal["noticed", "timed out", "survived"]
-"""A mutant that never ends counts as noticed."""
 
 
 @dataclass(frozen=True)
 class Mutant:
     """One change of one file."""
 
-    path: Path
+    path: str
     line: int
     start: int
     end: int
     old: str
     new: str
+    lines: tuple[int, ...]
+    """Lines of the changed expression, and the first line of its statement."""
 
     def __str__(self) -> str:
-        place = self.path.relative_to(ROOT / "src/mooring")
+        place = Path(self.path).relative_to(SOURCE / "mooring")
         return f"{place}:{self.line}: {shorten(self.old)}  ->  {shorten(self.new)}"
+
+    def compiled(self) -> types.CodeType:
+        """The changed file."""
+        raw = source_of(self.path)
+        changed = raw[: self.start] + self.new.encode() + raw[self.end :]
+        return compile(changed, self.path, "exec", dont_inherit=True)
+
+
+@cache
+def source_of(path: str) -> bytes:
+    """The unchanged file, read once: a run is not disturbed by edits."""
+    return Path(path).read_bytes()
 
 
 def shorten(text: str) -> str:
@@ -114,15 +133,15 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
 
 
-def expressions(tree: ast.AST) -> Iterator[ast.expr]:
-    """The expressions inside functions, without annotations, defaults and decorators."""
+def expressions(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.expr]]:
+    """The expressions inside functions, each with its statement; no annotations, defaults or decorators."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in function.body:
-                yield from _inside(statement)
+                yield from _inside(statement, statement)
 
 
-def _inside(node: ast.AST) -> Iterator[ast.expr]:
+def _inside(node: ast.AST, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr]]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
@@ -130,92 +149,244 @@ def _inside(node: ast.AST) -> Iterator[ast.expr]:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.JoinedStr):
                 continue
             if isinstance(child, ast.expr):
-                yield child
+                yield statement, child
             if isinstance(child, ast.AST):
-                yield from _inside(child)
+                yield from _inside(child, child if isinstance(child, ast.stmt) else statement)
 
 
 def mutants(path: Path) -> list[Mutant]:
     """Every mutant of one file."""
-    source = path.read_text()
-    lines = source.encode().splitlines(keepends=True)
+    raw = source_of(str(path))
     begins = [0]
-    for line in lines:
+    for line in raw.splitlines(keepends=True):
         begins.append(begins[-1] + len(line))
     found: dict[tuple[int, int, str], Mutant] = {}
-    for node in expressions(ast.parse(source)):
+    for statement, node in expressions(ast.parse(raw)):
         for changed in mutations(node):
             start = begins[node.lineno - 1] + node.col_offset
-            end = begins[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+            last = node.end_lineno or node.lineno
+            end = begins[last - 1] + (node.end_col_offset or 0)
             new = f"({ast.unparse(ast.fix_missing_locations(changed))})"
-            old = source.encode()[start:end].decode()
-            found[start, end, new] = Mutant(path, node.lineno, start, end, old, new)
+            lines = tuple({statement.lineno, *range(node.lineno, last + 1)})
+            old = raw[start:end].decode()
+            found[start, end, new] = Mutant(str(path), node.lineno, start, end, old, new, lines)
     return list(found.values())
 
 
-def covering(path: Path) -> list[str]:
-    """The test files that import a module, or else its users or its package, or else those of its room."""
-    if found := THROUGH_A_HOST.get(path.name):
-        return list(found)
-    module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    files = [file for test in TESTS for file in sorted((ROOT / test).rglob("test_*.py"))]
-    found = _importing(module, files)
-    if not found and module.count(".") > 1:
-        sources = [file for room in ROOMS for file in sorted((ROOT / "src/mooring" / room).rglob("*.py"))]
-        users = _importing(module, sources)
-        if path.parent.name not in ROOMS:
-            users.append(path.parent / "__init__.py")
-        names = {".".join(one.relative_to(ROOT / "src").with_suffix("").parts) for one in users}
-        found = sorted({file for name in names for file in _importing(name.removesuffix(".__init__"), files)})
-    return [str(file.relative_to(ROOT)) for file in found] or [f"tests/{module.split('.')[1]}"]
+def is_program(mutant: Mutant) -> bool:
+    """Whether Python accepts the changed file."""
+    try:
+        mutant.compiled()
+    except SyntaxError:
+        return False
+    return True
 
 
-def others(path: Path) -> list[str]:
-    """The test files of other rooms that import a module."""
-    module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-    files = [file for room in OTHERS for file in sorted((ROOT / room).rglob("test_*.py"))]
-    return [str(file.relative_to(ROOT)) for file in _importing(module, files)]
+def test_files() -> list[str]:
+    """The test files of both rooms, and those of other rooms that import a module of them."""
+    own = [file for room in ROOMS for file in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
+    others = [file for room in OTHERS for file in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
+    own += [one for one in others if any(f"mooring.{room}" in one.read_text() for room in ROOMS)]
+    return [*(str(file.relative_to(ROOT)) for file in own), THROUGH_A_HOST]
 
 
-def _importing(module: str, files: list[Path]) -> list[Path]:
-    """Those of the files that import the module."""
-    parent, _, name = module.rpartition(".")
-    used = re.compile(
-        rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
-        rf"|from {re.escape(parent)} import [^\n]*\b{name}\b)",
-        re.MULTILINE,
-    )
-    return [file for file in files if used.search(file.read_text())]
+def _named(code: types.CodeType) -> dict[tuple[str, int, int], types.CodeType]:
+    """A code object and all inside it, by name, first line, and number among those that share both."""
+    found: dict[tuple[str, int, int], types.CodeType] = {}
+    pending = [code]
+    for one in pending:
+        number = sum((one.co_qualname, one.co_firstlineno) == key[:2] for key in found)
+        found[one.co_qualname, one.co_firstlineno, number] = one
+        pending += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
+    return found
 
 
-def outcome_of(mutant: Mutant | None, tests: list[str]) -> Outcome:
-    """What the tests say of a mutant, or of the unchanged source."""
-    with tempfile.TemporaryDirectory(dir=WORK) as folder:
-        copied = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", copied, ignore=shutil.ignore_patterns("__pycache__"))
-        if mutant is not None:
-            target = copied / mutant.path.relative_to(ROOT / "src")
-            raw = target.read_bytes()
-            target.write_bytes(raw[: mutant.start] + mutant.new.encode() + raw[mutant.end :])
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        environment = {**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
-        where = subprocess.run(
-            [sys.executable, "-c", "import mooring; print(mooring.__file__)"],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT,
-        )  # fmt: skip
-        if where.returncode == 0 and not where.stdout.startswith(str(copied)):
-            sys.exit(f"the tests would import {where.stdout.strip()}, not the changed copy")
-        try:
-            done = subprocess.run(
-                [*command, "-p", "no:xdist", *tests],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                timeout=TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            return "timed out"
-    return "noticed" if done.returncode else "survived"
+def replace(mutant: Mutant, functions: list[types.FunctionType]) -> None:
+    """Give the functions of the file the code of the mutant."""
+    old = _named(compile(source_of(mutant.path), mutant.path, "exec", dont_inherit=True))
+    new = _named(mutant.compiled())
+    changed = {code: new[name] for name, code in old.items() if name in new and new[name] != code}
+    for function in functions:
+        if (code := changed.get(function.__code__)) is not None:
+            function.__code__ = code
+
+
+def tracer_of_lines() -> coverage.Coverage:
+    """A tracer of the lines of both rooms."""
+    tracer = coverage.Coverage(data_file=None, include=[f"{SOURCE}/mooring/{room}/*" for room in ROOMS])
+    tracer.set_option("run:disable_warnings", ["no-data-collected"])
+    return tracer
+
+
+class Runner:
+    """Plugin of pytest that runs mutants in the place of the tests."""
+
+    def __init__(self, chosen: list[Mutant], options: argparse.Namespace) -> None:
+        self.chosen, self.options = chosen, options
+        self.outcomes: list[Outcome] = []
+        self.complete = False
+        self.failed = ""
+        self.seconds: dict[str, float] = {}
+        """CPU seconds of each test on the unchanged source."""
+        self.executing: dict[str, dict[int, set[str]]] = {}
+        """The tests that execute each line of a file."""
+        self.functions: dict[str, list[types.FunctionType]] = {}
+        self.importing = tracer_of_lines()
+        self.importing.start()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = self.failed or f"{report.nodeid}: {report.longreprtext[-2000:]}"
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.importing.stop()
+        imported = self.importing.get_data()
+        self.at_import = {file: set(imported.lines(file) or ()) for file in imported.measured_files()}
+        self.items = {item.nodeid: item for item in session.items}
+        for one in gc.get_objects():
+            if isinstance(one, types.FunctionType):
+                self.functions.setdefault(one.__code__.co_filename, []).append(one)
+        self.run_unchanged()
+        end = time.monotonic() + self.options.seconds
+        running: dict[int, tuple[Mutant, float]] = {}
+        waiting = list(reversed(self.chosen))
+        while running or (waiting and time.monotonic() < end):
+            if waiting and len(running) < self.options.jobs and time.monotonic() < end:
+                mutant = waiting.pop()
+                lines = self.executing.get(mutant.path, {})
+                among = lines if self.runs_at_import(mutant) else mutant.lines
+                tests = {test for line in among for test in lines.get(line, ())}
+                if tests:
+                    cpu = CPU_SECONDS + 3 * sum(self.seconds[test] for test in tests)
+                    pid = self.fork(mutant, sorted(tests, key=self.seconds.__getitem__), cpu)
+                    running[pid] = mutant, time.monotonic() + SECONDS + 10 * cpu
+                else:
+                    self.note("survived", mutant, " (no test executes it)")
+            for pid, (mutant, limit) in list(running.items()):
+                if (outcome := _ended(pid, limit)) is not None:
+                    del running[pid]
+                    self.note(outcome, mutant)
+            time.sleep(0.005)
+        self.complete = True
+        return True
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        return not self.at_import.get(mutant.path, set()).isdisjoint(mutant.lines)
+
+    def note(self, outcome: Outcome, mutant: Mutant, why: str = "") -> None:
+        self.outcomes.append(outcome)
+        if outcome != "noticed":
+            print(f"{outcome:<9} {mutant}{why}", flush=True)
+
+    def fork(self, mutant: Mutant, tests: list[str], cpu: float) -> int:
+        """Start a child that runs the tests on the mutant; its exit status is 0 when none fails."""
+        if pid := os.fork():
+            return pid
+        _prepare_child(cpu)
+        replace(mutant, self.functions.get(mutant.path, []))
+        for _ in self.run(tests):
+            if self.failed:
+                os._exit(1)
+        if not self.runs_at_import(mutant):
+            os._exit(0)
+        files = sorted({test.partition("::")[0] for test in tests})
+        command = [sys.executable, __file__, "--fresh", json.dumps(asdict(mutant)), *files]
+        os._exit(1 if subprocess.run(command, cwd=ROOT).returncode else 0)
+
+    def run(self, tests: list[str]) -> Iterator[str]:
+        """Run tests, and return the name of each after it."""
+        for test, following in zip(tests, [*tests[1:], None], strict=True):
+            item = self.items[test]
+            after = self.items[following] if following else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            yield test
+
+    def run_unchanged(self) -> None:
+        """Find what each test executes. The result for a test file is kept until it or the source changes."""
+        common = [*sorted(SOURCE.rglob("*.py")), *sorted((ROOT / "tests").rglob("conftest.py"))]
+        state = hashlib.sha256(b"".join(file.read_bytes() for file in common)).digest()
+        by_file: dict[str, list[str]] = {}
+        for test in self.items:
+            by_file.setdefault(test.partition("::")[0], []).append(test)
+        for file, tests in by_file.items():
+            key = hashlib.sha256(state + (ROOT / file).read_bytes()).hexdigest()[:16]
+            place = WORK / f"{Path(file).stem}-{key}.json"
+            if not place.exists():
+                if (pid := os.fork()) == 0:
+                    _prepare_child(600)
+                    self.record(tests, place)
+                while (outcome := _ended(pid, float("inf"))) is None:
+                    time.sleep(0.01)
+                if outcome != "survived":
+                    why = place.with_suffix(".txt")
+                    said = why.read_text() if why.exists() else outcome
+                    pytest.exit(f"{file} fails without a change: {said}", 2)
+            seconds, executed = json.loads(place.read_text())
+            self.seconds.update(seconds)
+            for path, lines in executed.items():
+                for line, these in lines.items():
+                    self.executing.setdefault(path, {}).setdefault(int(line), set()).update(these)
+
+    def record(self, tests: list[str], place: Path) -> None:
+        """In a child: run tests and write what they execute."""
+        tracer = tracer_of_lines()
+        tracer.start()
+        seconds: dict[str, float] = {}
+        begin = time.process_time()
+        tracer.switch_context(tests[0])
+        for test, following in zip(self.run(tests), [*tests[1:], tests[0]], strict=True):
+            seconds[test] = time.process_time() - begin
+            begin = time.process_time()
+            tracer.switch_context(following)
+        tracer.stop()
+        if self.failed:
+            place.with_suffix(".txt").write_text(self.failed)
+            os._exit(1)
+        data = tracer.get_data()
+        lines = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
+        place.with_suffix(".part").write_text(json.dumps([seconds, lines]))
+        place.with_suffix(".part").rename(place)
+        os._exit(0)
+
+
+def _prepare_child(cpu: float) -> None:
+    """In a child: own process group, own folder, no output, at most so many seconds of the CPU."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    folder = WORK / f"tmp-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu), int(cpu) + 5))
+
+
+def _ended(pid: int, limit: float) -> Outcome | None:
+    """How a child ended, or None while it runs; ends it after the limit."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    late = not done and time.monotonic() > limit
+    if not done and not late:
+        return None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if late:
+        os.waitpid(pid, 0)
+    shutil.rmtree(WORK / f"tmp-{pid}", ignore_errors=True)
+    if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)):
+        return "timed out"
+    return "noticed" if status else "survived"
+
+
+def fresh(text: str, files: list[str]) -> int:
+    """Run test files in this process, with the changed source instead of the file."""
+    mutant = Mutant(**json.loads(text))
+    plain = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> types.CodeType | None:
+        return mutant.compiled() if self.path == mutant.path else plain(self, name)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code
+    return int(pytest.main([*PYTEST, *files]))
 
 
 def main() -> int:
@@ -227,45 +398,30 @@ def main() -> int:
     parser.add_argument("--only", default="", help="part of the path of the files to change")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--goal", type=float, default=0.9, help="share that must be noticed")
+    parser.add_argument("--fresh", help=argparse.SUPPRESS)
+    parser.add_argument("files", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    os.chdir(ROOT)
+    sys.path[:0] = [str(SOURCE), str(ROOT)]
+    if options.fresh:
+        return fresh(options.fresh, options.files)
     seed = options.seed if options.seed is not None else random.randrange(10**6)
-    files = [path for room in ROOMS for path in sorted((ROOT / "src/mooring" / room).rglob("*.py"))]
+    files = [path for room in ROOMS for path in sorted((SOURCE / "mooring" / room).rglob("*.py"))]
     everything = [one for path in files if options.only in str(path) for one in mutants(path)]
-    chosen = random.Random(seed).sample(everything, min(options.mutants, len(everything)))
+    random.Random(seed).shuffle(everything)
+    chosen = list(islice(filter(is_program, everything), options.mutants))
     WORK.mkdir(parents=True, exist_ok=True)
     print(f"{len(chosen)} of {len(everything)} mutants, seed {seed}", flush=True)
-    end = time.monotonic() + options.seconds
-
-    baselines: dict[Path, bool] = {}
-    lock = threading.Lock()
-
-    def run(mutant: Mutant) -> Outcome | None:
-        if time.monotonic() > end:
-            return None
-        tests = covering(mutant.path)
-        with lock:
-            if mutant.path not in baselines:
-                baselines[mutant.path] = outcome_of(None, tests) == "survived"
-        if not baselines[mutant.path]:
-            print(f"skipped   {mutant}: its tests fail without a change", flush=True)
-            return None
-        found = outcome_of(mutant, tests)
-        if found == "survived" and (more := others(mutant.path)):
-            found = outcome_of(mutant, more)
-        if found != "noticed":
-            print(f"{found:<9} {mutant}", flush=True)
-        return found
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = [outcome for outcome in pool.map(run, chosen) if outcome is not None]
-    killed = len(outcomes) - outcomes.count("survived")
-    share = killed / len(outcomes) if outcomes else 0.0
-    late = outcomes.count("timed out")
+    runner = Runner(chosen, options)
+    pytest.main([*PYTEST, *test_files()], plugins=[runner])
+    outcomes = runner.outcomes
+    noticed, late = len(outcomes) - outcomes.count("survived"), outcomes.count("timed out")
+    share = noticed / len(outcomes) if outcomes else 0.0
     print(
-        f"{killed} of {len(outcomes)} mutants were noticed ({late} timed out): {share:.0%} "
+        f"{noticed} of {len(outcomes)} mutants were noticed ({late} timed out): {share:.0%} "
         f"(goal {options.goal:.0%}, seed {seed}, {len(chosen) - len(outcomes)} not run)"
     )
-    return share < options.goal or not all(baselines.values())
+    return share < options.goal or not runner.complete
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ async def test_a_call_is_one_client_span_with_names_and_no_arguments(
     assert "private words" not in span.to_json()
 
 
-async def test_a_failed_tool_and_a_lost_server_are_told_apart(
+async def test_a_failed_tool_and_a_lost_server_are_distinguished(
     spans: InMemorySpanExporter, hosting: Any
 ) -> None:
     async with hosting(lab_server(tools=["fail", "crash"])) as host:

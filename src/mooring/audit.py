@@ -29,6 +29,7 @@ from mooring.config.audit import (
     stamp,
 )
 from mooring.config.logs import logger
+from mooring.core.callers import SCRIPT
 from mooring.core.catalog import Catalog
 from mooring.core.types import EMPTY, Result
 
@@ -239,7 +240,6 @@ class Note:
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("mooring_audit_caller", default=None)
-SCRIPT: ContextVar[str | None] = ContextVar("mooring_audit_script", default=None)
 NOTE: ContextVar[Note | None] = ContextVar("mooring_audit_note", default=None)
 
 

@@ -27,6 +27,7 @@ Messages are written for models and people: they name the thing and the next ste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
@@ -330,3 +331,31 @@ def raise_alone(problem: BaseException) -> NoReturn:
         raise problem
     finally:
         problem.__context__ = problem.__cause__ = None
+
+
+_COMMAND = re.compile(r"`(mooring [^`\n]{1,200})`")
+
+
+def next_command(message: str, problem: BaseException | None) -> str | None:
+    """Return the command to try next: the one in the message, or the usual one for this kind of error."""
+    if found := _COMMAND.search(message):
+        return found[1]
+    match problem:
+        case AuthNeeded():
+            return f"mooring login {problem.server}"
+        case NotTrusted():
+            return f"mooring trust {problem.file}" if problem.file else "mooring trust"
+        case ToolChanged():
+            return f"mooring approve {problem.server}/{problem.tool}"
+        case UnknownServer():
+            return "mooring list"
+        case UnknownTool():
+            return "mooring tools"
+        case UnknownResource():
+            return "mooring resources"
+        case UnknownPrompt():
+            return "mooring prompts"
+        case ConfigError() | ConnectError() | CallError():
+            return "mooring doctor"
+        case _:
+            return None

@@ -12,7 +12,8 @@ from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
 from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
-from mooring.core.calls import checked_arguments, failed_result, not_called, provider_failed
+from mooring.core.callers import CALL as CALL_NUMBER
+from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
 from mooring.core.discovery import (
     CALL,
@@ -45,7 +46,7 @@ from mooring.servers.manager import ServerManager
 from mooring.servers.reconfigure import Reconfigurer
 from mooring.servers.sessions import SHARED, HostSessions, SessionIdentity
 from mooring.servers.state import CurrentConfig
-from mooring.telemetry import AuditManager, CallRecord, tool_call, traced
+from mooring.telemetry import AuditManager, CallRecord, call_facts, tool_call, traced
 
 if TYPE_CHECKING:
     from mooring.audit import Audit
@@ -89,7 +90,7 @@ class HostRuntime:
         self.current, self.servers, self.builder, self.results = current, servers, builder, results
         self.audits, self.resources, self.config, self.relay = audits, resources, config, relay
         self.skills = skills
-        self._events, self._prompts, self._sessions = events, prompts, sessions
+        self._events, self._prompts, self.sessions = events, prompts, sessions
         self._rules = RuleBook()
         self.emit = events.emit
         self.check_running = servers.check_started
@@ -174,10 +175,10 @@ class HostRuntime:
         return self._rules.rules(server, self.current.config, self.servers.configs.get(server))
 
     def provider(self, name: str, session: Session) -> Provider:
-        return self._sessions.provider(name, session)
+        return self.sessions.provider(name, session)
 
     async def leave(self, session: Session) -> None:
-        await self._sessions.end(session, "left")
+        await self.sessions.end(session, "left")
 
     async def get_prompt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float | None) -> Result:
         return await self._prompts.result(tool.server, tool.remote_name, arguments, timeout)
@@ -395,6 +396,7 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
+        result = hinted(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):
@@ -427,11 +429,10 @@ class Session(SessionIdentity, SkillVerbs):
             runtime.audit.sending(arguments)
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
-        if guards is None:
-            return await self._send(tool, arguments, _left(started, timeout), on_progress)
-        arguments = await guards.before(tool, arguments, context, last=True)
+        if guards is not None:
+            arguments = await guards.before(tool, arguments, context, last=True)
         result = await self._send(tool, arguments, _left(started, timeout), on_progress)
-        return await guards.after(tool, arguments, context, result)
+        return result if guards is None else await guards.after(tool, arguments, context, result)
 
     def _discover(self, name: str, arguments: Mapping[str, Any] | None, started: float) -> Result:
         given = arguments if isinstance(arguments, Mapping) else EMPTY
@@ -519,9 +520,10 @@ class Session(SessionIdentity, SkillVerbs):
     @contextmanager
     def _observe(self, tool: Tool) -> Generator[CallRecord]:
         """Emit the events of a call, and record its span and duration."""
-        started = time.monotonic()
-        self._runtime.emit(CallStarted(server=tool.server, tool=tool.remote_name, session=self.id))
-        error = None
+        started, error = time.monotonic(), None
+        about = call_facts(tool, self.id, self.principal)
+        self._runtime.emit(CallStarted(**about))
+        number = CALL_NUMBER.set(about["call"])
         with tool_call(tool, self.id) as record:
             try:
                 yield record
@@ -530,16 +532,9 @@ class Session(SessionIdentity, SkillVerbs):
                 record.refused(problem)
                 raise
             finally:
-                self._runtime.emit(
-                    CallFinished(
-                        server=tool.server,
-                        tool=tool.remote_name,
-                        session=self.id,
-                        duration=time.monotonic() - started,
-                        is_error=record.error is not None,
-                        error=error,
-                    )
-                )
+                CALL_NUMBER.reset(number)
+                took, failed = time.monotonic() - started, record.error is not None
+                self._runtime.emit(CallFinished(**about, duration=took, is_error=failed, error=error))
 
 
 def _left(started: float, timeout: float | None) -> float | None:

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from mooring.config.logs import logger
+from mooring.core.callers import SCRIPT
 from mooring.core.events import Event, LoopLagged, ServerConnected, ServerLost, ServerRemoved, StateChanged
 from mooring.core.types import EMPTY, Result, Tool
 from mooring.errors import ServerError
@@ -50,6 +52,21 @@ class CallRecord:
         self.error = type(problem).__name__
         if self._span is not None and isinstance(problem, ServerError):
             self._span.set_attribute(STATUS, str(problem.code))
+
+
+_NUMBERS = count(1)
+
+
+def call_facts(tool: Tool, session: str, principal: str | None) -> dict[str, Any]:
+    """Return the fields that both events of a new call have."""
+    return {
+        "server": tool.server,
+        "tool": tool.remote_name,
+        "session": session,
+        "call": next(_NUMBERS),
+        "principal": principal,
+        "script": SCRIPT.get(),
+    }
 
 
 def traced() -> bool:

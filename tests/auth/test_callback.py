@@ -85,7 +85,7 @@ async def test_TH13_two_logins_share_neither_state_nor_port_nor_verifier(hosting
         assert all(one[name] != two[name] for name in ("state", "redirect_uri", "code_challenge"))
 
 
-async def test_TH13_a_login_that_nobody_finishes_ends_by_itself(
+async def test_TH13_a_login_that_is_not_finished_ends_by_itself(
     hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "LIFE", 0.1)

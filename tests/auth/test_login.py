@@ -105,7 +105,7 @@ def urlhost(url: str) -> str:
     return url.partition("://")[2]
 
 
-async def test_O1_an_event_tells_that_a_login_is_needed(hosting: Any) -> None:
+async def test_O1_an_event_says_that_a_login_is_needed(hosting: Any) -> None:
     async with AuthLab() as auth, Host([auth.config()]) as host:
         stream = host.events()
         async with asyncio.timeout(5):
@@ -176,7 +176,7 @@ async def test_the_address_that_the_browser_was_sent_to_can_be_pasted(hosting: A
         assert "mcp_web_echo" in names(host)
 
 
-async def test_a_no_of_the_person_is_told(hosting: Any) -> None:
+async def test_a_no_of_the_person_is_reported(hosting: Any) -> None:
     async with AuthLab(denies="access_denied") as auth, hosting(auth.config()) as host:
         login = await host.login("web")
         status, page = await browse(login.url)
@@ -220,7 +220,7 @@ async def test_without_a_way_to_get_a_client_the_next_step_is_named(hosting: Any
             await host.login("web")
 
 
-async def test_client_credentials_need_nobody(hosting: Any) -> None:
+async def test_client_credentials_need_no_person(hosting: Any) -> None:
     async with AuthLab() as auth:
         auth.clients["ours"] = {"client_secret": CLIENT["client_secret"]}
         settings = {"type": "client_credentials", **CLIENT, "scopes": ["mcp"]}
@@ -285,7 +285,7 @@ async def test_a_server_with_a_token_in_its_headers_is_not_logged_in_to(hosting:
             assert auth.requests == []
 
 
-async def test_a_server_without_oauth_is_told_from_one_with(hosting: Any) -> None:
+async def test_a_server_without_oauth_is_distinguished_from_one_with(hosting: Any) -> None:
     async with AuthLab(protected=None, hint=False) as auth, hosting(auth.config()) as host:
         (status,) = host.status()
         assert status.state == "needs-auth"
@@ -323,7 +323,9 @@ async def test_no_tool_of_a_server_passes_for_the_one_that_begins_a_login(hostin
             assert "requires a login at" in started.text
 
 
-async def test_a_name_that_comes_to_that_of_another_servers_login_takes_it_from_nobody(hosting: Any) -> None:
+async def test_a_name_that_comes_to_that_of_another_servers_login_takes_it_from_no_server(
+    hosting: Any,
+) -> None:
     async with AuthLab() as auth, HttpLab(tools=("b_authenticate",)) as other:
         async with hosting(auth.config("a_b"), other.config("a"), lock=False) as host:
             found = {(tool.server, tool.remote_name): tool.name for tool in host.catalog.tools.values()}

@@ -117,7 +117,7 @@ def test_metadata_must_be_for_this_very_server(resource: str | None, fits: bool)
 
 
 @pytest.mark.parametrize("issuer", ["https://as.example", ISSUER + "/", "HTTPS://as.example/tenant", None, 7])
-def test_TH11_an_authorization_server_must_call_itself_exactly_as_it_was_told(issuer: object) -> None:
+def test_TH11_an_authorization_server_must_call_itself_exactly_as_announced(issuer: object) -> None:
     with pytest.raises(RefusedAddressError, match="calls itself"):
         read_auth_server({**DOCUMENT, "issuer": issuer}, {ISSUER}, ())
 
@@ -348,7 +348,7 @@ def test_auth_is_read_under_the_names_that_others_use(given_auth: object, expect
         (5, "mapping of settings or a text"),
     ],
 )
-def test_auth_that_cannot_be_used_is_told_without_its_values(given_auth: object, problem: str) -> None:
+def test_auth_that_cannot_be_used_is_reported_without_its_values(given_auth: object, problem: str) -> None:
     with pytest.raises(Exception, match=problem) as caught:
         read_auth(given_auth)
     assert "planted" not in str(caught.value)

@@ -202,7 +202,7 @@ async def test_a_code_that_the_authorization_server_does_not_take_is_a_failed_lo
         assert host.status()[0].state == "needs-auth"
 
 
-async def test_TH08_a_token_endpoint_that_redirects_gets_the_code_and_nobody_else(hosting: Any) -> None:
+async def test_TH08_a_token_endpoint_that_redirects_gets_the_code_and_no_other_does(hosting: Any) -> None:
     async with AuthLab() as auth, AuthLab() as other, hosting(auth.config()) as host:
         auth.redirects["/token"] = f"{other.issuer}/token"
         login = await host.login("web")
@@ -212,7 +212,7 @@ async def test_TH08_a_token_endpoint_that_redirects_gets_the_code_and_nobody_els
         assert other.requests == []
 
 
-async def test_a_secret_is_told_to_the_issuer_it_belongs_to_and_to_no_other(hosting: Any) -> None:
+async def test_a_secret_is_sent_to_the_issuer_it_belongs_to_and_to_no_other(hosting: Any) -> None:
     async with AuthLab() as evil, AuthLab() as auth:
         for lab in (auth, evil):
             lab.clients["ours"] = {"client_secret": CLIENT["client_secret"], "redirect_uris": []}

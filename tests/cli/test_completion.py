@@ -88,3 +88,29 @@ def test_no_shell_is_an_error_that_names_them(ran) -> None:
     done = ran("completion")
     assert done.returncode == 2
     assert "bash, zsh or fish" in done.stderr
+
+
+def test_what_a_command_takes_is_offered(offered) -> None:
+    assert offered("token", "") == ["create", "list", "rotate", "revoke"]
+    assert offered("completion", "f") == ["fish"]
+    assert "doctor" in offered("help", "")
+    assert "login" in offered("explain", "lo")
+    assert "claude-code" in offered("import", "claude")
+    assert offered("logs", "n") == ["notes"]
+
+
+def test_values_that_a_schema_lists_are_offered() -> None:
+    from mooring import Tool
+    from mooring.cli.completion import _arguments
+
+    listed = {
+        "colour": {"enum": ["red", "green"]},
+        "loud": {"type": "boolean"},
+        "odd": [],
+        "text": {"enum": 3},
+    }
+    tool = Tool(name="t", server="s", remote_name="t", input_schema={"type": "object", "properties": listed})
+    assert _arguments(tool, [], "colour=") == ["colour=red", "colour=green"]
+    assert _arguments(tool, [], "loud=") == ["loud=true", "loud=false"]
+    assert _arguments(tool, [], "odd=") == _arguments(tool, [], "text=") == _arguments(tool, [], "no=") == []
+    assert _arguments(tool, ["loud=true"], "") == ["colour=", "odd=", "text="]

@@ -192,7 +192,7 @@ def test_import_from_a_file_of_no_known_program(ran, tmp_path) -> None:
         (["export", "claude-desktop", "--scope", "project"], "Claude Desktop has no project file"),
         (["export", "cursor", "--server", "x"], "There is no server 'x'"),
         (["export", "cursor", "--gateway", "ftp://x"], "must start with http:// or https://"),
-        (["export"], "the following arguments are required: PROGRAM"),
+        (["export"], "Missing: PROGRAM"),
     ],
 )
 def test_a_mistake_is_explained(ran, tmp_path, words, message) -> None:

@@ -123,7 +123,7 @@ def test_a_lock_with_volatile_text_is_the_same_bytes_every_time(ran, project: Pr
     assert ran("call", "--config", str(project.file), "mcp_lab_clock").returncode == 3
 
 
-def test_a_text_that_was_volatile_and_is_not_any_more_is_locked_anew(ran, project: Project) -> None:
+def test_a_text_that_was_volatile_and_is_not_any_more_is_locked_again(ran, project: Project) -> None:
     project.write([tool("clock", "At @START@")])
     locked(ran, project)
     project.write([tool("clock", "At some time")])

@@ -84,7 +84,7 @@ def test_ping_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guarded
     assert "✓ clock" in done.stdout
 
 
-def test_doctor_tells_how_to_log_in(ran, config, guarded: str) -> None:
+def test_doctor_says_how_to_log_in(ran, config, guarded: str) -> None:
     done = ran("doctor", "--json", "--config", config({"guarded": {"url": guarded}}))
     assert done.returncode == 1
     *_, finding, summary = json.loads(done.stdout)

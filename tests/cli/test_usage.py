@@ -48,9 +48,9 @@ def test_the_version(ran) -> None:
         (["list", "extra"], "Unknown argument 'extra'. See `mooring list --help`."),
         (["list", "--timeout", "soon"], "expected seconds, such as 10 or 0.5, not 'soon'"),
         (["list", "--timeout", "-1"], "expected"),
-        (["list", "--config"], "expected one argument"),
-        (["call"], "the following arguments are required: TOOL"),
-        (["tools", "--style", "loud"], "invalid choice: 'loud'"),
+        (["list", "--config"], "--config needs a value"),
+        (["call"], "Missing: TOOL"),
+        (["tools", "--style", "loud"], "--style must be mcp, double, server or raw, not 'loud'"),
     ],
 )
 def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:

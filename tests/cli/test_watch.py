@@ -118,7 +118,7 @@ def test_keys_show_tools_turn_a_server_off_and_on_and_quit(watched, config) -> N
     assert view.end() == 0
 
 
-def test_reconnecting_starts_the_server_anew(watched, config, lab) -> None:
+def test_reconnecting_starts_the_server_again(watched, config, lab) -> None:
     view = watched("--config", config({"lab": lab.entry}))
     view.until("1 of 1 server connected")
     assert lab.starts == 1
@@ -194,7 +194,7 @@ def test_no_frame_is_larger_than_the_screen_nor_holds_a_control_character(
 ) -> None:
     board = WatchBoard(selected=selected, pane=pane)
     for line in lines:
-        board.add_line(line, "12:00:00")
+        board.state.add_log(line, "info", 1.0)
     tools = {one.name: [f"mcp_{one.name}_{n}" for n in range(50)] for one in servers}
     shown = frame(board, servers, tools, width=width, height=height, now=1.0)
     assert len(shown) == height
@@ -217,10 +217,11 @@ def test_round_trips_are_bars_and_missing_answers_crosses() -> None:
 def test_calls_are_counted_over_the_last_seconds() -> None:
     board = WatchBoard()
     for moment in (0.0, 95.0, 99.0):
-        board.add_event(
-            CallFinished(server="a", tool="t", session="s", duration=0.1, is_error=False), moment, "t"
-        )
-    assert board.rate("a", 100.0) == 0.2
+        done = CallFinished(server="a", tool="t", session="s", duration=0.1, is_error=False)
+        board.state.add_event(done, moment)
+    shown = frame(board, [status("a")], {}, width=80, height=24, now=100.0)
+    assert "100.0 ms  0.2/s  ███" in shown[1][0]
+    assert sum("a: t in 100 ms" in text for text, _ in shown) == 3
 
 
 def test_events_are_shown_as_a_line_without_hidden_characters() -> None:
@@ -228,7 +229,7 @@ def test_events_are_shown_as_a_line_without_hidden_characters() -> None:
     assert event_line(changed) == ("a: failed (no \\x1b[31mway)", "red")
     assert event_line(CatalogChanged(revision="r", added=("x", "y"), removed=("z",))) == (
         "tools changed: +2, -1",
-        "cyan",
+        "plain",
     )
 
 

@@ -63,7 +63,7 @@ def test_half_a_secret_at_the_end_of_what_is_shown_is_none_either() -> None:
     assert "nted" not in str(sketch({"text": many}, redact))
 
 
-def test_what_a_name_calls_a_secret_is_not_shown_even_if_nobody_knows_it() -> None:
+def test_what_a_name_calls_a_secret_is_not_shown_even_if_no_one_knows_it() -> None:
     shown = sketch({"password": "unknown to all", "api_key": ["one"], "path": "/tmp"}, Redactor())
     assert shown == {"password": "***", "api_key": "***", "path": "/tmp"}
 
@@ -94,7 +94,7 @@ def test_the_outcome_follows_from_the_error(error: Exception | None, outcome: st
     assert outcome_of(error) == outcome
 
 
-def test_a_tool_that_answers_with_an_error_is_told_from_one_that_did_not_answer() -> None:
+def test_a_tool_that_answers_with_an_error_is_distinguished_from_one_that_did_not_answer() -> None:
     assert outcome_of(None, failed=True) == "error"
 
 

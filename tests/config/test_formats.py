@@ -115,7 +115,7 @@ def test_an_alias_means_the_field(raw: dict[str, Any], expected: dict[str, Any])
         ({"alow": ["a"]}, "alow", "is not a known field; did you mean 'allow'?"),
     ],
 )
-def test_a_wrong_value_is_told_under_the_name_the_file_uses(
+def test_a_wrong_value_is_reported_under_the_name_the_file_uses(
     raw: dict[str, Any], field: str, words: str
 ) -> None:
     [problem] = server_fields(raw, own=False).problems

@@ -236,14 +236,14 @@ def test_settings_merge_key_by_key_and_the_later_file_wins(project: Path, user: 
     assert (host.style, host.session_ttl) == ("double", 3600)
 
 
-def test_enabled_servers_names_what_runs_and_an_unknown_name_is_told(tmp_path: Path) -> None:
+def test_enabled_servers_names_what_runs_and_an_unknown_name_is_reported(tmp_path: Path) -> None:
     text = "{enabled_servers: [a, zz], servers: {a: {command: x}, b: {command: y}}}"
     host = read(tmp_path / "mooring.yaml", text)
     assert [server.name for server in host.active] == ["a"]
     assert "names 'zz', which is not configured" in str(host.warnings[0])
 
 
-def test_syntax_that_is_no_reference_is_told_with_its_place(tmp_path: Path) -> None:
+def test_syntax_that_is_no_reference_is_reported_with_its_place(tmp_path: Path) -> None:
     host = read(
         tmp_path / "mooring.yaml", 'servers: {a: {command: x, env: {T: "${TOKEN%hunter2}"}}}', strict=True
     )

@@ -159,7 +159,7 @@ def test_a_path_with_spaces_is_no_shell_line(command: str) -> None:
     assert server(command=command).command == command
 
 
-def test_everything_wrong_with_an_entry_is_told_at_once() -> None:
+def test_everything_wrong_with_an_entry_is_reported_at_once() -> None:
     with pytest.raises(InvalidEntryError) as caught:
         server(args="x", cwd=5)
     assert {problem.field for problem in caught.value.problems} == {"args", "cwd"}
@@ -220,7 +220,7 @@ def test_a_fingerprint_is_of_what_is_run_or_reached() -> None:
 
 
 @given(st.text(min_size=1).filter(lambda t: "${" not in t and "\0" not in t), st.sampled_from("ehqa"))
-def test_a_fingerprint_tells_nothing_of_a_literal_value(value: str, where: str) -> None:
+def test_a_fingerprint_reveals_nothing_of_a_literal_value(value: str, where: str) -> None:
     def made(secret: str) -> ServerConfig:
         match where:
             case "e":

@@ -105,14 +105,14 @@ def test_what_is_approved_shows_the_proxy_and_the_files_but_no_password() -> Non
     assert "another-password" not in text
 
 
-def test_the_lock_does_not_depend_on_how_somebody_reaches_a_server() -> None:
+def test_the_lock_does_not_depend_on_how_a_server_is_reached() -> None:
     plain = ServerConfig(name="web", url=URL)
     other = ServerConfig(name="web", url=URL, proxy="http://proxy:1", tls={"ca": "a"})
     assert fingerprint(plain) == fingerprint(other)
 
 
 @pytest.mark.parametrize("wrong", [{"proxy": "socks5://h:1"}, {"tls": {"verify": False}}])
-def test_where_the_way_for_all_is_wrong_nobody_is_reached_by_another_one(
+def test_where_the_way_for_all_is_wrong_no_one_is_reached_by_another_one(
     files: Any, wrong: dict[str, Any]
 ) -> None:
     config = files({**wrong, "servers": {"mine": {"url": URL}, "run": {"command": "run"}}}, {})

@@ -58,7 +58,7 @@ def test_TH34_read_only_is_no_licence_unless_the_configuration_trusts_the_server
     assert verdict(tool(), cautious, trust_hints=True) == "ask"
 
 
-def test_TH34_destructive_makes_stricter_whoever_says_it() -> None:
+def test_TH34_destructive_makes_stricter_from_any_source() -> None:
     assert verdict(tool(destructiveHint=True), Policy(ask=["@destructive"])) == "ask"
     assert verdict(tool(destructiveHint=True), Policy(ask=["@destructive"], allow=["*"])) == "ask"
     assert verdict(tool(), Policy(ask=["@destructive"])) == "allow"
@@ -101,7 +101,7 @@ def test_TH34_no_claim_of_an_untrusted_server_makes_anything_milder(
     assert ORDER.index(verdict(claiming, host)) >= ORDER.index(verdict(plain, host))
 
 
-def test_a_wrong_policy_is_told_where_it_stands() -> None:
+def test_a_wrong_policy_is_reported_where_it_stands() -> None:
     with pytest.raises(ConfigError, match=r"policy.otherwise.*must be one of 'allow', 'ask' or 'deny'"):
         HostConfig(policy={"otherwise": "maybe"})
     with pytest.raises(

@@ -55,7 +55,7 @@ def test_the_values_are_kept_for_redaction_longest_first_and_never_shown() -> No
     assert "hunter2" not in repr(target)
 
 
-def test_all_missing_references_are_told_with_server_field_and_name() -> None:
+def test_all_missing_references_are_reported_with_server_field_and_name() -> None:
     message = refused(server(args=["${PRESENT}", "${X}"], env={"T": "${Y} ${Z}"}), PRESENT=SECRET)
     assert message.startswith("server 'db': field 'args[1]': no value for ${X}")
     assert "field 'env.T': no value for ${Y}, ${Z}" in message
@@ -122,7 +122,7 @@ def test_a_program_is_not_run_for_a_file_that_was_merely_found_nor_for_python(
     assert not trace.exists()
 
 
-def test_a_program_that_fails_is_told_without_its_arguments_or_output(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_without_its_arguments_or_output(tmp_path: Path) -> None:
     def failing(command: str) -> str:
         return refused(server(file=tmp_path / "c.yaml", scope="user", env={"T": f"${{cmd:{command}}}"}))
 
@@ -157,7 +157,7 @@ def test_a_program_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: p
     assert "did not respond within 0.05 s" in message
 
 
-def test_a_keyring_that_fails_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_that_fails_is_reported_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(service: str, name: str) -> str:
         raise RuntimeError(SECRET)
 

@@ -151,7 +151,7 @@ def test_no_text_makes_the_check_fall_over(text: str) -> None:
             check_url(url, "it")
 
 
-def test_a_name_is_left_to_whoever_looks_it_up() -> None:
+def test_a_name_is_resolved_by_the_proxy() -> None:
     assert host_realm("auth.example.com") is None
     assert check_url("https://auth.example.com/authorize?a=b", "it").hostname == "auth.example.com"
 

@@ -24,7 +24,7 @@ def test_four_failures_do_not_open_it_and_the_fifth_does() -> None:
     assert breaker.retry_after(0.0) == 10.0
 
 
-def test_a_success_in_between_starts_the_count_anew() -> None:
+def test_a_success_in_between_starts_the_count_again() -> None:
     breaker = Breaker()
     for _ in range(4):
         breaker.failed(0.0)

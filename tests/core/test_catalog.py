@@ -101,7 +101,7 @@ def test_of_two_snapshots_of_one_server_the_last_counts() -> None:
     assert list(merge([snapshot("s", "old"), snapshot("s", "new")]).tools) == ["mcp_s_new"]
 
 
-def test_a_tool_that_reads_like_one_of_another_server_is_told() -> None:
+def test_a_tool_that_reads_like_one_of_another_server_is_reported() -> None:
     catalog = merge([snapshot("a", "b_go", "go"), snapshot("a_b", "stop")])
     assert catalog.warnings == ("Server 'a', tool 'b_go': has a name like a tool of server 'a_b'.",)
 
@@ -332,7 +332,7 @@ def test_the_revision_does_not_depend_on_the_order_of_keys() -> None:
     assert len({merge([Snapshot(server="s", tools=(t,))]).revision for t in (one, other)}) == 1
 
 
-def test_a_diff_tells_what_came_went_and_changed() -> None:
+def test_a_diff_shows_what_came_went_and_changed() -> None:
     old = merge([snapshot("s", "stays", "goes", "changes")])
     new = merge(
         [Snapshot(server="s", tools=(tool("stays"), tool("comes"), tool("changes", description="new")))]

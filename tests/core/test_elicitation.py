@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.elicitation import MOST_ADDRESSES, addresses_in, choices, problems_of, question
+from mooring.core.elicitation import MOST_ADDRESSES, Elicitation, addresses_in, choices, problems_of, question
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -160,3 +160,15 @@ def test_the_addresses_of_an_error_become_requests() -> None:
     assert addresses_in({"elicitations": [item] * MOST_ADDRESSES}) is not None
     assert addresses_in({"elicitations": [item] * (MOST_ADDRESSES + 1)}) is None
     assert addresses_in({"elicitations": [item, {"message": "Your name?"}]}) is None
+
+
+def test_an_answer_to_a_form_must_fit_and_an_address_takes_no_values() -> None:
+    asked = Elicitation(server="s", mode="form", message="Name?", schema=SCHEMA)
+    assert asked.accept({"name": "Ana"}).content == {"name": "Ana"}
+    with pytest.raises(ValueError, match="name"):
+        asked.accept({"name": "A"})
+    with pytest.raises(ValueError, match="name"):
+        asked.accept()
+    assert Elicitation(server="s", mode="form", message="OK?").accept().content == {}
+    visit = Elicitation(server="s", mode="url", message="Go", url="https://a.example", schema=SCHEMA)
+    assert (visit.accept({"name": 1}).action, visit.accept({"name": 1}).content) == ("accept", None)

@@ -54,7 +54,7 @@ def test_a_list_said_again_in_another_order_is_the_list_that_was_known(known: li
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, True), (0, False), (1, 1.0), ({"a": 1}, {"a": True})])
-def test_values_that_python_calls_equal_are_told_apart(old: Any, new: Any) -> None:
+def test_values_that_python_calls_equal_are_distinguished(old: Any, new: Any) -> None:
     tool = Tool(name="t", server="s", remote_name="t", input_schema={"default": old})
     other = replace(tool, input_schema={"default": new})
     assert shared(of([tool]), of([other])).tools[0] is other

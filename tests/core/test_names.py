@@ -162,7 +162,7 @@ def test_a_name_that_a_server_which_is_down_could_own_is_not_handed_out(
     assert name.startswith(*alone.values())
 
 
-def test_names_of_servers_that_cannot_be_confused_are_plain_whoever_is_configured() -> None:
+def test_names_of_servers_that_cannot_be_confused_are_plain_in_every_configuration() -> None:
     everyone = frozenset({"git", "github", "git_hub", "files", "time"})
     pairs = [("git", "status"), ("git_hub", "search"), ("github", "search"), ("time", "report_20240101")]
     assert assign(pairs, "mcp", everyone) == assign(pairs, "mcp")

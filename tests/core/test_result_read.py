@@ -145,7 +145,7 @@ def test_no_path_into_any_json_ends_in_anything_but_a_part_or_a_refusal(value: A
         ({"handle": "h", "regex": "a"}, "takes no 'regex'"),
     ],
 )
-def test_a_request_that_is_not_clear_is_told_what_would_be(arguments: Any, problem: str) -> None:
+def test_a_request_that_is_not_clear_gets_a_correct_example(arguments: Any, problem: str) -> None:
     with pytest.raises(Unreadable) as raised:
         request(arguments)
     assert problem in str(raised.value)

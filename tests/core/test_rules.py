@@ -404,3 +404,21 @@ def test_sizes_are_counted_before_anything_is_converted() -> None:
         check_size({"a": ["x"] * 30_000})
     with pytest.raises(RuleError, match="too large"):
         check_size({"a": "x" * 5_000_000})
+
+
+def test_arguments_up_to_the_limits_are_evaluated_and_larger_ones_are_not() -> None:
+    check_size({str(number): number for number in range(33)}, most=34)
+    with pytest.raises(RuleError, match="too large"):
+        check_size({str(number): number for number in range(33)}, most=33)
+    check_size({"a": "x" * 1_001}, text=1_002)
+    with pytest.raises(RuleError, match="too large"):
+        check_size({"a": "x" * 1_001}, text=1_001)
+    check_size({"a": "x" * 1_000, "b": None, "c": 1.5, "d": True}, most=1, text=0)
+    check_size({"a": [1]}, most=3)
+    with pytest.raises(RuleError, match="too large"):
+        check_size({"a": [1]}, most=2)
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(RuleError, match="nested too deeply"):
+        check_size(deep)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from mooring.core.schema.compile import Compiled, SetAside, compile_schema, compile_tools
+from mooring.core.schema.compile import Compiled, References, SetAside, compile_schema, compile_tools
 from mooring.core.types import Tool
 from tests.lab.dialects import DIALECTS, problems
 
@@ -463,7 +463,7 @@ def test_a_member_whose_schema_is_no_schema_is_left_out() -> None:
         ("plain", {"type": "string", "description": "(minLength: 3; format: uri; pattern: ^h)"}),
     ],
 )
-def test_keywords_that_a_dialect_refuses_are_told_in_the_description(dialect, written) -> None:
+def test_keywords_that_a_dialect_refuses_are_reported_in_the_description(dialect, written) -> None:
     node = {"type": "string", "format": "uri", "minLength": 3, "pattern": "^h", "x-order": 1, "$comment": "c"}
     assert member(dialect, node) == written
 
@@ -542,3 +542,31 @@ def test_a_schema_that_excludes_nothing_is_kept() -> None:
         {"type": "object", "properties": {"a": {"not": False, "type": "string"}}}, "openai"
     )
     assert "a" in compiled.schema["properties"]
+
+
+# References and limits
+
+
+def test_a_pointer_may_lead_into_a_list() -> None:
+    references = References({"anyOf": [{"type": "string"}, True], "a/b": {"c~d": {"type": "null"}}})
+    assert references.find("#/anyOf/0") == {"type": "string"}
+    assert references.find("#/anyOf/1") is True
+    assert references.find("#/a~1b/c~0d") == {"type": "null"}
+    for nowhere in ("#/anyOf/2", "#/anyOf/-1", "#/anyOf/x", "#/none", "other.json"):
+        assert references.find(nowhere) is None
+
+
+@pytest.mark.parametrize("index", ["0000009", "000000" + "9" * 5000, "9" * 5000])
+def test_a_pointer_to_an_absurd_index_leaves_the_other_tools_usable(index: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "x": {"$ref": f"#/properties/y/anyOf/{index}"},
+            "y": {"anyOf": [{"type": "string"}]},
+        },
+    }
+    tools = [
+        Tool(name=name, server="s", remote_name=name, description="", input_schema=one)
+        for name, one in (("evil", schema), ("good", {"type": "object"}))
+    ]
+    assert "good" in compile_tools(tools, "openai")[0]

@@ -264,3 +264,60 @@ def test_a_recursive_reference_follows_the_outermost_anchor_only_from_an_anchor(
     dialect = "https://json-schema.org/draft/2019-09/schema"
     fits = same(schema, {"a": {"a": 1, "b": 2}}, dialect)
     assert fits is not (outer and inner)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fitting", "other"),
+    [
+        ({"multipleOf": 0.5}, [1, 1.5, -2, "x"], [0.7, 1.25]),
+        ({"multipleOf": 3}, [0, 3, 6.0], [1, 4]),
+        ({"exclusiveMinimum": 2}, [3, "x"], [2, 1]),
+        ({"exclusiveMaximum": 2}, [1, "x"], [2, 3]),
+        (
+            {"if": {"properties": {"a": {"const": 1}}, "required": ["a"]},
+             "then": {"properties": {"b": True}}, "else": {"properties": {"c": True}},
+             "unevaluatedProperties": False},
+            [{"a": 1, "b": 1}, {"c": 1}],
+            [{"a": 1, "c": 1}, {"b": 1}, {"a": 2}],
+        ),
+        (
+            {"dependentSchemas": {"a": {"properties": {"a": True, "b": True}}},
+             "unevaluatedProperties": False},
+            [{"a": 1, "b": 1}, {}],
+            [{"b": 1}, {"a": 1, "c": 1}],
+        ),
+        (
+            {"if": {"minItems": 2}, "then": {"prefixItems": [True, True]}, "unevaluatedItems": False},
+            [[1, 2], []],
+            [[1], [1, 2, 3]],
+        ),
+        (
+            {"if": {"prefixItems": [{"const": 1}], "minItems": 1}, "else": {"items": True},
+             "unevaluatedItems": False},
+            [[1], [2, 3], []],
+            [[1, 2]],
+        ),
+        (
+            {"allOf": [{"prefixItems": [True], "unevaluatedItems": {"type": "string"}}],
+             "unevaluatedItems": False},
+            [[1], [1, "x"]],
+            [[1, 2]],
+        ),
+        ({"allOf": [{"contains": {"const": 1}}], "unevaluatedItems": False}, [[1], [1, 1]], [[1, 2], []]),
+    ],
+)  # fmt: skip
+def test_a_keyword_decides_at_its_border(
+    schema: dict[str, Any], fitting: list[Any], other: list[Any]
+) -> None:
+    assert [same(schema, value) for value in fitting] == [True] * len(fitting)
+    assert [same(schema, value) for value in other] == [False] * len(other)
+
+
+def test_tuples_of_older_dialects_count_as_evaluated_items() -> None:
+    old = "https://json-schema.org/draft/2019-09/schema"
+    tuples = {"allOf": [{"items": [{"type": "integer"}]}], "unevaluatedItems": False}
+    assert same(tuples, [1], old)
+    assert not same(tuples, [1, 2], old)
+    rest = {"allOf": [{"items": [True], "additionalItems": {"type": "string"}}], "unevaluatedItems": False}
+    assert same(rest, [1, "x", "y"], old)
+    assert not same(rest, [1, 2], old)

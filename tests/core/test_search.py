@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.core.catalog import Catalog, merge
-from mooring.core.search import Index
+from mooring.core.search import Index, _parameters
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool
 
 
@@ -224,3 +224,61 @@ def test_hostile_tools_and_queries_are_searched_like_any_other() -> None:
     assert [hit.name for hit in searched.search("odd")] == ["mcp_s_odd"]
     assert len(searched.search("word " * 100_000)) == 1
     assert searched.search("\ud800\x00/\\..//" * 1_000) == []
+
+
+# --- details of the order
+
+
+def test_equal_hits_come_in_order_of_name_and_the_limit_cuts_the_last() -> None:
+    one = server("s", *(tool(f"zebra_{letter}") for letter in "cabd"))
+    assert found("zebra", 3, [one]) == ["mcp_s_zebra_a", "mcp_s_zebra_b", "mcp_s_zebra_c"]
+    assert found("zebra", 0, [one]) == []
+    assert found("zebra", 1, [one]) == ["mcp_s_zebra_a"]
+
+
+def test_rankings_are_fused_by_place_and_each_counts_the_same() -> None:
+    one = server("s", tool("zebra_a", "zebra"), tool("lion_b"), tool("lion_c"))
+    opinion = Opinion("mcp_s_lion_c", "mcp_s_lion_b")
+    hits = index(merge([one])).search("zebra", 10, ranker=opinion)
+    assert [hit.name for hit in hits] == ["mcp_s_lion_c", "mcp_s_zebra_a", "mcp_s_lion_b"]
+    assert hits[0].score == hits[1].score > hits[2].score
+    assert len(index(merge([one])).search("zebra", 2, ranker=opinion)) == 2
+    both = index(merge([one])).search("zebra", 10, ranker=Opinion("mcp_s_lion_b", "mcp_s_zebra_a"))
+    assert both[0].name == "mcp_s_zebra_a"
+
+
+def test_all_tools_with_the_remote_name_come_first_and_a_phrase_is_no_name() -> None:
+    assert set(found("CURRENT", 2)) == {"mcp_meteo_current", "mcp_town_current"}
+    searched = index(merge(EVERYTHING))
+    assert searched.search("current")[0].score > 100
+    assert searched.search("current values")[0].score < 100
+    assert searched.search("mcp_meteo_current")[0].score > 100 > searched.search("mcp_meteo_current")[1].score
+
+
+def test_the_tools_of_a_fitting_server_are_found_without_a_common_word() -> None:
+    assert {"mcp_meteo_forecast", "mcp_meteo_current"} <= set(found("earth weather"))
+    hits = index(merge(EVERYTHING)).search("earth")
+    assert all(hit.group is not None and hit.group.id == "mcp:meteo" for hit in hits)
+    assert any("server description: Earth" in hit.why for hit in hits)
+
+
+def test_only_parameters_up_to_the_limit_are_read_at_any_depth() -> None:
+    names, texts = _parameters(
+        {"properties": {
+            "outer": {"properties": {"inner": {"description": "deep", "enum": ["x", 1, "y"]}}},
+            "list": {"items": {"properties": {"item": {}}}}, "odd": 1,
+        }}
+    )  # fmt: skip
+    assert names == ["outer", "list", "odd", "inner", "item"]
+    assert texts == ["deep", "x", "y"]
+    many = {"properties": {f"p{number}": {} for number in range(100)}}
+    assert len(_parameters(many)[0]) == 80
+    assert _parameters({"properties": {"a": {"enum": "xyz"}, "b": {"enum": list("abcdefghij")}}})[1] == list(
+        "abcdefgh"
+    )
+
+
+def test_the_start_of_a_description_counts_more_than_its_end() -> None:
+    filler = " ".join(f"word{letter}{other}" for letter in "abcdefgh" for other in "xyz")
+    early, late = tool("one", f"zebra {filler}"), tool("two", f"{filler} zebra")
+    assert found("zebra", 2, [server("s", late, early)]) == ["mcp_s_one", "mcp_s_two"]

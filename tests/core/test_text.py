@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.text import clean, clean_json, clean_line
+from mooring.core.text import clean, clean_json, clean_line, misspelt_arguments, nearest
 
 nasty = st.text(
     st.one_of(st.characters(), st.sampled_from("\x1b\x9b\r\n\t\u202e\u2066\u200b\U000e0041\ufe0f"))
@@ -73,3 +73,27 @@ def test_clean_json_means_the_same_and_hides_nothing(value: object) -> None:
 )
 def test_hidden_characters_are_written_out(text: str, shown: str) -> None:
     assert clean(text) == shown
+
+
+def test_a_misspelt_argument_is_named_with_the_one_that_was_meant() -> None:
+    schema = {"type": "object", "properties": {"timezone": {}, "limit": {}}}
+    note = misspelt_arguments(schema, {"timezon": "UTC", "limit": 3})
+    assert note == "[mooring: there is no argument 'timezon', did you mean 'timezone'?]"
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        ({"properties": {"timezone": {}}}, {"timezone": "UTC"}),
+        ({"properties": {"timezone": {}}}, {"quite_other": 1}),
+        ({"properties": {"timezone": {}}}, {"timezone": "UTC", "timezon": "UTC"}),
+        ({"properties": ["timezone"]}, {"timezon": 1}),
+        ({}, {"timezon": 1}),
+    ],
+)
+def test_arguments_that_are_not_misspelt_are_not_mentioned(schema: dict, arguments: dict) -> None:
+    assert misspelt_arguments(schema, arguments) is None
+
+
+def test_a_suggestion_that_only_shares_a_prefix_is_not_shown_beside_a_misspelling() -> None:
+    assert nearest("mcp_shop_prise", ["mcp_shop_order", "mcp_shop_price"]) == ("mcp_shop_price",)

@@ -376,3 +376,11 @@ def _example(schema: Any, root: Any, random: Any, full: bool, depth: int = 6) ->
             return None
         case _:
             return schema.get("default") or "x" * max(schema.get("minLength", 1), 1)
+
+
+def test_a_person_sees_what_a_transform_changes() -> None:
+    one, _ = shaped(name="tickets", title="T", description="D", annotations={"readOnlyHint": True})
+    assert described(one)[:4] == [
+        "shown as 'tickets'", "title: T", "description: D", "annotation readOnlyHint: True",
+    ]  # fmt: skip
+    assert described(tool()) == []

@@ -27,7 +27,7 @@ from mooring.core.text import clean_for_model, fence, line
         "\x07",
     ],
 )
-def test_characters_that_nobody_sees_are_removed(hidden: str) -> None:
+def test_invisible_characters_are_removed(hidden: str) -> None:
     assert hidden[0] not in clean_for_model(f"a{hidden}b", 100)
     assert clean_for_model(f"a{hidden[0]}b", 100) == "ab"
 

@@ -156,7 +156,7 @@ def stumbling(folder: Path, *bad: int) -> ServerConfig:
     return ServerConfig(name="lab", command="/bin/sh", args=("-c", script, "sh", *COMMAND, lab))
 
 
-async def test_whoever_waits_for_a_server_that_falls_again_while_it_comes_back_is_served_by_the_next_try(
+async def test_a_caller_that_waits_for_a_server_that_fails_again_is_served_by_the_next_attempt(
     hosting: Any, tmp_path: Path
 ) -> None:
     async with hosting(stumbling(tmp_path, 2, 3), style="raw") as host:

@@ -35,7 +35,9 @@ async def test_FA01_a_file_that_may_not_be_run_is_named_and_not_tried_again(
         assert (await host.call("mcp_lab_echo", {"text": "fine"})).text == "fine"
 
 
-async def test_FA02_an_exit_before_the_first_word_is_told_with_code_and_last_words(hosting: Any) -> None:
+async def test_FA02_an_exit_before_the_first_message_is_reported_with_code_and_last_lines_of_stderr(
+    hosting: Any,
+) -> None:
     words = "old\n" * 30 + "ModuleNotFoundError: No module named 'mcp'\n"
     async with hosting(lab_server(crash_at_start=1, stderr=words)) as host:
         error = _status(host).error
@@ -51,7 +53,7 @@ async def test_FA03_half_a_message_and_then_the_end_is_an_exit_during_the_greeti
         assert "exited with code 9" in _status(host).error
 
 
-async def test_FA08_one_that_hangs_in_its_list_keeps_nobody_elses_tools_back(hosting: Any) -> None:
+async def test_FA08_one_that_hangs_in_its_list_delays_no_other_server(hosting: Any) -> None:
     hung = lab_server("hung", hang_on_list=True)
     async with hosting(hung, lab_server("fine"), ready=False) as host:
         await until(lambda: "mcp_fine_echo" in host.catalog.tools)
@@ -59,7 +61,7 @@ async def test_FA08_one_that_hangs_in_its_list_keeps_nobody_elses_tools_back(hos
         assert _status(host, "hung").state == "pending"
 
 
-async def test_FA11_a_death_in_idle_time_is_seen_told_and_repaired_without_a_call(
+async def test_FA11_a_death_in_idle_time_is_seen_reported_and_repaired_without_a_call(
     tmp_path: Path, hosting: Any
 ) -> None:
     log = tmp_path / "log"

@@ -54,7 +54,7 @@ def _self_signed(folder: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_FA50_a_certificate_that_nobody_vouches_for_is_told_with_host_and_port(
+async def test_FA50_a_certificate_that_is_not_trusted_is_reported_with_host_and_port(
     tmp_path: Path, hosting: Any
 ) -> None:
     served: list[bytes] = []
@@ -201,7 +201,7 @@ async def test_FA56_a_short_retry_after_is_waited_for_once_and_counts_for_nothin
 
 
 @pytest.mark.parametrize("after", ["31", "5", "soon", "-1", "9" * 400])
-async def test_FA56_one_that_does_not_fit_is_told_at_once(after: str, hosting: Any) -> None:
+async def test_FA56_one_that_does_not_fit_is_reported_at_once(after: str, hosting: Any) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
         busy = lab.faults["tools/call"] = Refuses(429, Retry_After=after)
         result = await host.call("mcp_web_echo", {"text": "x"}, timeout=2)

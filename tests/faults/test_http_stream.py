@@ -251,7 +251,7 @@ async def test_FA66_an_answer_of_another_kind_is_an_error_that_names_it(
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
 
 
-async def test_FA67_an_answer_to_somebody_else_ends_at_the_deadline_at_the_latest(hosting: Any) -> None:
+async def test_FA67_a_response_to_another_request_ends_at_the_deadline_at_the_latest(hosting: Any) -> None:
     foreign = _event("not yours", "4711")
     async with HttpLab() as lab, hosting(lab.config()) as host:
         lab.faults["tools/call"] = _stream(foreign, hang=True)

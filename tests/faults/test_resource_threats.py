@@ -67,7 +67,7 @@ async def test_TH09_links_in_results_are_never_fetched(hosting: Any) -> None:
         assert (await host.call("mcp_lib_reads")).text == "0"
 
 
-async def test_TH26_updates_that_nobody_asked_for_do_not_fill_the_events(hosting: Any) -> None:
+async def test_TH26_updates_without_a_subscription_do_not_fill_the_events(hosting: Any) -> None:
     async with hosting(library_server(era="legacy", resources={"memo:///1": "x"}, always_tell=True)) as host:
         events = host.events()
         for _ in range(50):

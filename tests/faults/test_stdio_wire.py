@@ -177,7 +177,7 @@ async def test_FA16_a_line_without_end_is_cut_at_the_limit(hosting: Any) -> None
     ],
     ids=["brackets", "batch", "foreign", "text", "null", "float", "bool", "list", "long", "huge"],
 )
-async def test_FA17_an_answer_to_nobody_never_extends_a_call_past_its_deadline(
+async def test_FA17_a_response_with_an_unknown_id_never_extends_a_call_past_its_deadline(
     answer: bytes, hosting: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with hosting(lab_server(tools=["say", "echo"])) as host:
@@ -236,7 +236,7 @@ async def test_FA18_numbers_beyond_reason_are_no_numbers(hosting: Any) -> None:
         assert (await host.call("mcp_lab_say", cue(progress))).text == "said"
 
 
-async def test_TH30_progress_and_cancellations_of_requests_that_are_not_its_own_touch_nobody(
+async def test_TH30_progress_and_cancellations_of_requests_that_are_not_its_own_have_no_effect(
     hosting: Any,
 ) -> None:
     heard: list[float] = []

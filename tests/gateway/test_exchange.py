@@ -115,7 +115,7 @@ async def test_the_exchange_says_for_whom_for_what_and_by_whom(serving: Any, tmp
         assert (mine.actor, mine.scopes) == ("host", {"mcp"})
 
 
-async def test_a_new_token_of_the_same_client_is_exchanged_anew(serving: Any, tmp_path: Path) -> None:
+async def test_a_new_token_of_the_same_client_is_exchanged_again(serving: Any, tmp_path: Path) -> None:
     async with office(tmp_path) as at, serving(at.exchanging(), gateway=at.gateway) as here:
         for modern in (True, False):
             client = await here.caller(modern=modern, token=at.token("ana"))

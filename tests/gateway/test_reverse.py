@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -355,11 +356,18 @@ async def test_a_call_that_waits_for_an_answer_is_cancelled_after_its_limit(
         assert "no call waits" in (await client.call("test_elicitation", QUESTION, **more)).error["message"]
 
 
-def test_state_is_good_for_an_hour() -> None:
-    seal = era_bridge.Seal(b"key")
-    sealed = seal.close({"state": "x"}, {"who": "ana"}, 1000.0)
-    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3599) == {"state": "x"}
-    assert seal.open(sealed, {"who": "ana"}, 1000.0 + 3601) is None
+async def test_state_is_good_for_an_hour(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(fixture(era="legacy")) as here:
+        client = await here.caller(capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        [key] = asked["inputRequests"]
+        more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+        now = time.time()
+        monkeypatch.setattr(era_bridge.time, "time", lambda: now + 3602)
+        late = await client.call("test_elicitation", QUESTION, **more)
+        assert "invalid or expired" in late.error["message"]
+        monkeypatch.setattr(era_bridge.time, "time", lambda: now + 3590)
+        assert "action=accept" in (await client.call("test_elicitation", QUESTION, **more)).text
 
 
 async def test_a_client_that_reconnects_gets_missed_notifications_once(serving: Any) -> None:

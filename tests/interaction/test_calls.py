@@ -18,11 +18,13 @@ from mooring import (
     CallStarted,
     CallTimeout,
     ConnectionLost,
+    Host,
     LocalTools,
     ServerConfig,
     ServerError,
     UnknownTool,
 )
+from mooring.testing import FakeServer
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server, methods, starts, wire_log
 from tests.lab.wait import until
@@ -30,7 +32,7 @@ from tests.lab.wait import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_result_tells_text_data_server_and_the_tools_own_name(hosting: Any) -> None:
+async def test_a_result_shows_text_data_server_and_the_tools_own_name(hosting: Any) -> None:
     async with hosting(lab_server("My Lab!")) as host:
         result = await host.call("mcp_my_lab__echo", {"text": "hi"})
         assert (result.text, result.structured, result.is_error) == ("hi", {"text": "hi"}, False)
@@ -247,7 +249,7 @@ async def test_FA15_a_message_beyond_the_cap_ends_the_connection_and_names_the_s
         assert (await host.call("mcp_lab_echo", {"text": "again"})).text == "again"
 
 
-async def test_FA53_a_lost_http_session_is_made_anew_and_the_call_sent_again(hosting: Any) -> None:
+async def test_FA53_a_lost_http_session_is_made_again_and_the_call_sent_again(hosting: Any) -> None:
     async with HttpLab(era="legacy") as lab, hosting(lab.config()) as host:
         lab.live_sessions.clear()
         results = await asyncio.gather(*(host.call("mcp_web_echo", {"text": str(n)}) for n in range(20)))
@@ -454,3 +456,19 @@ async def test_a_stream_of_one_kind_of_call_events_gets_them_without_another_str
         await host.call("mcp_lab_echo", {"text": "hi"})
         with anyio.fail_after(10):
             assert type(await anext(events)) is kind
+
+
+async def test_a_model_that_misspells_an_argument_reads_which_one_was_meant() -> None:
+    server = FakeServer("shop")
+
+    @server.tool
+    def price(item: str) -> float:
+        """What an item costs."""
+        return 9.5
+
+    async with server, Host([server.http()], lock=False) as host:
+        failed = await host.call("mcp_shop_price", {"itme": "rope"})
+        assert failed.is_error
+        assert "there is no argument 'itme', did you mean 'item'?" in failed.text
+        assert "did you mean" not in (await host.call("mcp_shop_price", {"item": "rope"})).text
+        assert "did you mean" not in (await host.call("mcp_shop_price", {"other": 1})).text

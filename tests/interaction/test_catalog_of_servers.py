@@ -129,7 +129,7 @@ async def test_a_catalog_in_hand_never_changes(hosting: Any) -> None:
         assert list(host.catalog.tools) == ["mcp_lab_extra", "mcp_lab_grow"]
 
 
-async def test_a_change_of_the_catalog_is_told_with_what_came_and_went(hosting: Any) -> None:
+async def test_a_change_of_the_catalog_is_reported_with_what_came_and_went(hosting: Any) -> None:
     told: list[str] = []
     async with hosting(lab_server(tools=["grow", "drop"]), on_tools_changed=lambda: told.append("x")) as host:
         assert len(host.catalog.tools) == 2
@@ -196,7 +196,7 @@ async def test_only_enabled_servers_run_and_the_others_are_shown_as_disabled() -
         assert {s.name: s.state for s in host.status()} == {"one": "disabled", "two": "connected"}
 
 
-async def test_a_slow_listener_loses_the_oldest_events_and_is_told_how_many(hosting: Any) -> None:
+async def test_a_slow_listener_loses_the_oldest_events_and_gets_their_number(hosting: Any) -> None:
     from mooring import EventsDropped, ServerLost
 
     async with hosting() as host:

@@ -76,7 +76,7 @@ async def test_a_no_is_passed_on(place: str, word: str, hosting: Any) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_the_ability_is_told_only_where_somebody_is_asked(place: str, hosting: Any) -> None:
+async def test_the_ability_is_declared_only_with_a_callback(place: str, hosting: Any) -> None:
     async def on_elicit(question: Elicitation) -> None:
         return None
 
@@ -90,7 +90,7 @@ async def test_the_ability_is_told_only_where_somebody_is_asked(place: str, host
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_where_nobody_is_asked_server_and_model_are_told_what_the_question_was(
+async def test_where_no_one_is_asked_server_and_model_learn_what_the_question_was(
     place: str, hosting: Any
 ) -> None:
     async with library_at(place) as server, hosting(server) as host:
@@ -102,7 +102,7 @@ async def test_where_nobody_is_asked_server_and_model_are_told_what_the_question
 
 @pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list", "x/y"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_TH29_other_requests_in_the_midst_of_a_call_are_refused_clearly(
+async def test_TH29_other_requests_during_a_call_are_refused_clearly(
     method: str, era: str, hosting: Any
 ) -> None:
     async def on_elicit(question: Elicitation) -> Answer:

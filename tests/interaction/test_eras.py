@@ -39,7 +39,7 @@ async def test_a_server_of_both_eras_that_asks_during_a_call_reaches_the_user_on
 
 
 @pytest.mark.parametrize("place", ["sdk sse", "handwritten stdio"])
-async def test_where_nobody_can_be_asked_the_newest_protocol_is_spoken(place: str, hosting: Any) -> None:
+async def test_where_no_one_can_be_asked_the_newest_protocol_is_spoken(place: str, hosting: Any) -> None:
     async with dual_at(place) as server, hosting(server) as host:
         assert (await host.call("mcp_dual_spoken")).text == "2026-07-28"
         assert host.status()[0].protocol == "2026-07-28"

@@ -114,7 +114,7 @@ BAD = ServerConfig(name="bad", command="no-such-program-here")
     ],
     ids=["none", "one", "one of two", "bad", "bad and lazy", "lazy", "disabled"],
 )
-async def test_ready_tells_whether_anything_is_usable(servers: list[ServerConfig], usable: bool) -> None:
+async def test_ready_says_whether_anything_is_usable(servers: list[ServerConfig], usable: bool) -> None:
     async with Host(servers) as host:
         assert await host.ready(20) is usable
 

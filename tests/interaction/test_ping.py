@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("verb", ["ping", "health_check"])
 @pytest.mark.parametrize("face", [Host, SyncHost])
-def test_pings_have_five_seconds_unless_told_otherwise(verb: str, face: Any) -> None:
+def test_pings_have_five_seconds_by_default(verb: str, face: Any) -> None:
     assert inspect.signature(getattr(face, verb)).parameters["timeout"].default == TIMEOUT == 5.0
 
 

@@ -86,7 +86,7 @@ async def test_the_pins_setting_decides_about_the_first_call(
     assert ("'sum' of server 'lab' is not what was approved" in caplog.text) is (pins != "off")
 
 
-async def test_the_first_call_after_a_crash_is_compared_anew(project: Project) -> None:
+async def test_the_first_call_after_a_crash_is_compared_again(project: Project) -> None:
     await locked(project, script={"tools": ["echo", "crash"]})
     async with project.host() as host:
         await host.ready(10)
@@ -96,7 +96,7 @@ async def test_the_first_call_after_a_crash_is_compared_anew(project: Project) -
         assert project.calls == 1
 
 
-async def test_a_call_that_is_sent_again_after_a_crash_is_compared_anew(project: Project) -> None:
+async def test_a_call_that_is_sent_again_after_a_crash_is_compared_again(project: Project) -> None:
     """The idempotent call goes out, the server dies with it and comes back with another definition."""
     script = {"tools": ["echo"], "cues": {"tools/call": {"then": "exit"}}}
     await locked(project, idempotent=["*"], script=script)

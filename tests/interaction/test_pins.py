@@ -167,7 +167,7 @@ async def test_the_tools_are_the_same_bytes_over_restarts_and_orders_of_listing(
     assert len(seen) == 1
 
 
-async def test_a_server_that_speaks_otherwise_than_the_last_time_is_met_anew(project: Project) -> None:
+async def test_a_server_that_speaks_otherwise_than_the_last_time_is_met_again(project: Project) -> None:
     project.write([])
     await project.write_lock()
     script = json.loads(project.script.read_text())

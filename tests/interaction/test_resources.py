@@ -180,7 +180,7 @@ async def test_the_reading_used_longest_ago_makes_room() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_only_what_was_subscribed_to_is_told(place: str, hosting: Any) -> None:
+async def test_only_what_was_subscribed_to_is_reported(place: str, hosting: Any) -> None:
     async with library_at(place, resources=MEMOS, always_tell=True) as server, hosting(server) as host:
         await host.subscribe("memo:///1")
         await host.subscribe("memo:///2")
@@ -219,7 +219,7 @@ async def test_a_cut_subscription_is_taken_up_again(hosting: Any) -> None:
         assert (await host.read("memo:///1")).text == "new"
 
 
-async def test_a_server_that_tells_of_no_changes_is_a_clear_error(hosting: Any) -> None:
+async def test_a_server_that_announces_no_changes_is_a_clear_error(hosting: Any) -> None:
     from mooring import ServerError
 
     async with hosting(library_server(era="legacy", resources=MEMOS, no_subscriptions=True)) as host:
@@ -368,7 +368,7 @@ async def test_a_model_lists_page_by_page_and_reads(hosting: Any) -> None:
         ("read_mcp_resource", {"uri": "memo:///nothing"}, "There is no resource"),
     ],
 )
-async def test_a_model_that_asks_wrongly_is_told_what_is_right(
+async def test_a_model_that_asks_wrongly_gets_the_right_form(
     tool: str, arguments: dict[str, Any], problem: str, hosting: Any
 ) -> None:
     async with hosting(library_server(resources=MEMOS)) as host:

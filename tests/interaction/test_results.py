@@ -284,7 +284,7 @@ async def _meta(host: Host) -> dict[str, Any]:
     return json.loads((await session.call("mcp_lab_meta")).text)
 
 
-async def test_servers_are_told_who_calls_only_where_that_is_wanted(hosting: Any) -> None:
+async def test_servers_learn_the_caller_only_if_configured(hosting: Any) -> None:
     async with hosting(raw()) as host:
         assert not {"agent_id", "session_id"} & (await _meta(host)).keys()
     async with hosting(raw(settings={"context": {"passthrough": True}})) as host:

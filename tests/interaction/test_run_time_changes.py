@@ -157,7 +157,7 @@ async def test_an_addition_cannot_be_seen_before_it_succeeds_nor_when_it_fails(t
         assert (await host.add(lab_server("two"))).state == "connected"
 
 
-async def test_a_successful_addition_tells_of_its_states_and_its_tools() -> None:
+async def test_a_successful_addition_reports_its_states_and_its_tools() -> None:
     async with Host([lab_server("one")]) as host:
         await host.ready(20)
         events = host.events(StateChanged, CatalogChanged)

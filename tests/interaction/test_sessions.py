@@ -310,7 +310,7 @@ async def test_a_session_with_headers_ends_its_mcp_session(hosting: Any) -> None
         assert lab.live_sessions == shared
 
 
-async def test_a_session_alive_is_not_given_to_somebody_with_other_headers(hosting: Any) -> None:
+async def test_a_session_alive_is_not_given_to_a_caller_with_other_headers(hosting: Any) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
         ana = host.session("chat", headers={"web": {"Authorization": "Bearer ana-secret"}})
         assert host.session("chat") is ana
@@ -365,7 +365,7 @@ async def test_credentials_from_a_function_are_asked_again_after_a_refusal(hosti
 
 
 @pytest.mark.parametrize("policy", ["block", "warn"])
-async def test_a_tool_that_one_identity_is_told_otherwise_of_is_judged_by_the_pins(
+async def test_a_tool_that_one_identity_sees_differently_is_judged_by_the_pins(
     policy: str, hosting: Any
 ) -> None:
     async with HttpLab(era="legacy", stream=False) as lab:

@@ -60,7 +60,7 @@ async def test_a_question_of_a_task_is_put_to_the_user_once(place: str, hosting:
         assert len(asked) == 1
 
 
-async def test_whoever_stops_waiting_stops_the_task(tmp_path: Path, hosting: Any) -> None:
+async def test_a_caller_that_stops_waiting_stops_the_task(tmp_path: Path, hosting: Any) -> None:
     log = tmp_path / "log"
     async with hosting(library_server(era="modern", log=str(log))) as host:
         async with anyio.create_task_group() as tasks:

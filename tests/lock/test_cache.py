@@ -28,7 +28,7 @@ def recall(server: str, fingerprint: str) -> Pin | None:
     return None if found is None else found.pin
 
 
-def test_what_is_remembered_is_recalled_and_nobody_else_may_read_it() -> None:
+def test_what_is_remembered_is_recalled_and_no_other_may_read_it() -> None:
     remember(PIN)
     path = cache_path("files", PRINT)
     assert recall("files", PRINT) == PIN
@@ -92,7 +92,7 @@ def test_a_cache_of_another_form_is_not_there_even_if_its_seal_fits(line: bytes)
     assert recollection("files", PRINT) is None
 
 
-def test_a_recollection_tells_what_it_holds_before_its_definitions_are_read() -> None:
+def test_a_recollection_shows_what_it_holds_before_its_definitions_are_read() -> None:
     remember(PIN)
     found = recollection("files", PRINT)
     assert found is not None

@@ -101,7 +101,7 @@ def test_what_is_volatile_is_shown_as_it_was_approved() -> None:
     assert list(decide(pin, worse, "block").set_aside) == ["read"]
 
 
-def test_the_lock_of_the_same_offer_is_the_same_value_whoever_chose_the_protocol() -> None:
+def test_the_lock_of_the_same_offer_is_the_same_value_for_any_chosen_protocol() -> None:
     chosen = replace(FILES, info=replace(FILES.info, protocol="2025-11-25", chosen=True))
     lock = build([chosen], {"files": PRINT})
     assert parse(render(lock)) == lock
@@ -222,7 +222,7 @@ def test_another_launch_command_approves_nothing() -> None:
     assert "`mooring approve files`" in verdict.warnings[0]
 
 
-def test_an_older_protocol_is_told_and_costs_no_tool() -> None:
+def test_an_older_protocol_is_reported_and_costs_no_tool() -> None:
     older = replace(FILES, info=replace(FILES.info, protocol="2025-06-18"))
     verdict = decide(PIN, older, "block", fingerprint=PRINT)
     assert names(verdict.visible) == ["read", "write"]
@@ -368,3 +368,47 @@ def test_reading_a_lock_loads_neither_pydantic_nor_the_sdk() -> None:
 
 def test_a_pin_knows_its_server() -> None:
     assert Pin(fingerprint=PRINT, snapshot=FILES).server == "files"
+
+
+# --- fields that differ between starts
+
+
+MARKS = {
+    ("tool", "read", "description"): "text",
+    ("tool", "write", "description"): "text",
+    ("prompt", "read", "description"): "text",
+}
+
+
+def test_approving_one_tool_takes_only_the_marks_of_this_tool() -> None:
+    accepted = approve(LOCK, RUG_PULL, fingerprint=PRINT, tools=["read"], volatile=MARKS)
+    assert dict(accepted.servers["files"].volatile) == {("tool", "read", "description"): "text"}
+
+
+def test_a_pin_keeps_the_marks_of_what_the_server_still_offers() -> None:
+    file = Resource(uri="file:///a", server="files", name="a")
+    offered = {
+        ("server", "", "instructions"): "text",
+        ("tool", "read", "description"): "order",
+        ("resource", "file:///a", "name"): "text",
+        ("template", "file:///{path}", "name"): "text",
+        ("prompt", "summarise", "description"): "text",
+    }
+    gone = {("tool", "summarise", "title"): "text", ("prompt", "read", "title"): "text"}
+    offer = replace(FILES, resources=(file,))
+    previous = pin_of(offer, PRINT, volatile={**offered, **gone})
+    pin = pin_of(offer, PRINT, previous=previous)
+    assert dict(pin.volatile) == offered
+    written = parse(render(Lock(servers={"files": pin})))
+    assert dict(written.servers["files"].volatile) == offered
+
+
+def test_two_listings_are_united_with_the_newer_protocol_that_the_server_speaks() -> None:
+    def speaking(protocol: str | None, *, chosen: bool = True) -> Snapshot:
+        return replace(FILES, info=replace(FILES.info, protocol=protocol, chosen=chosen))
+
+    assert united(speaking("2025-06-18"), speaking("2026-07-28")).info.protocol == "2026-07-28"
+    assert united(speaking("2026-07-28"), speaking("2025-06-18")).info.protocol == "2026-07-28"
+    assert united(speaking(None), speaking("2025-06-18")).info.protocol == "2025-06-18"
+    assert united(speaking("2025-06-18"), speaking(None)).info.protocol == "2025-06-18"
+    assert united(speaking("2025-06-18", chosen=False), speaking("2026-07-28")).info.protocol == "2025-06-18"

@@ -126,7 +126,7 @@ def test_a_resource_is_compared_field_by_field(field: str) -> None:
     assert kinds(FILES, before) == {("resource", "file:///a"): "added"}
 
 
-def test_fields_that_differ_from_start_to_start_are_told_apart_by_their_words() -> None:
+def test_fields_that_differ_from_start_to_start_are_distinguished_by_their_words() -> None:
     def offer(description: str, **more: Any) -> Snapshot:
         return snapshot(tool("run", description, **more), instructions=description)
 
@@ -171,7 +171,7 @@ def test_an_output_must_suit_its_readers() -> None:
     assert only(read_as(output_schema=less), FILES).kind == "breaking"
 
 
-def test_a_difference_of_the_output_tells_old_from_new() -> None:
+def test_a_difference_of_the_output_separates_old_from_new() -> None:
     before, after = read_as(output_schema={"type": "string"}), read_as(output_schema={"type": "null"})
     [difference] = only(before, after).differences
     assert (difference.before, difference.after) == ('"string"', '"null"')

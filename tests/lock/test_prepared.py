@@ -98,7 +98,7 @@ def test_words_that_fit_no_document_are_refused(words: object) -> None:
     )
 
 
-def test_whoever_changes_how_words_are_weighed_raises_the_number_of_the_rules() -> None:
+def test_another_weighing_of_words_raises_the_number_of_the_rules() -> None:
     parameters = {
         "path": {"description": "Where it lies", "enum": ["newest", "oldest"]},
         "options": {"type": "object", "properties": {"maxDepth": {"description": "How deep, at most"}}},

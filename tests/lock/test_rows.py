@@ -25,7 +25,7 @@ def test_pins_with_the_same_bytes_do_not_differ(one: Snapshot, other: Snapshot) 
     assert write_rows(first) != write_rows(second) or not compare(first, other)
 
 
-def test_halves_of_characters_are_told_apart() -> None:
+def test_halves_of_characters_are_distinguished() -> None:
     one, other = (
         pin_of(snapshot(tool("read", input_schema={"enum": [half]})), PRINT) for half in ("\ud800", "\udfff")
     )

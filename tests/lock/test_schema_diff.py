@@ -201,3 +201,28 @@ def test_what_is_called_compatible_accepts_what_was_accepted(
     for instance in tries:
         if declared(instance, before) and old.is_valid(instance):
             assert new.is_valid(instance)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "weight"),
+    [
+        ({"type": ["integer", "number"]}, {"type": "number"}, "compatible"),
+        ({"type": "number"}, {"type": ["integer", "number"]}, "compatible"),
+        ({"type": "number"}, {"type": "integer"}, "breaking"),
+        ({"minimum": 1}, {"minimum": 0}, "compatible"),
+        ({"minimum": 1}, {"minimum": 2}, "breaking"),
+        ({"maximum": 1}, {"maximum": 2}, "compatible"),
+        ({"maximum": 1}, {"maximum": 0}, "breaking"),
+        ({"minimum": 1}, {"minimum": "0"}, "breaking"),
+        ({"uniqueItems": True}, {"uniqueItems": False}, "compatible"),
+        ({"uniqueItems": False}, {"uniqueItems": True}, "breaking"),
+        ({"required": ["a", "b"]}, {"required": ["a"]}, "compatible"),
+        ({"required": ["a"]}, {"required": ["a", "b"]}, "breaking"),
+        ({"properties": {}}, {"properties": 1}, "breaking"),
+        ({"properties": {"a": 1}}, {"properties": ["a"]}, "breaking"),
+    ],
+)
+def test_a_keyword_that_accepts_at_least_as_much_is_compatible(
+    before: dict[str, Any], after: dict[str, Any], weight: str
+) -> None:
+    assert gravest(before, after) == weight

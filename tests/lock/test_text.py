@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mooring import ServerConfig
 from mooring.config.plan import fingerprint
+from mooring.core.skills import read_skill_entry
 from mooring.core.types import ServerInfo, Snapshot
 from mooring.lock.compare import Lock, build, compare
 from mooring.lock.model import LockError, NewerLockError
@@ -276,3 +277,22 @@ def test_what_a_server_says_of_itself_is_kept() -> None:
     )
     lock = build([snapshot(info=info, instructions="x\ny")], {"files": PRINT})
     assert parse(render(lock)).servers["files"].snapshot.info == info
+
+
+def test_a_number_of_thousands_of_digits_is_damage_and_not_a_crash() -> None:
+    with pytest.raises(LockError, match="a number that is too large"):
+        parse('{"version": ' + "1" * 5000 + "}")
+
+
+def test_a_file_of_a_skill_has_a_size_that_is_a_plain_number() -> None:
+    uri = "skill://acme/a/SKILL.md"
+    file = {"uri": uri, "digest": f"sha256:{'0' * 64}", "size": 7}
+    entry = {"uri": uri, "frontmatter": {"name": "a", "description": "A"}, "resources": [file]}
+    text = render(build([replace(FILES, skills=(read_skill_entry("files", entry),))], {"files": PRINT}))
+    [skill] = parse(text).servers["files"].snapshot.skills
+    assert skill.files is not None
+    assert skill.files[0].size == 7
+    assert f"{'0' * 64} 7" in text
+    for size in ("1" * 5000, "-1", "x", ""):
+        with pytest.raises(LockError, match="must have a digest and a size"):
+            parse(text.replace(f"{'0' * 64} 7", f"{'0' * 64} {size}"))

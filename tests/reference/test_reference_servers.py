@@ -81,7 +81,7 @@ async def test_filesystem_reads_inside_its_folder_and_refuses_outside(
         assert outside.error is None, "the tool itself refused"
 
 
-async def test_time_tells_the_time(time_server: Path) -> None:
+async def test_time_shows_the_time(time_server: Path) -> None:
     async with connected(ServerConfig(name="time", command=str(time_server))) as host:
         result = await host.call("mcp_time_get_current_time", {"timezone": "UTC"})
         assert "UTC" in result.text

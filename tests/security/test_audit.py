@@ -35,7 +35,7 @@ def config(file: Path, *servers: ServerConfig, **settings: Any) -> HostConfig:
     return HostConfig(servers=servers, audit={"path": str(file), **settings})
 
 
-async def test_each_call_leaves_a_line_that_tells_how_it_ended(tmp_path: Path) -> None:
+async def test_each_call_leaves_a_line_that_says_how_it_ended(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "audit.jsonl"
     lab = lab_server(
         tools=["echo", "fail", "sleep", "crash", "pid", "big"],
@@ -144,7 +144,7 @@ async def test_no_planted_secret_is_in_the_log_in_any_mode(
     assert any("arguments" in line for line in lines) == (mode != "none")
 
 
-async def test_a_log_that_cannot_be_written_costs_no_call_is_told_once_and_is_tried_again(
+async def test_a_log_that_cannot_be_written_costs_no_call_is_reported_once_and_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mooring.audit
@@ -166,7 +166,7 @@ async def test_a_log_that_cannot_be_written_costs_no_call_is_told_once_and_is_tr
     assert lines[0]["lost"] + len(lines[1:]) == 6
 
 
-async def test_what_could_not_be_written_at_the_end_is_told(
+async def test_what_could_not_be_written_at_the_end_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "audit.jsonl"

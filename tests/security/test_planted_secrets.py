@@ -347,7 +347,7 @@ async def test_TH19_a_failing_callback_cannot_put_a_secret_into_the_log(
     assert leaks(caplog.text) == []
 
 
-async def test_secrets_that_never_arrive_fail_that_server_in_time_and_block_nobody(
+async def test_secrets_that_never_arrive_fail_that_server_in_time_and_block_no_other_server(
     hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading

@@ -64,7 +64,7 @@ async def test_a_call_that_needs_a_yes_is_made_after_one(hosting: Any, tmp_path:
     "answer",
     [lambda request: False, lambda request: None, lambda request: "yes", lambda request: 1 / 0, None],
 )
-async def test_without_a_clear_yes_nothing_is_sent_and_the_model_is_told(
+async def test_without_a_clear_yes_nothing_is_sent_and_the_model_learns_it(
     hosting: Any, tmp_path: Path, answer: Callable[[ApprovalRequest], bool] | None
 ) -> None:
     log = tmp_path / "log"
@@ -162,7 +162,7 @@ async def test_no_answer_in_time_denies_the_call(
     assert calls(tmp_path / "log") == 0
 
 
-async def test_the_applications_own_functions_need_nobodys_leave(hosting: Any) -> None:
+async def test_the_applications_own_functions_need_no_approval(hosting: Any) -> None:
     def double(x: int) -> int:
         return 2 * x
 

@@ -147,7 +147,7 @@ async def test_a_directory_of_authorities_and_paths_beside_the_file_are_found(
             assert host.status()[0].state == "connected"
 
 
-async def test_a_key_with_a_password_is_opened_and_a_wrong_password_is_told_and_not_shown(
+async def test_a_key_with_a_password_is_opened_and_a_wrong_password_is_reported_and_not_shown(
     hosting: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = authority.client("locked")
@@ -364,7 +364,7 @@ async def test_the_password_of_the_environments_proxy_is_blotted_out_as_well(
             assert host.redact(f"{PASSWORD} {QUOTED}") == "*** ***"
 
 
-async def test_a_proxy_of_the_environment_that_cannot_be_used_is_told(
+async def test_a_proxy_of_the_environment_that_cannot_be_used_is_reported(
     hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")

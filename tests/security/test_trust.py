@@ -354,7 +354,7 @@ def test_TH18_approvals_are_private_and_outside_the_project(project: Project) ->
 
 
 @pytest.mark.parametrize("harm", ["link", "writable", "garbage", "folder", "pipe", "version", "deep"])
-def test_TH18_an_approval_that_somebody_else_could_have_written_counts_for_nothing(
+def test_TH18_an_approval_that_another_user_could_have_written_counts_for_nothing(
     tmp_path: Path, harm: str
 ) -> None:
     file = str(tmp_path / "x.json")

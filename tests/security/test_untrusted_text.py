@@ -149,7 +149,7 @@ def test_TH03_a_tool_that_takes_the_name_of_one_of_ours_is_set_aside(name: str) 
     assert f"mcp_evil_{name}" in merge([snapshot]).tools
 
 
-def test_TH03_the_prefix_comes_from_the_configuration_and_nobody_can_make_anothers() -> None:
+def test_TH03_the_prefix_comes_from_the_configuration_and_no_server_can_take_anothers() -> None:
     def offer(server: str, tool: str) -> Snapshot:
         return Snapshot(server=server, tools=(Tool(name=tool, server=server, remote_name=tool),))
 
@@ -234,7 +234,9 @@ def test_TH33_a_hundred_hostile_names_put_nothing_raw_into_a_header() -> None:
         (["-y", "server@latest"], "server@latest"),
     ],
 )
-def test_TH31_a_package_that_is_fetched_in_any_version_is_told(args: list[str], unpinned: str | None) -> None:
+def test_TH31_a_package_that_is_fetched_in_any_version_is_reported(
+    args: list[str], unpinned: str | None
+) -> None:
     assert unpinned_package(ServerConfig(name="a", command="npx", args=args)) == unpinned
 
 

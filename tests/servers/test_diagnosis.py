@@ -186,7 +186,7 @@ def test_a_failed_server_has_a_cause_and_a_next_step(
     assert step in following
 
 
-def test_a_server_that_wants_a_login_is_told_how_to_get_one() -> None:
+def test_a_server_that_wants_a_login_comes_with_advice() -> None:
     cause, step = told("it requires a login (HTTP 401)", state="needs-auth", **URL)
     assert cause == "login"
     assert '"Authorization": "Bearer ${GIT_HUB_TOKEN}"' in step

@@ -21,11 +21,11 @@ def test_comments_and_unknown_fields_are_passed_over() -> None:
     assert _parse(b": ping\n\nfoo: bar\n\ndata: x\n\n") == [SseEvent(data=b"x")]
 
 
-def test_a_priming_event_without_data_still_tells_its_id() -> None:
+def test_a_priming_event_without_data_still_carries_its_id() -> None:
     assert _parse(b"id: 3\n\n") == [SseEvent(data=b"", id="3")]
 
 
-def test_an_unfinished_event_is_not_told() -> None:
+def test_an_unfinished_event_is_not_reported() -> None:
     assert _parse(b"data: half\n") == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from contextlib import suppress
 
 from mooring.config.models import ConfigSource
 from mooring.config.references import expand
@@ -15,15 +17,29 @@ LEAST_KEY = 32
 _NONCE = 12
 
 
-class LoginCipher:
-    """Encrypts texts (AES-256-GCM) with the secret behind a reference, which is resolved on first use."""
+def key_secrets(references: Sequence[str]) -> list[bytes]:
+    """Return the secrets of `gateway.key`. May read files or run programs.
 
-    def __init__(self, reference: str) -> None:
-        self._reference = reference
-        self._key: bytes | None = None
+    Raises:
+        ConfigError: One has no value, or is too short.
+    """
+    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
+    found = [expand(reference, lookup) for reference in references]
+    if any(len(secret) < LEAST_KEY for secret in found):
+        raise ConfigError(f"`gateway.key` must have at least {LEAST_KEY} characters")
+    return [secret.encode() for secret in found]
+
+
+class LoginCipher:
+    """Encrypts texts (AES-256-GCM) with the secret behind a reference, which is resolved on first use. The
+    first of several references encrypts, all of them decrypt."""
+
+    def __init__(self, *references: str) -> None:
+        self._references = references
+        self._keys: list[bytes] = []
 
     def __repr__(self) -> str:
-        return f"LoginCipher({self._reference!r})"
+        return f"LoginCipher({', '.join(map(repr, self._references))})"
 
     def seal(self, text: str, about: str) -> str:
         """Return `text` encrypted; `open` needs the same `about`.
@@ -34,7 +50,9 @@ class LoginCipher:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = os.urandom(_NONCE)
-        return b64encode(nonce + AESGCM(self.key()).encrypt(nonce, text.encode(), about.encode())).decode()
+        return b64encode(
+            nonce + AESGCM(self.keys()[0]).encrypt(nonce, text.encode(), about.encode())
+        ).decode()
 
     def open(self, sealed: str, about: str) -> str | None:
         """Return the text that was encrypted for `about`; None if the key or the encrypted text is not the
@@ -48,24 +66,25 @@ class LoginCipher:
 
         try:
             data = b64decode(sealed, validate=True)
-            return AESGCM(self.key()).decrypt(data[:_NONCE], data[_NONCE:], about.encode()).decode()
-        except (InvalidTag, ValueError):
+        except ValueError:
             return None
+        for key in self.keys():
+            with suppress(InvalidTag, ValueError):
+                return AESGCM(key).decrypt(data[:_NONCE], data[_NONCE:], about.encode()).decode()
+        return None
 
-    def key(self) -> bytes:
-        """Return the key. May read a file or run a program.
+    def keys(self) -> list[bytes]:
+        """Return the keys. May read files or run programs.
 
         Raises:
-            ConfigError: It has no value, or is too short.
+            ConfigError: One has no value, or is too short.
         """
-        if self._key is None:
+        if not self._keys:
             from cryptography.hazmat.primitives.hashes import SHA256
             from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-            secret = expand(
-                self._reference, default_lookup(os.environ, source=ConfigSource(scope="explicit"))
-            )
-            if len(secret) < LEAST_KEY:
-                raise ConfigError(f"`gateway.key` must have at least {LEAST_KEY} characters")
-            self._key = HKDF(SHA256(), 32, salt=None, info=b"mooring logins").derive(secret.encode())
-        return self._key
+            self._keys = [
+                HKDF(SHA256(), 32, salt=None, info=b"mooring logins").derive(secret)
+                for secret in key_secrets(self._references)
+            ]
+        return self._keys

@@ -11,7 +11,7 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import EditTarget
+    from mooring.config.edit.target import EditTarget
     from mooring.core.types import ServerStatus
 
 USAGE = "mooring add NAME [--url U | -- CMD ARG …] [options]"
@@ -52,11 +52,12 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import entry_document, open_target, wrote
-    from mooring.cli.trust import approve_entries
+    from mooring.cli.editing import entry_document, wrote
+    from mooring.config.edit.target import open_target
     from mooring.config.edit.text import canonical_entry, find, put_entry
+    from mooring.config.trust_review import approve_entries
 
-    target = open_target(options, args.scope)
+    target = open_target(options.files, args.scope)
     fields = _fields(args)
     entry = canonical_entry({**fields, "name": args.name})
     if find(target.data, args.name) is not None and not args.force:

@@ -14,20 +14,17 @@ from mooring.cli.options import Options, Parser, UsageError, split_options, sugg
 from mooring.cli.output import Output
 from mooring.errors import (
     AuthNeeded,
-    CallError,
     ConfigError,
-    ConnectError,
     MooringError,
     NotTrusted,
     PolicyDenied,
-    ToolChanged,
     UnknownPrompt,
     UnknownResource,
     UnknownServer,
     UnknownTool,
+    next_command,
 )
 
-_COMMAND_IN_TEXT = re.compile(r"`(mooring [^`\n]{1,200})`")
 _FIELDS = ("server", "tool", "file", "place", "suggestions", "url", "outcome")
 
 
@@ -50,35 +47,10 @@ def error_document(message: str, code: int, problem: BaseException | None = None
             "kind": kind,
             "message": message or "The command failed.",
             "exit_code": code,
-            "next": _next(message, problem),
+            "next": next_command(message, problem),
             **details,
         }
     }
-
-
-def _next(message: str, problem: BaseException | None) -> str | None:
-    """The command to try next: the one in the message, or the usual one for this kind of error."""
-    if found := _COMMAND_IN_TEXT.search(message):
-        return found[1]
-    match problem:
-        case AuthNeeded():
-            return f"mooring login {problem.server}"
-        case NotTrusted():
-            return f"mooring trust {problem.file}" if problem.file else "mooring trust"
-        case ToolChanged():
-            return f"mooring approve {problem.server}/{problem.tool}"
-        case UnknownServer():
-            return "mooring list"
-        case UnknownTool():
-            return "mooring tools"
-        case UnknownResource():
-            return "mooring resources"
-        case UnknownPrompt():
-            return "mooring prompts"
-        case ConfigError() | ConnectError() | CallError():
-            return "mooring doctor"
-        case _:
-            return None
 
 
 COMMANDS = {
@@ -107,12 +79,14 @@ COMMANDS = {
     "export": "Export servers to another program",
     "lock": "Record the current tools of the servers in mooring.lock",
     "check": "Compare the servers with mooring.lock",
+    "cluster": "Show the nodes, owners and leases of a cluster",
     "approve": "Accept the changes of a server",
     "trust": "Approve the servers of a project file",
     "policy": "Test the policy, and try it on a past audit log",
     "cost": "Tokens that the tools take in a prompt",
     "eval": "Measure how well the search finds tools",
     "watch": "Live view of the servers",
+    "console": "Web page with servers, tools, calls and approvals",
     "doctor": "Find problems and say what to do next",
     "explain": "What a finding of doctor means and how to solve it",
     "logs": "What the servers wrote to stderr",
@@ -220,7 +194,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         return _version(out)
     if argv[0] not in COMMANDS:
         kind = "option" if argv[0].startswith("-") else "command"
-        near = suggestion(argv[0], [*COMMANDS, "--version", "--help"])
+        options_ = re.findall(r"--[a-z][a-z-]*", help_text()) if kind == "option" else []
+        near = suggestion(argv[0], options_ or list(COMMANDS))
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     if options.gateway is not None and argv[0] not in REMOTE:
         raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")

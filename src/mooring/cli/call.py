@@ -128,7 +128,8 @@ def _document(result: Result) -> dict[str, object]:
 
 
 async def _shown(result: Result, out: Output, host: Host) -> list[str]:
-    """The result as lines: formatted for a terminal, plain text in a pipe."""
+    """The result as lines: formatted for a terminal, with images if it draws them; text in a pipe."""
+    from mooring.cli.terminal import has_links, image_protocol, linked, picture
     from mooring.core.text import dumps
 
     shown = [await _line(block, host) for block in result.blocks]
@@ -136,7 +137,12 @@ async def _shown(result: Result, out: Output, host: Host) -> list[str]:
         return shown
     if result.structured is not None and result.text == dumps(result.structured):
         shown = [json.dumps(result.structured, indent=2, ensure_ascii=False)]
-    return [clean(text) for text in shown]
+    lines = [clean(text) for text in shown]
+    if has_links():
+        lines = [linked(text) for text in lines]
+    drawing = image_protocol()
+    pictures = [picture(block.data, block.mime_type, drawing) for block in result.blocks if block.data]
+    return [*(drawn for drawn in pictures if drawn), *lines]
 
 
 async def _line(block: Block, host: Host) -> str:

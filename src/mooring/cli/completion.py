@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output
@@ -53,9 +53,11 @@ complete -c mooring -a '(__mooring_words)'
 }
 
 _SERVERS = frozenset(
-    ("ping", "remove", "enable", "disable", "approve", "login", "logout", "prompt", "--server")
+    ("ping", "remove", "enable", "disable", "approve", "login", "logout", "prompt", "logs", "--server")
 )
 """Commands and options that take the name of a server."""
+_CATALOG = frozenset(("call", "tool", "read", "prompt", "skill", "approve"))
+"""Commands whose further arguments come from the catalog."""
 
 
 def configure(parser: Parser) -> None:
@@ -95,15 +97,36 @@ async def _candidates(typed: Sequence[str]) -> list[str]:
         found = _options_of(command)
     elif command is None:
         found = list(COMMANDS)
-    elif before[-1] in _SERVERS:
+    elif before[-1] in _SERVERS and not (command == "approve" and "/" in start):
         found = _servers(options)
     elif (choices := _choices(command, before[-1])) is not None:
         found = choices
-    elif command == "call":
-        found = await _for_call(options, rest[1:])
+    elif command in _CATALOG:
+        found = await _from_catalog(options, command, rest[1:], start)
     else:
-        found = ()
+        found = _fixed(command, rest[1:])
     return [word for word in found if word.startswith(start)]
+
+
+def _fixed(command: str, words: Sequence[str]) -> Sequence[str]:
+    """Values of an argument that do not depend on the configuration."""
+    from mooring.cli.app import COMMANDS
+
+    if [word for word in words if not word.startswith("-")]:
+        return ()
+    match command:
+        case "help":
+            return list(COMMANDS)
+        case "explain":
+            from mooring.cli.explain import explanations
+
+            return list(explanations())
+        case "import" | "export":
+            from mooring.config.programs.table import PROGRAMS, WRITABLE
+
+            return sorted(PROGRAMS if command == "import" else (one.name for one in WRITABLE))
+        case _:
+            return ()
 
 
 def _options_of(command: str | None) -> list[str]:
@@ -120,7 +143,8 @@ def _choices(command: str, option: str) -> list[str] | None:
 
     parser: Any = parser_of(command)
     for action in parser._actions:
-        if option in action.option_strings and action.choices:
+        named = option in action.option_strings or (not action.option_strings and option == command)
+        if named and action.choices:
             return [str(choice) for choice in action.choices]
     return None
 
@@ -131,23 +155,52 @@ def _servers(options: Options) -> list[str]:
     return sorted(server.name for server in load(options.files).servers)
 
 
-async def _for_call(options: Options, words: Sequence[str]) -> list[str]:
-    """Names of tools or, after a tool, its arguments that are not yet typed."""
+async def _from_catalog(options: Options, command: str, words: Sequence[str], start: str) -> list[str]:
+    """Names in the catalog or, after the tool of `call`, its arguments and their values."""
     from dataclasses import replace
 
     from mooring.cli.hosting import open_host
 
     silent = Output(replace(options, quiet=True))
     async with open_host(options, silent, idle=True) as host:
-        tools = host.catalog.tools
+        catalog = host.catalog
     names = [word for word in words if not word.startswith("-")]
-    if not names:
-        return list(tools)
-    return _arguments(tools[names[0]], names[1:]) if names[0] in tools else []
+    match command:
+        case "call" if names:
+            return _arguments(catalog.tools[names[0]], names[1:], start) if names[0] in catalog.tools else []
+        case "prompt" if names:
+            return [one.name for one in catalog.prompts if one.server == names[0]][: 0 if names[1:] else None]
+        case _ if names:
+            return []
+        case "read":
+            return [resource.uri for resource in catalog.resources]
+        case "skill":
+            return [skill.name for skill in catalog.skills]
+        case "approve":
+            return [f"{tool.server}/{tool.remote_name}" for tool in catalog.tools.values()]
+        case _:
+            return list(catalog.tools)
 
 
-def _arguments(tool: Tool, words: Sequence[str]) -> list[str]:
+def _arguments(tool: Tool, words: Sequence[str], start: str) -> list[str]:
     from mooring.cli.arguments import names_of
 
+    name, given, _ = start.partition("=")
+    if given:
+        return [f"{name}={value}" for value in _values(tool, name)]
     typed = {word.partition("=")[0].rstrip(":") for word in words}
     return [f"{name}=" for name in names_of(tool.input_schema) if name not in typed]
+
+
+def _values(tool: Tool, name: str) -> list[str]:
+    """The values that the schema of an argument lists."""
+    about = _mapping(_mapping(tool.input_schema.get("properties")).get(name))
+    listed = about.get("enum", [True, False] if about.get("type") == "boolean" else [])
+    if not isinstance(listed, list):
+        return []
+    values = cast("list[Any]", listed)[:100]
+    return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -56,17 +56,18 @@ that takes effect. The rest of the file stays, and a backup is written."""
 
     @staticmethod
     async def run(args: Namespace, options: Options, out: Output) -> int:
-        from mooring.cli.editing import entry_document, find_entry, wrote
+        from mooring.cli.editing import entry_document, wrote
+        from mooring.config.edit.target import find_entry
         from mooring.config.edit.text import Drop
         from mooring.errors import UnknownServer
 
-        target, place = find_entry(options, args.scope, args.name)
+        target, place = find_entry(options.files, args.scope, args.name)
         backup = target.save(target.changed([Drop(path=place.path)]))
         if options.json:
             out.document(entry_document(args.name, place.entry, target))
         wrote(f"Removed {args.name} from", target, backup, out)
         try:
-            other, _ = find_entry(options, None, args.name)
+            other, _ = find_entry(options.files, None, args.name)
         except UnknownServer:
             return 0
         out.note(f"{args.name} is also defined in {other.path}: that entry takes effect now.")
@@ -74,11 +75,12 @@ that takes effect. The rest of the file stays, and a backup is written."""
 
 
 async def _switch(args: Namespace, options: Options, out: Output, *, on: bool) -> int:
-    from mooring.cli.editing import entry_document, find_entry, short, wrote
+    from mooring.cli.editing import entry_document, short, wrote
+    from mooring.config.edit.target import find_entry
     from mooring.config.edit.text import switch
     from mooring.config.formats import server_fields
 
-    target, place = find_entry(options, args.scope, args.name)
+    target, place = find_entry(options.files, args.scope, args.name)
     word = "enabled" if on else "disabled"
     already = bool(server_fields(place.entry, own=False).fields.get("disabled")) != on
     if not already:

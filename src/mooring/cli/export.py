@@ -13,7 +13,7 @@ from mooring.cli.output import Output
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import EditTarget
+    from mooring.config.edit.target import EditTarget
     from mooring.config.edit.text import Put
     from mooring.config.models import ServerConfig
     from mooring.config.programs.convert import Action
@@ -64,7 +64,8 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, finish, painted, server_lines, short
+    from mooring.cli.editing import finish, painted, server_lines, short
+    from mooring.config.edit.target import diff_lines
     from mooring.config.programs.table import program
     from mooring.config.secret_scan import masked
 
@@ -97,7 +98,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _target(args: Namespace, program: Program, out: Outbound) -> EditTarget:
-    from mooring.cli.editing import open_file
+    from mooring.config.edit.target import open_file
     from mooring.config.programs.model import Machine
 
     if args.target:

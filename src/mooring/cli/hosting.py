@@ -46,6 +46,7 @@ async def open_host(
     lock: bool = True,
     on_approval: Approver | None = None,
     on_elicit: Any = None,
+    on_auth: Any = None,
     relay: ClientBridge | None = None,
     declare: bool = True,
     one_off: ServerConfig | None = None,
@@ -61,6 +62,7 @@ async def open_host(
         lock: Use the lock or the cache, unless the options forbid it.
         on_approval: Called before a call that needs an approval.
         on_elicit: Answers elicitations of servers.
+        on_auth: Shows logins that a call needs.
         relay: Receives requests of servers for a gateway client. Every command has one, so that all declare
             the same capabilities and get the same tools.
         declare: False: declare no client capabilities, like an application without `on_elicit`.
@@ -82,6 +84,7 @@ async def open_host(
             lock=lock and not options.no_lock and one_off is None,
             on_approval=on_approval,
             on_elicit=on_elicit,
+            on_auth=on_auth,
             relay=(relay or ClientBridge()) if declare else None,
         )
         host = Host.from_config(*options.config, **given) if one_off is None else Host([one_off], **given)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, add_scope
 from mooring.cli.output import Output, plural
-from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mooring.cli.editing import EditTarget
-    from mooring.config.programs.convert import Candidate, Move
-    from mooring.config.programs.model import Program
+    from mooring.config.programs.convert import Move
+    from mooring.config.programs.importing import ImportSource
 
 USAGE = "mooring import [PROGRAM] [--from FILE] [options]"
 DETAILS = """
@@ -40,16 +36,6 @@ EXAMPLES = """\
   mooring import goose --from ~/backup/config.yaml --yes"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportSource:
-    """One file of another program, and the servers found in it."""
-
-    program: Program
-    file: Path
-    found: tuple[Candidate, ...] = ()
-    error: str | None = None
-
-
 def configure(parser: Parser) -> None:
     add = parser.add_argument
     add("program", metavar="PROGRAM", nargs="?", help="the program to import from; default: all")
@@ -63,14 +49,18 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.editing import diff_lines, finish, open_target, painted, short
-    from mooring.cli.trust import approve_entries
+    from mooring.cli.editing import finish, painted, short
     from mooring.config import found_files
+    from mooring.config.edit.target import diff_lines, open_target
+    from mooring.config.programs.importing import import_sources, imported_text, planned_imports
+    from mooring.config.trust_review import approve_entries
 
-    target = open_target(options, args.scope, own=True)
-    sources = _sources(args, target)
-    moves = _moves(args, options, target, sources)
-    text = _text(target, moves)
+    target = open_target(options.files, args.scope, own=True)
+    sources = import_sources(target, name=args.program, source=args.source)
+    moves = planned_imports(
+        sources, target, options.files, servers=args.server, rename=args.rename, force=args.force
+    )
+    text = imported_text(target, moves)
     imported = [move for move in moves if move.action != "skip"]
     diff = diff_lines(target, text, [move.candidate.entry for move in imported]) if imported else []
     if not options.json:
@@ -94,59 +84,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             }
         )
     return code
-
-
-def _sources(args: Namespace, target: EditTarget) -> list[ImportSource]:
-    from mooring.config.programs.convert import candidates, installed
-    from mooring.config.programs.model import Machine, Vault
-    from mooring.config.programs.table import ANY, PROGRAMS, program
-
-    machine, vault = Machine.this(), Vault()
-    programs = [program(args.program)] if args.program else list(PROGRAMS.values())
-    if args.source:
-        one = programs[0] if args.program else ANY
-        file = Path(args.source).expanduser().absolute()
-        found = tuple(candidates(one, file, machine, vault))
-        if not found:
-            raise ConfigError(f"has no servers in the format of {one.title}", file=str(file))
-        return [ImportSource(program=one, file=file, found=found)]
-    sources: list[ImportSource] = []
-    for place in installed(programs, machine):
-        if place.file.resolve() == target.path.resolve():
-            continue
-        try:
-            found = tuple(candidates(place.program, place.file, machine, vault))
-            sources.append(ImportSource(program=place.program, file=place.file, found=found))
-        except ConfigError as error:
-            sources.append(ImportSource(program=place.program, file=place.file, error=str(error)))
-    return sources
-
-
-def _moves(args: Namespace, options: Options, target: EditTarget, sources: list[ImportSource]) -> list[Move]:
-    from mooring.config import load
-    from mooring.config.formats import read_shape
-    from mooring.config.programs.convert import plan_import
-
-    found = [one for source in sources for one in source.found if not args.server or one.name in args.server]
-    files = [Path(file) for file in options.config if Path(file).expanduser().exists()]
-    present = (
-        {server.name: server for server in load(files or None).servers} if files or not options.config else {}
-    )
-    taken = read_shape(target.data, own=False).servers
-    return plan_import(found, present, tuple(taken), rename=args.rename, force=args.force)
-
-
-def _text(target: EditTarget, moves: list[Move]) -> str:
-    from mooring.config.documents import parse_document
-    from mooring.config.edit.text import edited, put_entry
-
-    text, data = target.before or "", target.data
-    for move in moves:
-        if move.action != "skip":
-            put = put_entry(data, move.name, move.candidate.entry or {}, own=target.found.own)
-            text = edited(text, [put], file=target.path)
-            data = parse_document(text, target.path)
-    return text
 
 
 def _found_lines(sources: list[ImportSource], out: Output) -> list[str]:

@@ -85,8 +85,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _write(path: Path, servers: dict[str, list[str]]) -> None:
-    from mooring.cli.trust import approve_entries
     from mooring.config.files import save
+    from mooring.config.trust_review import approve_entries
 
     if path.suffix not in _TEMPLATES:
         raise ConfigError("is not a .yaml, .toml or .json file; choose such a name", file=str(path))

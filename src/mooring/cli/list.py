@@ -75,13 +75,23 @@ def _table(statuses: tuple[ServerStatus, ...], out: Output) -> list[str]:
     width = None if out.width is None else out.width - 2
     header, *body = table(rows, width=width, spare=[5, 3, 2, 4], right=[4, 5])
     lines = [out.paint(f"  {GAP.join(header)}", "dim")]
+    first: dict[str, str] = {}
     for status, cells in zip(statuses, body, strict=True):
         symbol, style = SYMBOLS[status.state]
         cells[1] = out.paint(cells[1], style)
         lines.append(f"{out.paint(symbol, style)} {GAP.join(cells)}".rstrip())
-        reason = "\n".join([*([clean(status.error)] if status.error else []), *_retry_lines(status)])
+        error = _error_once(status, first)
+        reason = "\n".join([*([clean(error)] if error else []), *_retry_lines(status)])
         lines.extend(out.paint(line, "dim") for line in wrap(reason, out.width, indent="    "))
     return lines
+
+
+def _error_once(status: ServerStatus, first: dict[str, str]) -> str | None:
+    """The error of a server, or the server above that has the same one."""
+    if not status.error:
+        return None
+    same = first.setdefault(status.error.replace(repr(status.name), ""), status.name)
+    return status.error if same == status.name else f"same as {same!r}"
 
 
 def _retry_lines(status: ServerStatus) -> list[str]:

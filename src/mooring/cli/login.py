@@ -66,7 +66,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         login = await host.login(args.server, principal=args.principal)
         out.note(f"The login page of {args.server} is at {login.host}.")
         if args.no_browser or not await _opened(login.url):
-            sys.stderr.write(f"Open this URL in a browser:\n\n{clean(login.url)}\n\n")
+            from mooring.cli.terminal import has_links, link
+
+            shown = link(login.url, clean(login.url)) if has_links(sys.stderr) else clean(login.url)
+            sys.stderr.write(f"Open this URL in a browser:\n\n{shown}\n\n")
             await _with_paste(login, options.timeout, out)
         else:
             await _done(login, options.timeout, out)

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mooring.core.text import nearest
 from mooring.errors import MooringError
@@ -62,7 +62,21 @@ class Parser(argparse.ArgumentParser):
         self._command, self._command_expected = name, expected
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace(", key=value", "")  # optional, which argparse does not know
+        for pattern, plain in _PLAIN:
+            message = pattern.sub(plain, message)
         raise UsageError(f"{message}. See `{self.prog} --help`.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Report a value that is not among the choices, with the nearest of them."""
+        if action.choices is None or value in action.choices:
+            return
+        name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        known = [str(choice) for choice in action.choices]
+        raise UsageError(
+            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {str(value)!r}."
+            f"{suggestion(str(value), known)} See `{self.prog} --help`."
+        )
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments; an unknown one is an error that names the nearest option."""
@@ -92,6 +106,19 @@ class Parser(argparse.ArgumentParser):
             _add_gateway(group)
         group.add_argument("-h", "--help", action="store_true", help="show this help")
 
+
+_PLAIN = (
+    (re.compile(r"^the following arguments are required: (.+)$"), r"Missing: \1"),
+    (re.compile(r"^argument (?:-\w/)?(\S+): expected one argument$"), r"\1 needs a value"),
+    (
+        re.compile(r"^argument (?:-\w/)?(\S+): expected at least one argument$"),
+        r"\1 needs at least one value",
+    ),
+    (re.compile(r"^argument (?:-\w/)?(\S+): ignored explicit argument (.+)$"), r"\1 takes no value, not \2"),
+    (re.compile(r"^argument (?:-\w/)?(\S+): not allowed with argument (\S+)$"), r"\1 cannot be used with \2"),
+    (re.compile(r"^argument (?:-\w/)?(\S+): "), r"\1: "),
+)
+"""Messages of argparse, and ours."""
 
 STYLES = ("mcp", "double", "server", "raw")
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from argparse import Namespace
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, UsageError, add_style, positive
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
+    from mooring.gateway.nodes import Cluster
+    from mooring.gateway.serve import Serving
     from mooring.host import Host
 
 USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
@@ -22,10 +25,14 @@ Serves clients of both protocol eras at /mcp, and profiles at /mcp/<profile>.
 With --http, --json prints the URL as one document as soon as it listens. A
 server that does not start is reported once on standard error.
 
---workers N runs N processes on one port. They share no state: each starts its
-own copy of every server, 2025 clients get no session, servers cannot send
-elicitations, and there is no /metrics. `isolation: session`, discovery,
---sse, and limits such as `gateway.rate` and `max_concurrency` are refused."""
+--workers N runs N processes on one port. Each starts its own copy of every
+shared server; sessions, private servers, selections and limits are kept once.
+--node NAME is the name of this process in `gateway.nodes` or in the cluster
+of --cluster, which needs the extra `cluster`.
+
+--console adds the page of `mooring console` at /console/, and prints its
+address on standard error. If the gateway has tokens, the page asks for one
+with the scope `admin`; questions of the policy then wait there for an answer."""
 EXAMPLES = """\
   mooring serve --stdio
   mooring serve --http 127.0.0.1:8080 --style double
@@ -39,10 +46,14 @@ def configure(parser: Parser) -> None:
     add_style(parser)
     parser.add_argument("--discovery", action="store_true", help="show only the three discovery tools")
     parser.add_argument("--sse", action="store_true", help="with --http: also serve HTTP+SSE (2024) at /sse")
+    parser.add_argument("--console", action="store_true", help="with --http: also serve /console/")
     parser.add_argument("--audit", metavar="FILE", help="append a JSON line for each call to FILE")
     parser.add_argument(
         "--workers", metavar="N", type=positive, default=1, help="with --http: number of processes (1)"
     )
+    parser.add_argument("--node", metavar="NAME", help="with --http: name of this node")
+    parser.add_argument("--cluster", metavar="URL", help="with --http: NATS server of the cluster (nats://…)")
+    parser.add_argument("--address", metavar="URL", help="with --cluster: where other nodes reach this one")
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
@@ -50,7 +61,6 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.http_server import is_worker, run_workers, worker_port
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
     from mooring.transport.message import ClientBridge
 
@@ -63,22 +73,40 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         else:
             out.note(f"Serving at {url}")
 
-    if args.workers > 1 and not is_worker():
+    worker = None
+    if sys.platform != "win32":
+        from mooring.cluster.workers import this_worker
+
+        worker = this_worker()
+    for name in ("node", "cluster", "address"):
+        if getattr(args, name) is not None and args.http is None:
+            raise UsageError(f"--{name} needs --http. See `mooring serve --help`.")
+    if args.workers > 1 and worker is None:
         if args.http is None:
             raise UsageError("--workers needs --http. See `mooring serve --help`.")
-        from mooring.config import load
-        from mooring.gateway.http_server import check_workers
+        if args.node is not None or args.cluster is not None:
+            raise UsageError(
+                "--workers does not work with --node or --cluster: run one process for each node."
+            )
+        if sys.platform == "win32":
+            raise UsageError("--workers does not work on Windows.")
+        from mooring.cluster.workers import run_workers
 
-        check_workers(load(options.files), whole, sse=args.sse)
         bind, port = args.http
         return await run_workers(args.workers, bind, port, listening)
     if options.json and args.http is None:
         raise UsageError("--json needs --http: with --stdio, standard output carries the protocol.")
-    relay = ClientBridge(asks=not is_worker())
+    if args.console and (args.http is None or args.workers > 1):
+        raise UsageError("--console needs --http and one process. See `mooring serve --help`.")
     async with AsyncExitStack() as stack:
         warnings = stack.enter_context(ExitStack())
         warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
-        host = await stack.enter_async_context(open_host(options, out, style=args.style, relay=relay))
+        console = _Console(options) if args.console else None
+        asked = {} if console is None else console.callbacks(stack)
+        host = await stack.enter_async_context(
+            open_host(options, out, style=args.style, relay=ClientBridge(), **asked)
+        )
+        note = out.note
         if host.config.gateway.log is not None:
             warnings.close()  # the log has them, and standard error holds nothing else
             out = Output(replace(options, quiet=True))
@@ -90,16 +118,58 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             finally:
                 hangups.cancel()
             return 0
-        bind, port = args.http[0], worker_port() if is_worker() else args.http[1]
+        bind, port = args.http[0], args.http[1] if worker is None else worker.port
+        cluster = worker or await _nodes(host, args)
         async with serve_http(
-            host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, shared=is_worker()
+            host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, cluster=cluster
         ) as serving:
-            if is_worker():  # the process that started it reports
+            if worker is not None:  # the process that started it reports
                 print(serving.url, flush=True)
             else:
                 listening(serving.url)
-            await wait_for_shutdown(serving, out.warning, out.note)
+            if console is not None:
+                await stack.enter_async_context(console.shown(serving, note))
+            await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None)
     return 0
+
+
+async def _nodes(host: Host, args: Namespace) -> Cluster | None:
+    """Return the other nodes, if this process is one of several."""
+    from mooring.cluster.nodes import static_nodes
+
+    if args.cluster is not None or host.config.gateway.cluster is not None:
+        from mooring.cluster.engine_nodes import engine_nodes
+
+        return engine_nodes(host, args.cluster, args.node, args.address, args.http)
+    return await static_nodes(host, args.node)
+
+
+class _Console:
+    """The console of the gateway, for `--console`."""
+
+    def __init__(self, options: Options) -> None:
+        from mooring.console.inbox import Inbox
+        from mooring.console.wire import Wire
+
+        self._options, self._inbox, self._wire = options, Inbox(), Wire()
+
+    def callbacks(self, stack: AsyncExitStack) -> dict[str, Any]:
+        """Follow the messages from now on; return the callbacks of the host."""
+        stack.enter_context(self._wire.following())
+        inbox = self._inbox
+        return {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
+
+    @asynccontextmanager
+    async def shown(self, serving: Serving, note: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Serve the console during the block, and print its address on standard error."""
+        from mooring.console.app import add_console
+
+        files = self._options.files
+        async with add_console(serving, self._inbox, self._wire, files=files) as (console, address):
+            needs = console.access.needs_token
+            url = address if needs else f"{address}?token={console.access.ticket()}"
+            note(f"Console at {url}" + (" (needs a token with the scope `admin`)" if needs else ""))
+            yield
 
 
 @asynccontextmanager

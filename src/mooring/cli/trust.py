@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,9 @@ from mooring.cli.options import Options, Parser
 from mooring.cli.output import Output, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from mooring.config.models import ConfigWarning, ServerConfig
+    from mooring.config.models import ServerConfig
     from mooring.config.trust import Approval
+    from mooring.config.trust_review import Content
 
 USAGE = "mooring trust [FILE] [--yes] [--revoke] [--list] [options]"
 DETAILS = """
@@ -43,13 +41,14 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.config import trust
+    from mooring.config.trust_review import read_content
 
     if args.list:
         return _list(trust.approved_files(), options, out)
     path = _path(args, options)
     if args.revoke:
         return _revoked(path, trust.revoke(str(path)), options, out)
-    content = _read(path)
+    content = read_content(path)
     for warning in content.warnings:
         out.warning(str(warning))
     return await _trust(path, content, args, options, out)
@@ -66,50 +65,6 @@ def _path(args: Namespace, options: Options) -> Path:
         if file.scope == "project":
             return file.path
     raise ConfigError("there is no project file here; name one, as in `mooring trust .mcp.json`")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """Servers and settings of a project file."""
-
-    servers: tuple[ServerConfig, ...]
-    settings: Mapping[str, Any]
-    warnings: tuple[ConfigWarning, ...]
-
-    @property
-    def marks(self) -> dict[str, str]:
-        from mooring.config.trust import mark
-
-        return {server.name: mark(server) for server in self.servers}
-
-    @property
-    def settings_mark(self) -> str | None:
-        from mooring.config.trust import settings_mark
-
-        return settings_mark(self.settings) if self.settings else None
-
-
-def _read(path: Path) -> Content:
-    from mooring.config import FoundFile, found_files, read_files
-    from mooring.config.trust import Approval
-
-    user = [file for file in found_files(env={}) if file.scope == "user"]
-    files = [*user, FoundFile(path=path, scope="project")]
-    whole = read_files(files, approval=lambda file: Approval(everything=True))
-    withheld = read_files(files, approval=lambda file: Approval()).withheld
-    refused = withheld.servers if withheld else ()
-    servers = {server.name: server for server in (*refused, *whole.servers) if server.scope == "project"}
-    settings = withheld.settings if withheld else dict[str, Any]()
-    return Content(servers=tuple(servers.values()), settings=settings, warnings=whole.warnings)
-
-
-def approve_entries(path: Path, names: Collection[str]) -> None:
-    """Approve entries that the user has just written; other approvals do not change."""
-    from mooring.config import trust
-
-    approval, content = trust.approval_of(str(path)), _read(path)
-    own = {name: mark for name, mark in content.marks.items() if name in names}
-    trust.approve(str(path), {**approval.servers, **own}, settings=approval.settings)
 
 
 async def _trust(path: Path, content: Content, args: Namespace, options: Options, out: Output) -> int:

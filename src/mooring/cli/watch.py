@@ -109,7 +109,7 @@ class _Live:
 
     async def _listen(self) -> None:
         async for event in self._host.events():
-            self._board.add_event(event, time.monotonic(), _clock())
+            self._board.state.add_event(event, time.time())
             self._changed.set()
 
     async def _ping_all(self) -> None:
@@ -121,9 +121,9 @@ class _Live:
             from mooring.errors import MooringError
 
             try:
-                self._board.add_round_trip(name, await self._host.ping(name, self._every))
+                self._board.state.add_round_trip(name, await self._host.ping(name, self._every))
             except MooringError:
-                self._board.add_round_trip(name, None)
+                self._board.state.add_round_trip(name, None)
             self._changed.set()
 
         while True:
@@ -144,8 +144,8 @@ class _Live:
             tools: dict[str, list[str]] = {}
             for name, tool in self._host.catalog.tools.items():
                 tools.setdefault(tool.server, []).append(name)
-            now = time.monotonic()
-            shown.draw(frame(self._board, self._host.status(), tools, width=width, height=height, now=now))
+            now, servers = time.time(), self._host.status()
+            shown.draw(frame(self._board, servers, tools, width=width, height=height, now=now))
             self._changed.clear()
             try:
                 async with asyncio.timeout(1.0):
@@ -201,7 +201,9 @@ class _LogCapture:
 
         class BoardHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                board.add_line(record.getMessage(), _clock())
+                level = "info" if record.levelno < logging.WARNING else "warning"
+                source = "stderr" if hasattr(record, "server") else "host"
+                board.state.add_log(record.getMessage(), level, time.time(), source=source)
 
         self._handler = BoardHandler(logging.INFO)
         logging.getLogger("mooring.server").setLevel(logging.INFO)

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,26 +15,13 @@ from typing import Literal
 
 from mooring.cli.output import GAP, Output, Style, crop, plural, table, wrap
 from mooring.cli.progress import SYMBOLS, summary
-from mooring.core.events import (
-    CallFinished,
-    CatalogChanged,
-    ConfigApplied,
-    ConfigRejected,
-    Event,
-    EventsDropped,
-    LoopLagged,
-    StateChanged,
-    ToolSetAside,
-)
+from mooring.console.journal import Journal
+from mooring.console.state import LIMITS, ConsoleState, Level, event_text
+from mooring.core.events import Event
 from mooring.core.text import clean_line
 from mooring.core.types import ServerStatus
 
-LOG_LINES = 500
 SPARKS = "▁▂▃▄▅▆▇█"
-TREND = 16
-"""Round trips in a spark line."""
-RATE_OVER = 10.0
-"""Seconds over which the call rate is averaged."""
 KEYS = "↑↓ select   r reconnect   d disable   t tools   l log   q quit"
 
 Pane = Literal["log", "tools"]
@@ -43,67 +30,38 @@ Line = tuple[str, Style]
 
 @dataclass(slots=True)
 class WatchBoard:
-    """Log, round trips and calls so far, and the selection of the user."""
+    """The state that the console has too, and the selection of the user."""
 
     selected: int = 0
     pane: Pane = "log"
     notice: str = ""
     """Message about the last key."""
-    log: deque[Line] = field(default_factory=lambda: deque[Line](maxlen=LOG_LINES))
-    trips: dict[str, deque[float | None]] = field(default_factory=dict[str, "deque[float | None]"])
-    """Seconds of the last round trips to each server; None: no response."""
-    calls: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
-    """End times of the last calls of each server."""
+    state: ConsoleState = field(
+        default_factory=lambda: ConsoleState(Journal("watch", LIMITS), log_calls=True)
+    )
 
-    def add_event(self, event: Event, now: float, clock: str) -> None:
-        """Add an event; `clock` is the time of day in the log."""
-        if isinstance(event, CallFinished):
-            self.calls.setdefault(event.server, deque(maxlen=10_000)).append(now)
-            self.add_round_trip(event.server, None if event.error else event.duration)
-        if (line := event_line(event)) is not None:
-            self.log.append((f"{clock}  {line[0]}", line[1]))
-
-    def add_round_trip(self, server: str, seconds: float | None) -> None:
-        """Add a round trip; None: no response."""
-        self.trips.setdefault(server, deque(maxlen=TREND)).append(seconds)
-
-    def add_line(self, text: str, clock: str, style: Style = "dim") -> None:
-        """Add a line to the log."""
-        self.log.append((f"{clock}  {clean_line(text)}", style))
-
-    def rate(self, server: str, now: float) -> float:
-        """Calls per second over the last `RATE_OVER` seconds."""
-        return sum(now - ended <= RATE_OVER for ended in self.calls.get(server, ())) / RATE_OVER
+    @property
+    def log(self) -> list[Line]:
+        """The lines of the log."""
+        return [
+            (f"{_clock(row['time'])}  {row['text']}", _style(row["level"], row["source"]))
+            for row in self.state.journal.rows("log")
+        ]
 
 
 def event_line(event: Event) -> Line | None:
     """An event as one line; None for events that are not shown."""
-    match event:
-        case StateChanged():
-            style: Style = (
-                "red" if event.new == "failed" else "green" if event.new == "connected" else "plain"
-            )
-            return clean_line(f"{event.server}: {event.new} {_reason(event.reason)}"), style
-        case CallFinished() if event.is_error:
-            return clean_line(f"{event.server}: call of {event.tool} failed {_reason(event.error)}"), "red"
-        case CallFinished():
-            return clean_line(f"{event.server}: {event.tool} in {event.duration * 1000:.0f} ms"), "plain"
-        case CatalogChanged():
-            parts = (("+", event.added), ("-", event.removed), ("~", event.changed))
-            counts = ", ".join(f"{sign}{len(names)}" for sign, names in parts if names)
-            return f"tools changed: {counts}", "cyan"
-        case ToolSetAside():
-            return clean_line(f"{event.tool} is blocked: it changed since it was approved"), "yellow"
-        case ConfigApplied():
-            return "configuration applied", "cyan"
-        case ConfigRejected():
-            return clean_line(f"configuration rejected: {event.problem}"), "red"
-        case LoopLagged():
-            return f"the event loop was blocked for {event.seconds:.1f} s", "yellow"
-        case EventsDropped():
-            return f"{plural(event.count, 'event')} not shown", "dim"
-        case _:
-            return None
+    said = event_text(event)
+    return None if said is None else (said[0], _style(said[1], "host"))
+
+
+def _style(level: Level, source: str) -> Style:
+    styles: dict[Level, Style] = {"error": "red", "good": "green", "warning": "yellow"}
+    return styles.get(level, "plain") if source == "host" else "dim"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 def frame(
@@ -115,7 +73,11 @@ def frame(
     height: int,
     now: float,
 ) -> list[Line]:
-    """The whole screen, at most `height` lines of at most `width` columns each."""
+    """The whole screen, at most `height` lines of at most `width` columns each.
+
+    `now`: seconds since the epoch.
+    """
+    board.state.set_servers(servers, {}, now)
     board.selected = max(0, min(board.selected, len(servers) - 1))
     up = sum(status.state == "connected" for status in servers)
     count = sum(len(names) for names in tools.values())
@@ -154,27 +116,19 @@ def _servers(board: WatchBoard, servers: Sequence[ServerStatus], width: int, now
 
 
 def _row(board: WatchBoard, status: ServerStatus, now: float) -> list[str]:
-    trips = board.trips.get(status.name, ())
+    row = board.state.journal.row("servers", status.name)
+    assert row is not None
+    trips: list[float | None] = row["trips"]
     last = trips[-1] if trips else None
-    rate = board.rate(status.name, now)
+    retry = "" if row["retry_at"] is None else f", retry in {max(row['retry_at'] - now, 0):.0f} s"
     return [
         clean_line(status.name),
-        _state(status),
-        "" if last is None else f"{last * 1000:.1f} ms",
-        f"{rate:.1f}/s" if rate else "",
-        spark(tuple(trips)),
+        row["label"] + retry,
+        "" if last is None else f"{last:.1f} ms",
+        f"{row['rate']:.1f}/s" if row["rate"] else "",
+        spark(trips),
         summary(status),
     ]
-
-
-def _state(status: ServerStatus) -> str:
-    if status.breaker != "closed":
-        return f"breaker {status.breaker}"
-    if status.state == "connected" and status.fresh_within is not None:
-        return f"fresh within {status.fresh_within:.0f} s" if status.fresh_within >= 1 else "fresh"
-    if status.retry_in is not None:
-        return f"{status.state}, retry in {status.retry_in:.0f} s"
-    return status.state
 
 
 def _below(
@@ -187,13 +141,13 @@ def _below(
     if room <= 0:
         return []
     if not servers:
-        return list(board.log)[-room:]
+        return board.log[-room:]
     status = servers[board.selected]
     reason = status.error or ("" if board.pane == "log" else "it has no tools")
     lines = wrap(clean_line(f"{status.name}: {reason}"), width)[: max(room // 2, 1)] if reason else []
     why: list[Line] = [(line, "red" if status.error else "dim") for line in lines]
     if board.pane == "log":
-        return [*why, *list(board.log)[len(why) - room :]] if room > len(why) else why
+        return [*why, *board.log[len(why) - room :]] if room > len(why) else why
     names = tools.get(status.name, ())
     if not names:
         return why
@@ -202,10 +156,6 @@ def _below(
         more = clean_line(f"… and {len(names) - room + 1} more: mooring tools --server {status.name}")
         shown[-1] = (more, "dim")
     return shown
-
-
-def _reason(text: str | None) -> str:
-    return f"({text.splitlines()[0]})" if text else ""
 
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # alternate screen, no cursor, no wrapping

@@ -265,6 +265,8 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
 
 def _parser(path: Path) -> Callable[[str], object]:
     parse = _PARSERS.get(path.suffix.lower())
+    if parse is None and not path.exists():
+        raise ConfigError("there is no such file", file=str(path))
     if parse is None:
         raise ConfigError("has no known format; name it .yaml, .toml or .json", file=str(path))
     return parse

@@ -230,6 +230,8 @@ class ServerConfig(Settings):
     `lazy`: connect on first use."""
     isolation: Literal["shared", "session"] = setting(one_of("shared", "session"), default="shared")
     """`shared`: one connection for all sessions. `session`: one for each session."""
+    placement: Literal["node", "cluster"] = setting(one_of("node", "cluster"), default="node")
+    """`node`: each node of a gateway runs the server. `cluster`: one node runs it for all of them."""
     allow: tuple[str, ...] = setting(list_of_text, default=("*",))
     """Globs of the server's own tool names."""
     deny: tuple[str, ...] = setting(list_of_text, default=())

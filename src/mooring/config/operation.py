@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Literal
+from typing import Literal, cast
+from urllib.parse import urlsplit
 
 from mooring.config.validate import (
     Settings,
@@ -12,6 +13,7 @@ from mooring.config.validate import (
     list_of_text,
     one_of,
     optional,
+    seconds,
     section,
     setting,
     shown,
@@ -20,7 +22,14 @@ from mooring.config.validate import (
     within,
 )
 
-__all__ = ["AccessLogSettings", "ForwardedSettings", "GatewayTls", "LogSettings", "MetricsSettings"]
+__all__ = [
+    "AccessLogSettings",
+    "ClusterSettings",
+    "ForwardedSettings",
+    "GatewayTls",
+    "LogSettings",
+    "MetricsSettings",
+]
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -124,3 +133,92 @@ class MetricsSettings(Settings):
     """Whether requests are also counted by principal."""
     max_principals: int = setting(within(whole, least=1, most=10_000), default=200)
     """Principals with a series of their own; further ones count as `other`."""
+
+
+def _engine_urls(value: object) -> tuple[str, ...]:
+    known = (some_text(value),) if isinstance(value, str) else list_of_text(value)
+    for url in known:
+        parts = urlsplit(url)
+        if parts.scheme not in ("nats", "tls") or not parts.hostname:
+            raise ValueError(
+                f"{shown(parts.scheme)} is no address of a NATS server, such as nats://10.0.0.5:4222"
+            )
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(
+                "must not hold credentials; use 'user' and 'password', or 'token', with references"
+            )
+    if not known:
+        raise ValueError("must name at least one server, such as nats://10.0.0.5:4222")
+    return known
+
+
+def _cluster_name(value: object) -> str:
+    name = some_text(value)
+    if len(name) > 32 or not name.replace("-", "").isalnum() or not name.isascii():
+        raise ValueError(f"{shown(name)} is no name of a cluster; use up to 32 letters, digits and '-'")
+    return name
+
+
+def _node_url(value: object) -> str:
+    parts = urlsplit(some_text(value))
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+        raise ValueError("must be a URL such as https://a.example:8080")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+class EngineTls(Settings):
+    """Certificates for the connection to the engine; each is the path of a PEM file."""
+
+    ca: str | None = setting(optional(some_text), default=None)
+    """Authorities that sign the certificate of the engine. Default: those of the system."""
+    cert: str | None = setting(optional(some_text), default=None)
+    """Certificate of this node."""
+    key: str | None = setting(optional(some_text), default=None)
+    """Its private key, if it is not in the certificate."""
+
+
+_SECRETS = ("password", "token", "nkey")
+
+
+class ClusterSettings(Settings):
+    """The engine of a cluster: a NATS server with JetStream."""
+
+    url: tuple[str, ...] = setting(_engine_urls)
+    """Address of the server, such as `nats://10.0.0.5:4222`, or a list of them; `tls://` requires TLS."""
+    name: str = setting(_cluster_name, default="mooring")
+    """Name of the cluster. Clusters with different names can use one engine."""
+    address: str | None = setting(optional(_node_url), default=None)
+    """URL at which the other nodes reach this one; `--address` replaces it. Default: where it listens."""
+    ttl: float = setting(within(seconds, least=2, most=3600), default=30.0)
+    """Seconds after which another node takes over from a node that does not renew its lease."""
+    replicas: int = setting(within(whole, least=1, most=5), default=1)
+    """Servers that keep each key; 3 for an engine of three servers."""
+    user: str | None = setting(optional(some_text), default=None)
+    """Name of this node's user at the engine."""
+    password: str | None = setting(optional(some_text), default=None)
+    """One reference, such as `${NATS_PASSWORD}`."""
+    token: str | None = setting(optional(some_text), default=None)
+    """One reference, such as `${NATS_TOKEN}`."""
+    nkey: str | None = setting(optional(some_text), default=None)
+    """One reference to the seed of an nkey, such as `${NATS_NKEY}`. Needs the package `nkeys`."""
+    credentials: str | None = setting(optional(some_text), default=None)
+    """Path of a credentials file (`.creds`). Needs the package `nkeys`."""
+    tls: EngineTls | None = setting(optional(section(EngineTls)), default=None)
+    """Certificates for the connection to the engine."""
+
+    def _check(self) -> None:
+        from mooring.config.references import is_reference
+
+        for name in _SECRETS:
+            value = cast("str | None", getattr(self, name))
+            if value is not None and not is_reference(value):
+                raise ValueError(f"'{name}' must be one reference, such as ${{NATS_{name.upper()}}}")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("'user' and 'password' go together")
+
+
+def read_cluster(value: object) -> ClusterSettings | None:
+    """Return the settings; a text is the address of the engine."""
+    if value is None:
+        return None
+    return ClusterSettings(url=(value,)) if isinstance(value, str) else section(ClusterSettings)(value)

@@ -38,6 +38,7 @@ _SECTIONS: Mapping[tuple[str, str], type[Settings]] = {
 _SHORT = {
     "audit": ("text: the path", "string"),
     "auth": ("text: the type", "string"),
+    "cluster": ("text: the address", "string"),
     "secrets": ("true or false", "boolean"),
     "budget": ("number: the limit", "number"),
 }
@@ -115,8 +116,16 @@ _EXAMPLES: Mapping[str, object] = {
     "subject_token_type": "id_token",
     "token_endpoint": "https://login.example.com/token",
     "public_url": "https://gateway.example.com",
+    "node": "a",
+    "nodes": {"a": "https://a.example:8080", "b": "https://b.example:8080"},
+    "address": "https://a.example:8080",
+    "user": "mooring",
+    "password": "${NATS_PASSWORD}",
+    "nkey": "${NATS_NKEY}",
+    "credentials": "/etc/mooring/nats.creds",
 }
 """Examples for settings whose type says too little."""
+_TEXT_OR_LIST = (("GatewaySettings", "key"), ("ClusterSettings", "url"))
 
 
 class SettingReference(Value):
@@ -242,6 +251,9 @@ def _basic(cls: type[Settings], name: str, plain: Any) -> tuple[str, dict[str, A
         return "whole number", _limited(cls, name, "integer")
     if plain is float:
         return "number", _limited(cls, name, "number")
+    texts = {"type": "array", "items": {"type": "string"}}
+    if origin is tuple and (cls.__name__, name) in _TEXT_OR_LIST:
+        return "text or list of texts", {"anyOf": [{"type": "string"}, texts]}
     if origin is tuple:
         return "list of texts", {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
 
 from mooring.config.operation import (
     AccessLogSettings,
+    ClusterSettings,
     ForwardedSettings,
     GatewayTls,
     LogSettings,
     MetricsSettings,
     read_access_log,
+    read_cluster,
 )
 from mooring.config.references import is_reference
 from mooring.config.validate import (
@@ -373,10 +376,32 @@ def _audit(value: object) -> AuditSettings | None:
     return read_audit(value)
 
 
-def _key(value: object) -> str:
-    if not is_reference(text := some_text(value)):
-        raise ValueError("must be one reference without a default, such as ${VAR}")
-    return text
+def _keys(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    known = (some_text(value),) if isinstance(value, str) else list_of_text(value)
+    if len(known) > 2 or not all(map(is_reference, known)):
+        raise ValueError("must be one reference without a default, such as ${VAR}, or a list of two")
+    return known
+
+
+def _node_name(value: object) -> str:
+    name = some_text(value)
+    if len(name) > 64 or not _name_letters.union(".").issuperset(name):
+        raise ValueError(f"{shown(name)} is no name of a node; use letters, digits, '-', '_' and '.'")
+    return name
+
+
+def _nodes(value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of names to URLs, not {kind(value)}")
+    found: dict[str, str] = {}
+    for name, url in cast("Mapping[object, object]", value).items():
+        parts = urlsplit(some_text(url))
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+            raise ValueError(f"{shown(str(name))} must have a URL such as https://a.example:8080")
+        found[_node_name(str(name))] = f"{parts.scheme}://{parts.netloc}"
+    return MappingProxyType(found)
 
 
 class GatewaySettings(Settings):
@@ -394,9 +419,20 @@ class GatewaySettings(Settings):
     """Public address of the gateway, if it differs from the one it listens on."""
     public_url: str | None = setting(optional(_web_address), default=None)
     """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
-    key: str | None = setting(optional(_key), default=None)
-    """One reference to a secret of at least 32 characters that encrypts stored logins of clients. With it and
-    `public_url`, users log in to servers through the gateway."""
+    key: tuple[str, ...] = setting(_keys, default=())
+    """One reference to a secret of at least 32 characters that encrypts stored logins of clients and seals
+    ids between nodes; or a list of two, of which the first seals and both open. With it and `public_url`,
+    users log in to servers through the gateway."""
+    node: str | None = setting(optional(_node_name), default=None)
+    """Name of this node in `nodes`; `--node` replaces it."""
+    nodes: Mapping[str, str] = setting(_nodes, default=EMPTY)
+    """All nodes that serve the same configuration, by name, each with the URL at which the others reach
+    it."""
+    cluster: ClusterSettings | None = setting(read_cluster, default=None)
+    """Engine through which nodes find each other and agree; a text is its address, such as
+    `nats://10.0.0.5:4222`. `--cluster` replaces it. Instead of `nodes`."""
+    plain_nodes: bool = setting(flag, default=False)
+    """Whether nodes on other machines may be reached over plain HTTP, for example in an encrypted network."""
     allowed_hosts: tuple[str, ...] = setting(list_of_text, default=())
     """Allowed names in the `Host` header beside addresses and `localhost`."""
     allowed_origins: tuple[str, ...] = setting(list_of_text, default=())

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from hashlib import sha256
 
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
+
+SCRIPT: ContextVar[str | None] = ContextVar("mooring_script", default=None)
+"""Id of the run of the script that makes the calls of this task."""
+CALL: ContextVar[int] = ContextVar("mooring_call", default=0)
+"""Number of the call that this task makes, if something observes it."""
 
 
 class CallContext(Value):

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mooring.core.json_values import not_json
+from mooring.core.text import misspelt_arguments
 from mooring.core.types import EMPTY, Block, Result, Tool
+from mooring.core.value import replace
 from mooring.errors import CallError, MooringError
 
-__all__ = ["checked_arguments", "failed_result", "not_called", "provider_failed"]
+__all__ = ["checked_arguments", "failed_result", "hinted", "not_called", "provider_failed"]
 
 
 def checked_arguments(tool: Tool, arguments: object) -> Mapping[str, Any]:
@@ -59,3 +61,11 @@ def provider_failed(tool: Tool, bug: Exception) -> CallError:
         tool=tool.remote_name,
         outcome="unknown",
     )
+
+
+def hinted(result: Result, tool: Tool, arguments: object) -> Result:
+    """Return the result; a failed one with a note on misspelt arguments, if there are any."""
+    note = misspelt_arguments(tool.input_schema, arguments) if result.is_error else None
+    if note is None:
+        return result
+    return replace(result, blocks=(*result.blocks, Block({"type": "text", "text": note})))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from mooring.core.types import State
-from mooring.core.value import Value
+from mooring.core.value import Value, field
 
 __all__ = [
     "ApprovalAsked",
@@ -184,6 +184,12 @@ class CallStarted(Event):
     """The server's own name of the tool."""
     session: str
     """Id of the session."""
+    call: int = field(default=0, shown=False, compare=False)
+    """Number of the call in this process: the same in both events of a call."""
+    principal: str | None = field(default=None, shown=False, compare=False)
+    """Authenticated user of the session; None if there is none."""
+    script: str | None = field(default=None, shown=False, compare=False)
+    """Id of the run of the script that makes the call; None if it is not made by a script."""
 
 
 class CallFinished(Event):
@@ -201,6 +207,12 @@ class CallFinished(Event):
     """Whether the call or the tool failed."""
     error: str | None = None
     """Class of the error when the tool itself did not answer: `CallTimeout`, `ConnectionLost` …"""
+    call: int = field(default=0, shown=False, compare=False)
+    """Number of the call in this process: the same in both events of a call."""
+    principal: str | None = field(default=None, shown=False, compare=False)
+    """Authenticated user of the session; None if there is none."""
+    script: str | None = field(default=None, shown=False, compare=False)
+    """Id of the run of the script that makes the call; None if it is not made by a script."""
 
 
 class ScriptStarted(Event):

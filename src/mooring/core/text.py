@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from mooring.core.types import Tool
@@ -146,6 +146,8 @@ def _visible(text: str, tab: str = " ") -> str:
 _LONGEST = 96
 """Characters of a name that are compared: names may come from untrusted servers."""
 _SHORTLIST = 24
+_WORSE = 0.1
+"""How much less similar than the best name another suggestion may be."""
 
 
 def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float = 0.5) -> tuple[str, ...]:
@@ -169,12 +171,34 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
         ratio = 1.0 if len(wanted) > 2 and text.endswith(wanted) else matcher.ratio()
         if ratio >= similar:
             scored.append((-ratio, candidate))
-    return tuple(candidate for _, candidate in sorted(scored)[:limit])
+    scored.sort()
+    # Names that share only a prefix are not worth showing beside a probable misspelling.
+    return tuple(candidate for worse, candidate in scored[:limit] if worse <= scored[0][0] + _WORSE)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     """Return the name that `name` is most likely a misspelling of, if any."""
     return next(iter(nearest(name, names, 1, similar=0.75)), None)
+
+
+def misspelt_arguments(schema: Mapping[str, Any], arguments: object) -> str | None:
+    """Return a note on unknown arguments whose names resemble known ones; None if there are none."""
+    known: Any = schema.get("properties")
+    if not isinstance(known, dict) or not isinstance(arguments, Mapping):
+        return None
+    names = [str(name) for name in cast("dict[Any, Any]", known)]
+    missing = [name for name in names if name not in arguments]
+    found = [
+        (name, near)
+        for name in map(str, list(cast("Mapping[Any, Any]", arguments))[:_SHORTLIST])
+        if name not in names and (near := did_you_mean(name, missing)) is not None
+    ]
+    if not found:
+        return None
+    hints = "; ".join(
+        f"there is no argument {line(name, 60)!r}, did you mean {line(near, 60)!r}?" for name, near in found
+    )
+    return f"[mooring: {hints}]"
 
 
 def estimate(text: str) -> int:

@@ -11,6 +11,8 @@ from pathlib import Path
 __all__ = ["command", "weather"]
 
 _SERVERS = Path(__file__).parent / "servers"
+STDIO = ("notes", "clock", "silent", "broken")
+"""Names of the bundled stdio servers."""
 _FAULTY = {
     "silent": "import sys\nfor _ in sys.stdin.buffer: pass",
     "broken": "import sys\nsys.exit('broken: cannot read /etc/broken.conf: no such file')",

@@ -9,15 +9,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from mooring import __version__
 from mooring.config.logs import logger
-from mooring.core.value import replace
 from mooring.errors import MooringError, UnknownServer
+from mooring.gateway.host_admin import HostAdmin, lock_changes
 from mooring.gateway.logs import set_level
 from mooring.gateway.protocol import fields
 from mooring.gateway.tokens import lifetime
@@ -26,9 +25,7 @@ from mooring.host import runtime_of
 from mooring.transport.message import decode
 
 if TYPE_CHECKING:
-    from mooring.config.models import ServerConfig
     from mooring.gateway.serve import Service
-    from mooring.lock.diff import Change
 
 __all__ = ["AdminApi"]
 
@@ -87,7 +84,7 @@ class AdminApi:
         self._service = service
         self._gateway = service.gateway
         self._host = service.gateway.host
-        self._turn = asyncio.Lock()
+        self._changes = HostAdmin(self._host)
 
     async def handle(self, request: WebRequest) -> Response | None:
         """Return the response; None if it was streamed.
@@ -175,22 +172,7 @@ class AdminApi:
 
     async def _switch(self, name: str, steps: Sequence[bool]) -> Any:
         """Disable or enable a server until the configuration is next reloaded."""
-        self._server(name)
-        async with self._turn:
-            for disabled in steps:
-                config = self._host.config
-                servers = tuple(
-                    replace(one, disabled=disabled) if one.name == name else one for one in config.servers
-                )
-                await self._host.apply(replace(config, servers=servers))
-        state = next(status.state for status in self._host.status() if status.name == name)
-        return {"name": name, "state": state}
-
-    def _server(self, name: str) -> ServerConfig:
-        for server in self._host.config.servers:
-            if server.name == name:
-                return server
-        raise UnknownServer(name[:80])
+        return {"name": name, "state": await self._changes.switch(name, steps)}
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -209,6 +191,10 @@ class AdminApi:
             for client in self._gateway.registry
         ]
         return {"sessions": rows}
+
+    async def cluster(self, _: AdminRequest) -> Any:
+        cluster = self._gateway.cluster
+        return {"nodes": [], "owners": []} if cluster is None else await cluster.status()
 
     async def end_session(self, given: AdminRequest) -> Any:
         found = [client for client in self._gateway.registry if client.id[:8] == given.name]
@@ -267,46 +253,15 @@ class AdminApi:
     # --- lock -----------------------------------------------------------------------------------
 
     async def changes(self, _: AdminRequest) -> Any:
-        runtime = runtime_of(self._host)
-        found: list[dict[str, Any]] = []
-        for name, connection in sorted(runtime.servers.connections.items()):
-            if connection.state == "connected":
-                changes = runtime.builder.pins.changes(connection.config, connection.snapshot)
-                if changes:
-                    found.append(self._change_document(name, changes))
-        return {"servers": found}
-
-    def _change_document(self, name: str, changes: Sequence[Change]) -> dict[str, Any]:
-        from mooring.lock.diff import describe
-
-        rows = [
-            {"subject": one.subject, "name": one.name, "kind": one.kind, "text": describe(one)}
-            for one in changes
-        ]
-        revision = sha256(json.dumps(rows).encode()).hexdigest()[:16]
-        return self._host.redact.within({"server": name, "revision": revision, "changes": rows})
+        return {"servers": lock_changes(self._host)}
 
     async def approve(self, given: AdminRequest) -> Any:
         """Approve what the caller saw: the revision must still be the current one."""
         name, tool = str(given.body.get("server", "")), given.body.get("tool")
         if tool is not None and not isinstance(tool, str):
             raise Denied(400, "'tool' must be a text")
-        runtime = runtime_of(self._host)
-        async with self._turn:
-            connection = runtime.servers.connections.get(self._server(name).name)
-            if connection is None or connection.state != "connected":
-                raise Denied(409, f"the server {name!r} is not connected")
-            pins, snapshot = runtime.builder.pins, connection.snapshot
-            changes = pins.changes(connection.config, snapshot)
-            if not changes:
-                raise Denied(409, f"{name!r} has not changed since it was approved")
-            if self._change_document(name, changes)["revision"] != given.body.get("revision"):
-                raise Denied(409, "the changes are no longer the same; list them again")
-            await asyncio.to_thread(pins.approve, connection.config, snapshot, tool)
-            log.info("lock approved server=%r tool=%r by=%r", name, tool, given.principal)
-            await self._host.refresh(name)
-        left = pins.changes(connection.config, connection.snapshot)
-        return {"server": name, "tool": tool, "approved": True, "left": len(left)}
+        left = await self._changes.approve(name, tool, given.body.get("revision"), given.principal)
+        return {"server": name, "tool": tool, "approved": True, "left": left}
 
     # --- logs and events ------------------------------------------------------------------------
 
@@ -451,6 +406,7 @@ ROUTES = (
     Route("POST", "/servers/{name}/disable", AdminApi.disable, "Disable a server until the next reload."),
     Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients."),
     Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session."),
+    Route("GET", "/cluster", AdminApi.cluster, "Nodes and owners of the cluster."),
     Route("GET", "/principals", AdminApi.principals, "Principals with a token or a session."),
     Route("GET", "/tokens", AdminApi.tokens, "Tokens, without their secrets."),
     Route("POST", "/tokens", AdminApi.create_token, "Create a token; it is shown once.", body=_NEW),

@@ -13,11 +13,12 @@ from mooring.auth.subject import SUBJECT
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.access import AccessLog, RequestRecord, trace_of
-from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry
+from mooring.gateway.clients import Client, ClientExchange, Principal, SessionRegistry, random_id
 from mooring.gateway.era_bridge import EraBridge
 from mooring.gateway.handlers import METHODS, Answer, RequestHandlers
 from mooring.gateway.logins import RemoteLogins
 from mooring.gateway.metrics import Metrics
+from mooring.gateway.nodes import Cluster
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
     HEADER_MISMATCH,
@@ -60,27 +61,28 @@ class Gateway:
         host: Host,
         *,
         default_profile: ProfileSettings | None = None,
-        stateless: bool = False,
-        key: bytes | None = None,
+        cluster: Cluster | None = None,
         logins: bool = True,
     ) -> None:
         self.host = host
-        self.stateless = stateless
-        """Whether handshake clients get no session. Required when several processes share a port."""
+        self.cluster = cluster
+        """The other nodes; None if there are none."""
         self.settings: GatewaySettings = host.config.gateway
         self._default = Profile(host, default_profile or ProfileSettings(), logins=logins)
         self._profiles = {
             name: Profile(host, settings, name, logins=logins)
             for name, settings in self.settings.profiles.items()
         }
-        self.era_bridge = EraBridge(runtime_of(host).relay or ClientBridge(), key, asks=not stateless)
+        self.era_bridge = EraBridge(runtime_of(host).relay or ClientBridge(), cluster)
         self.registry = SessionRegistry(
             limit=self.settings.max_sessions,
             per_account=self.settings.client_sessions,
             ttl=host.config.session_ttl,
             on_close=self.era_bridge.leave,
+            new_id=random_id if cluster is None else cluster.new_id,
+            counts=None if cluster is None else cluster.session_counts(),
         )
-        self.logins = RemoteLogins(host)
+        self.logins = RemoteLogins(host, random_id if cluster is None else cluster.new_id)
         self.handlers = RequestHandlers(self.era_bridge, LogLevels(self.registry), self.logins)
         self.subscriptions = Subscriptions(self)
         self.metrics = Metrics(self.settings.metrics)

@@ -7,6 +7,7 @@ import ipaddress
 import itertools
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
@@ -266,7 +267,22 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class TooManySessions(Exception):
-    """No further session can be opened."""
+    """No further session can be opened. `account` is whose limit it is if several nodes count together."""
+
+    def __init__(self, message: str, account: str | None = None) -> None:
+        super().__init__(message)
+        self.account = account
+
+
+class SessionCounts(ABC):
+    """Numbers of sessions that several nodes count together."""
+
+    @abstractmethod
+    def enter(self, account: str, per_account: int, limit: int) -> str | None:
+        """Count a session. Return None; or, if it was not counted, the account whose limit is reached."""
+
+    @abstractmethod
+    def leave(self, account: str) -> None: ...
 
 
 def account(principal: Principal, address: str | None) -> str:
@@ -285,13 +301,26 @@ def account(principal: Principal, address: str | None) -> str:
     return f"address {address}"
 
 
+def random_id() -> str:
+    """Return the id of a new session of a gateway without other nodes."""
+    return secrets.token_hex(16)
+
+
 class SessionRegistry:
     """The sessions of all clients, limited in total and per account."""
 
     def __init__(
-        self, *, limit: int, per_account: int, ttl: float, on_close: Callable[[Client], Awaitable[None]]
+        self,
+        *,
+        limit: int,
+        per_account: int,
+        ttl: float,
+        on_close: Callable[[Client], Awaitable[None]],
+        new_id: Callable[[], str],
+        counts: SessionCounts | None = None,
     ) -> None:
-        self._on_close = on_close
+        """With `counts`, the limits hold for all nodes together, and no session is ended for another one."""
+        self._on_close, self._new_id, self._counts = on_close, new_id, counts
         self._clients: dict[str, Client] = {}
         self._accounts: dict[str, dict[str, Client]] = {}
         """The same clients by account."""
@@ -340,17 +369,8 @@ class SessionRegistry:
             TooManySessions: All sessions of the account are in use, or `max_sessions` are open.
         """
         owner_account = account(principal, address)
-        own = self._accounts.get(owner_account, {})
-        if len(own) >= self.per_account:
-            idle = [client for client in own.values() if client.idle]
-            if not idle:
-                raise TooManySessions(
-                    f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
-                )
-            self._end_soon(min(idle, key=lambda client: client.used))
-        if len(self._clients) >= self.limit and not self._took_back(owner_account):
-            raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
-        key = secrets.token_hex(16)
+        self._admit(owner_account)
+        key = self._new_id()
         client = Client(
             id=key,
             principal=principal,
@@ -364,6 +384,36 @@ class SessionRegistry:
         )
         self._clients[key] = self._accounts.setdefault(owner_account, {})[key] = client
         return client
+
+    def _admit(self, owner_account: str) -> None:
+        """Raise `TooManySessions` unless the account may have another session."""
+        if self._counts is not None:
+            full = self._counts.enter(owner_account, self.per_account, self.limit)
+            if full == owner_account:
+                raise TooManySessions(f"too many sessions (client_sessions={self.per_account})", full)
+            if full is not None:
+                raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later", full)
+            return
+        own = self._accounts.get(owner_account, {})
+        if len(own) >= self.per_account:
+            idle = [client for client in own.values() if client.idle]
+            if not idle:
+                raise TooManySessions(
+                    f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
+                )
+            self._end_soon(min(idle, key=lambda client: client.used))
+        if len(self._clients) >= self.limit and not self._took_back(owner_account):
+            raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
+
+    def longest_idle(self, owner_account: str) -> Client | None:
+        """Return the session of an account that was idle for longest; None if all are in use."""
+        idle = [client for client in self._accounts.get(owner_account, {}).values() if client.idle]
+        return min(idle, key=lambda client: client.used) if idle else None
+
+    def majority(self) -> str | None:
+        """Return the account that has more than half of the sessions here, if one has."""
+        accounts = self._accounts.items()
+        return next((name for name, own in accounts if 2 * len(own) > len(self._clients)), None)
 
     def _took_back(self, asking: str) -> bool:
         """End the longest idle session of another account that has more than half of all sessions, so that
@@ -393,6 +443,8 @@ class SessionRegistry:
         """Remove a session from the registry; False if it was removed before."""
         if self._clients.pop(client.id, None) is None:
             return False
+        if self._counts is not None:
+            self._counts.leave(client.account)
         own = self._accounts[client.account]
         del own[client.id]
         if not own:

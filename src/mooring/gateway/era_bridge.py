@@ -3,72 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import os
 import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 from mooring.core.extensions import OURS, TASKS, declared_by_client, original
 from mooring.core.types import Era, Tool
 from mooring.errors import CallError, MooringError
 from mooring.gateway.clients import Client
+from mooring.gateway.nodes import Cluster, NodeId
 from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields, no_resource
+from mooring.gateway.seal import Seal
 from mooring.host import runtime_of
 from mooring.transport.message import ClientBridge
 
 STATE_TTL = 3600.0
 """Seconds for which a sealed request state is valid."""
-MAX_STATE_LENGTH = 1_000_000
-
-
-class Seal:
-    """Signs state with an HMAC key. The state is not encrypted."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def close(self, payload: Mapping[str, Any], binding: Mapping[str, str], now: float) -> str:
-        """Return `payload` as text that `open` accepts for `STATE_TTL` seconds, with the same `binding`."""
-        data = json.dumps([dict(payload), round(now + STATE_TTL)], separators=(",", ":")).encode()
-        return f"{_text(data)}.{_text(self._mark(data, binding))}"
-
-    def open(self, sealed: object, binding: Mapping[str, str], now: float) -> dict[str, Any] | None:
-        """Return what was sealed; None if it is forged, bound to something else, or expired."""
-        if not isinstance(sealed, str) or len(sealed) > MAX_STATE_LENGTH:
-            return None
-        data, _, mark = sealed.partition(".")
-        try:
-            raw, given = _bytes(data), _bytes(mark)
-        except ValueError:
-            return None
-        if not hmac.compare_digest(self._mark(raw, binding), given):
-            return None
-        payload, end = json.loads(raw)
-        return cast("dict[str, Any]", payload) if now <= end else None
-
-    def _mark(self, data: bytes, binding: Mapping[str, str]) -> bytes:
-        context = json.dumps(sorted(binding.items())).encode()
-        return hmac.new(self._key, len(context).to_bytes(8, "big") + context + data, sha256).digest()
-
-
-def _text(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    if not text.isascii():
-        raise ValueError("not ASCII")
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+STATE = "request state"
+"""What a sealed request state is sealed for."""
 
 
 ANSWERABLE = ("elicitation", "sampling", "roots")
@@ -78,11 +38,11 @@ PASSED = (*ANSWERABLE, "experimental")
 class EraBridge:
     """Forwards requests to servers and translates between the protocol eras."""
 
-    def __init__(self, relay: ClientBridge, key: bytes | None = None, *, asks: bool = True) -> None:
-        """Without `asks`, requests of servers are not forwarded to clients."""
+    def __init__(self, relay: ClientBridge, cluster: Cluster | None = None) -> None:
         self.under_way = relay.under_way
-        self._passed = PASSED if asks and relay.capabilities else ()
-        self._seal = Seal(key or os.urandom(32))
+        self._passed = PASSED if relay.capabilities else ()
+        self._seal = Seal([os.urandom(32)]) if cluster is None else cluster.seal
+        self._me = None if cluster is None else cluster.me
         self.suspended_calls = SuspendedCalls()
         self._watched: Counter[tuple[str, str, str]] = Counter()
         """Subscribers by server, URI, and session (for servers with `isolation: session`)."""
@@ -125,26 +85,50 @@ class EraBridge:
         state = result.get("requestState")
         if result.get("resultType") != "input_required" or state is None:
             return result
-        sealed = self._seal.close({"state": state}, self._binding(client, server, about), time.time())
-        return {**result, "requestState": sealed}
+        return {**result, "requestState": self._closed(client, server, about, {"state": state})}
 
     def suspended_key(self, client: Client, server: str, about: str, state: object) -> str | None:
         """Return the key of the suspended call that the state refers to, if any."""
         return self._opened(client, server, about, state).get("suspended")
 
     def suspended_state(self, client: Client, server: str, about: str, key: str) -> str:
-        return self._seal.close({"suspended": key}, self._binding(client, server, about), time.time())
+        return self._closed(client, server, about, {"suspended": key})
 
     def login_state(self, client: Client, server: str, about: str, key: str) -> str:
-        return self._seal.close({"login": key}, self._binding(client, server, about), time.time())
+        return self._closed(client, server, about, {"login": key})
 
     def login_key(self, client: Client, server: str, about: str, state: object) -> str | None:
         """Return the key of the login that the state refers to, if any."""
-        found = self._seal.open(state, self._binding(client, server, about), time.time())
+        found = self._content(client, server, about, state)
         return None if found is None else found.get("login")
 
+    def owner(self, state: object) -> NodeId | None:
+        """Return the node that keeps what a state refers to; None if the state is not valid."""
+        data = self._seal.open(state, STATE)
+        owner = None if data is None else json.loads(data)["node"]
+        return None if owner is None else NodeId(*owner)
+
+    def _closed(self, client: Client, server: str, about: str, payload: Mapping[str, Any]) -> str:
+        content = {
+            "node": self._me,
+            "for": self._binding(client, server, about),
+            "until": round(time.time() + STATE_TTL),
+            "content": payload,
+        }
+        return self._seal.close(json.dumps(content, separators=(",", ":")).encode(), STATE)
+
+    def _content(self, client: Client, server: str, about: str, state: object) -> dict[str, Any] | None:
+        """Return what a state holds; None if it is forged, of another request, or expired."""
+        data = self._seal.open(state, STATE)
+        if data is None:
+            return None
+        found = json.loads(data)
+        if found["for"] != self._binding(client, server, about) or time.time() > found["until"]:
+            return None
+        return found["content"]
+
     def _opened(self, client: Client, server: str, about: str, state: object) -> dict[str, Any]:
-        found = self._seal.open(state, self._binding(client, server, about), time.time())
+        found = self._content(client, server, about, state)
         if found is None:
             raise Refusal(INVALID_PARAMS, "the requestState is invalid or expired")
         return found

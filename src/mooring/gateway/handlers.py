@@ -134,8 +134,6 @@ ALL_CAPABILITIES: Mapping[str, Any] = {
     "logging": {},
 }
 """All capabilities: servers may connect later, but the handshake cannot be repeated."""
-WITHOUT_SESSION: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
-"""Capabilities for handshake clients without a session: they cannot receive notifications."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 METHODS = frozenset(
     (
@@ -174,13 +172,10 @@ class RequestHandlers:
             "skills/get": self._skill,
             "resources/directory/read": self._directory,
         }
-        self._transient: dict[str, Handler] = {
+        self._legacy: dict[str, Handler] = {
             **shared,
             "initialize": self._initialize,
             "ping": self._ping,
-        }
-        self._legacy: dict[str, Handler] = {
-            **self._transient,
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
@@ -197,13 +192,7 @@ class RequestHandlers:
         """
         method = message["method"]
         params: object = message.get("params", {})
-        known = (
-            self._modern
-            if client.era == "modern"
-            else self._legacy
-            if client.has_session
-            else self._transient
-        )
+        known = self._modern if client.era == "modern" else self._legacy
         handler = known.get(method, self._extension)
         given = fields(params)
         if given is not params:
@@ -213,8 +202,7 @@ class RequestHandlers:
     # --- handshake ------------------------------------------------------------------------------
 
     async def _initialize(self, request: ClientRequest) -> Answer:
-        basis = ALL_CAPABILITIES if request.client.has_session else WITHOUT_SESSION
-        capabilities = {**basis, "extensions": advertised(request.client.profile)}
+        capabilities = {**ALL_CAPABILITIES, "extensions": advertised(request.client.profile)}
         basics = {"protocolVersion": request.client.protocol, "capabilities": capabilities}
         return {**basics, "serverInfo": SERVER_INFO, **instructions(request.client)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,12 +14,22 @@ import anyio
 
 from mooring.gateway import stdio
 from mooring.gateway.auth import check_agreement
-from mooring.gateway.clients import Client, ClientExchange, Outbox, Principal, TooManySessions, account
+from mooring.gateway.clients import (
+    Client,
+    ClientExchange,
+    Outbox,
+    Principal,
+    TooManySessions,
+    account,
+    random_id,
+)
 from mooring.gateway.extensions import not_passed_on
 from mooring.gateway.handlers import Answer
+from mooring.gateway.nodes import Cluster, NodeId, OwnerGone, home_server
 from mooring.gateway.profiles import Profile
 from mooring.gateway.protocol import (
     CAPABILITIES,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     Refusal,
@@ -138,6 +147,8 @@ async def write_stream(
         outbox.lose()
 
 
+MAX_TRIES = 40
+"""How often a request is forwarded to the same node, which was not there to get it."""
 SESSION = "Mcp-Session-Id"
 SESSION_ENDED = (
     "the gateway ended the session while the request was running, because its token is no longer valid, its "
@@ -179,7 +190,8 @@ class HttpHandler:
     async def _post(self, context: RequestContext) -> Response | None:
         request_id: object = None
         try:
-            decoded = _decoded(await self.body(context.request))
+            body = await self.body(context.request)
+            decoded = _decoded(body)
             if isinstance(decoded, list):
                 return await self._batch(context, cast("list[object]", decoded))
             message = fields(decoded)
@@ -188,7 +200,10 @@ class HttpHandler:
                 raise Refusal(INVALID_REQUEST, "the body must be one JSON-RPC message")
             version = context.request.headers.get("MCP-Protocol-Version")
             if era_of_message(message, version) == "modern":
-                return await self._modern(context, message)
+                cluster = self._gateway.cluster
+                if cluster is None:
+                    return await self._modern(context, message)
+                return await self._routed(cluster, context, message, body)
             return await self._legacy(context, message)
         except Refusal as refusal:
             key = cast("RequestId", request_id) if is_id(request_id) else None
@@ -205,6 +220,49 @@ class HttpHandler:
         if kind != "application/json":
             raise Denied(415, "the body must be application/json")
         return await request.read(settings.max_body, settings.body_timeout)
+
+    async def _owner(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any]
+    ) -> NodeId | None:
+        """Return the node that must answer a request of the 2026 era; None for any."""
+        params = fields(message.get("params"))
+        if "requestState" in params:
+            return self._gateway.era_bridge.owner(params["requestState"])
+        server = home_server(context.profile, message.get("method"), params)
+        if server is None:
+            return None
+        return await cluster.home(context.profile, context.principal, server or None, message)
+
+    async def _arrived(self, cluster: Cluster, context: RequestContext, message: dict[str, Any]) -> None:
+        params = fields(message.get("params"))
+        if "requestState" not in params:
+            server = home_server(context.profile, message.get("method"), params)
+            if server is not None:
+                await cluster.arrived(context.profile, context.principal, server or None, message)
+
+    async def _routed(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any], body: bytes
+    ) -> Response | None:
+        """Have the owner answer. If it ended before it got the request, its successor does."""
+        if context.request.hop is not None:
+            await self._arrived(cluster, context, message)
+            return await self._modern(context, message)
+        owner, tries = await self._owner(cluster, context, message), 0
+        while owner is not None and owner != cluster.me:
+            try:
+                return await cluster.forward(context.request, owner, body, counted=True)
+            except OwnerGone as gone:
+                if "requestState" in fields(message.get("params")):
+                    raise Refusal(
+                        INVALID_PARAMS,
+                        f"node {owner.name!r}, which kept this call, is gone. The tool may have had effects; "
+                        "check before you call it again",
+                    ) from None
+                old, owner = owner, await self._owner(cluster, context, message)
+                tries += owner == old
+                if tries >= MAX_TRIES:
+                    raise Denied(503, str(gone), {"Retry-After": "2"}) from None
+        return await self._modern(context, message)
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
@@ -253,23 +311,24 @@ class HttpHandler:
         version = handshake_version(params.get("protocolVersion"))
         abilities = fields(params.get("capabilities"))
         gateway = self._gateway
-        if gateway.stateless:
-            client = gateway.registry.transient(context.profile, context.principal, "legacy", version, {})
-            return await self._answered(context, client, message)
+        given = (context.profile, context.principal, version, abilities, context.request.remote)
         try:
-            client = gateway.registry.open(
-                context.profile, context.principal, version, abilities, context.request.remote
-            )
+            client = gateway.registry.open(*given)
         except TooManySessions as full:
-            raise Denied(503, str(full), {"Retry-After": "30"}) from None
+            asking = account(context.principal, context.request.remote)
+            cluster = gateway.cluster
+            if cluster is None or full.account is None or not await cluster.make_room(full.account, asking):
+                raise Denied(503, str(full), {"Retry-After": "30"}) from None
+            try:
+                client = gateway.registry.open(*given)
+            except TooManySessions as taken:  # another client was quicker
+                raise Denied(503, str(taken), {"Retry-After": "1"}) from None
         known = context._replace(more={**context.more, SESSION: client.id})
         return await self._answered(known, client, message)
 
     def _session(self, context: RequestContext) -> Client:
         gateway, (request, profile, principal, _) = self._gateway, context
         key = request.headers.get(SESSION)
-        if gateway.stateless:
-            return gateway.registry.transient(profile, principal, "legacy", handshake_version(None), {})
         if key is None:
             raise Refusal(
                 INVALID_REQUEST, f"the request has no {SESSION} header; send initialize first", status=400
@@ -340,7 +399,7 @@ class HttpHandler:
     async def _get(self, context: RequestContext) -> Response | None:
         """Open the event stream of a session; it replaces an older one."""
         request = context.request
-        if self._gateway.stateless or SESSION not in request.headers:
+        if SESSION not in request.headers:
             raise Denied(405, "a stream needs a session", {"Allow": "POST"})
         client = self._known(context)
         if client.event_stream is not None:
@@ -414,7 +473,8 @@ class LegacySse:
             or self._open_for[key_account] >= settings.client_sessions
         ):
             raise Denied(503, "too many sessions are open", {"Retry-After": "30"})
-        key = secrets.token_hex(16)
+        cluster = self._gateway.cluster
+        key = random_id() if cluster is None else cluster.new_id()
         outbox = Outbox(on_lost=request.abort)
         server = StdioServer(self._gateway, outbox, principal, request.remote)
         self._streams[key] = (server, principal)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import ssl
 import sys
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from mooring.config.logs import logger
-from mooring.config.models import HostConfig
-from mooring.config.sections import GatewaySettings, ProfileSettings
-from mooring.errors import ConfigError
-from mooring.gateway.auth import Authenticator
-from mooring.gateway.routes import Routes
 from mooring.gateway.tls import certificate_principal
 from mooring.gateway.web import Denied, Response, WebRequest, too_large, too_slow
 
@@ -222,17 +215,22 @@ BACKLOG = 1024
 TLS_HANDSHAKE_TIMEOUT = 10.0
 
 
+class RequestRoutes(Protocol):
+    """Answers requests; see `WebRequest`."""
+
+    async def handle(self, request: WebRequest) -> Response | None: ...
+
+
 class WebServer:
     """Listens, and passes requests to the routes."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: RequestRoutes, max_connections: int) -> None:
         self._routes = routes
-        settings = routes.gateway.settings
-        self.connection_limit = ConnectionLimit(connection_capacity(settings.max_connections))
-        routes.connections = lambda: self.connection_limit.count
+        self.connection_limit = ConnectionLimit(connection_capacity(max_connections))
         self._server: Listener | None = None
         self._socket: socket.socket | None = None
         self._listening: asyncio.Server | None = None
+        self._peers: asyncio.Server | None = None
 
     async def start(
         self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
@@ -251,6 +249,12 @@ class WebServer:
             self._server, host, port, backlog=BACKLOG, reuse_port=shared or None, **_tls_options(tls)
         )
         return self._listening.sockets[0].getsockname()[1]
+
+    async def start_for_peers(self, path: str) -> None:
+        """Listen on a Unix socket as well, for other nodes of this machine."""
+        assert self._server is not None
+        assert sys.platform != "win32"
+        self._peers = await asyncio.get_running_loop().create_unix_server(self._server, path, backlog=BACKLOG)
 
     async def use_tls(self, tls: ssl.SSLContext) -> None:
         """Use other certificates for new connections. The listening sockets stay, so that no connection is
@@ -274,14 +278,14 @@ class WebServer:
         if self._server is not None:
             await self._server.shutdown(1.0)
 
-    async def reconfigure(self, settings: GatewaySettings, authenticator: Authenticator) -> None:
-        """Apply new settings; sessions and streams whose tokens are no longer valid end."""
-        self.connection_limit.most = connection_capacity(settings.max_connections)
-        await self._routes.reconfigure(settings, authenticator)
+    def limit_connections(self, most: int) -> None:
+        """Change the number of connections that may be open."""
+        self.connection_limit.most = connection_capacity(most)
 
     def refuse_new(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
+        for listening in (self._listening, self._peers):
+            if listening is not None:
+                listening.close()
 
     async def _handle(self, given: web.BaseRequest) -> web.StreamResponse:
         connection = given.protocol
@@ -296,128 +300,3 @@ class WebServer:
 
 def _tls_options(tls: ssl.SSLContext | None) -> dict[str, Any]:
     return {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": TLS_HANDSHAKE_TIMEOUT}
-
-
-_MARK = "MOORING_GATEWAY_WORKER"
-RESTART_DELAY = 1.0
-
-
-def check_workers(config: HostConfig, default_profile: ProfileSettings, *, sse: bool) -> None:
-    """Reject settings that need state shared between processes.
-
-    Raises:
-        ConfigError: Names every setting that does not work with `--workers`.
-    """
-    gateway, standard = config.gateway, GatewaySettings()
-    found = [
-        f"server {server.name!r} has `isolation: session`: each client would get a server in every process"
-        for server in config.active
-        if server.isolation == "session"
-    ]
-    if default_profile.discovery != "never":
-        found.append("`--discovery`: what a client selects would be known to one process only")
-    found += [
-        f"profile {name!r} has `discovery: {profile.discovery}`: "
-        "what a client selects would be known to one process only"
-        for name, profile in gateway.profiles.items()
-        if profile.discovery != "never"
-    ]
-    found += [
-        f"`gateway.{name}`: each process would count for itself"
-        for name in ("rate", "burst", "concurrency", "max_sessions", "client_sessions")
-        if getattr(gateway, name) != getattr(standard, name)
-    ]
-    found += [
-        f"server {server.name!r} has `max_concurrency`: each process would count for itself"
-        for server in config.active
-        if server.max_concurrency is not None
-    ]
-    if sse:
-        found.append(
-            "`--sse`: a client of the 2024 transport needs one process for its stream and its requests"
-        )
-    if found:
-        raise ConfigError("\n  ".join(["These settings do not work with `--workers`:", *found]))
-
-
-def is_worker() -> bool:
-    """Whether this process is a worker."""
-    return _MARK in os.environ
-
-
-def worker_port() -> int:
-    """Return the port that all workers listen on."""
-    return int(os.environ[_MARK].partition(":")[2])
-
-
-def shared_key() -> bytes | None:
-    """Return the key with which all workers seal request states; None outside of workers."""
-    return bytes.fromhex(os.environ[_MARK].partition(":")[0]) if is_worker() else None
-
-
-async def run_workers(count: int, bind: str, port: int, listening: Callable[[str], None]) -> int:
-    """Run this command in `count` processes and restart those that exit, until SIGTERM or SIGINT. Return the
-    exit code.
-
-    `listening` is called once, with the URL, when the first of them listens. Port 0 is one free port for all.
-
-    Raises:
-        OSError: The port is in use.
-    """
-    loop = asyncio.get_running_loop()
-    ending = asyncio.Event()
-    running: set[asyncio.subprocess.Process] = set()
-    reported = False
-
-    def pass_on(number: int) -> None:
-        if sys.platform == "win32" or number != signal.SIGHUP:
-            ending.set()
-        for process in running:
-            if process.returncode is None:
-                process.send_signal(number)
-
-    # Bound and never listening: it keeps the port for the workers and gets no connections.
-    reserved = await loop.create_server(asyncio.Protocol, bind, port, reuse_port=True, start_serving=False)
-    port = reserved.sockets[0].getsockname()[1]
-    if sys.platform != "win32":  # there, Ctrl-C reaches each process of the console
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, pass_on, number)
-    environment = {**os.environ, _MARK: f"{os.urandom(32).hex()}:{port}"}
-    command = [sys.executable, "-m", "mooring", *sys.argv[1:]]
-
-    async def report(output: asyncio.StreamReader) -> None:
-        """Report the first URL, or with `--json` the first error; standard output holds one document."""
-        nonlocal reported
-        line = await output.readline()
-        rest = b"" if line.startswith(b"http") else await output.read()
-        if reported or not line:
-            return
-        reported = True
-        if line.startswith(b"http"):
-            listening(line.decode().strip())
-        else:
-            sys.stdout.write((line + rest).decode())
-
-    async def supervise() -> None:
-        while not ending.is_set():
-            # A worker ends when its standard input does, so that it does not outlive a killed parent.
-            process = await asyncio.create_subprocess_exec(
-                *command, env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-            )
-            running.add(process)
-            if process.stdout is not None:
-                await report(process.stdout)
-            code = await process.wait()
-            running.discard(process)
-            if code == 2:  # invalid configuration: restarting does not help
-                ending.set()
-                codes.append(code)
-            elif not ending.is_set():
-                await asyncio.sleep(RESTART_DELAY)
-
-    codes: list[int] = []
-    try:
-        await asyncio.gather(*(supervise() for _ in range(count)))
-    finally:
-        reserved.close()
-    return codes[0] if codes else 0

@@ -65,6 +65,12 @@ class LoginPages:
         """Whether a path belongs to these pages."""
         return self._logins.url is not None and path.startswith(PATH)
 
+    def is_elsewhere(self, request: WebRequest) -> bool:
+        """Whether the authorization server sends a browser back whose login this process does not know."""
+        states = parse_qs(request.query_string, max_num_fields=32).get("state", [])
+        back = request.raw_path.startswith(CALLBACK) and request.method == "GET" and len(states) == 1
+        return back and self._logins.waiting(states[0]) is None
+
     async def serve(self, request: WebRequest) -> Response:
         path = request.raw_path
         if not self._at_home(request):

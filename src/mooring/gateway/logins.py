@@ -7,7 +7,6 @@ valid for ten minutes and is used once. `login_pages.py` serves the link.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -73,8 +72,8 @@ class Ticket:
 class RemoteLogins:
     """The links of all clients. Off unless the gateway has a public address and a key for stored logins."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, new_key: Callable[[], str]) -> None:
+        self._host, self._new_key = host, new_key
         self.url: str | None = None
         """Public address of the gateway; None while remote logins are off."""
         self.identify: Callable[[str], Awaitable[Principal | None]] | None = None
@@ -88,7 +87,7 @@ class RemoteLogins:
     ) -> None:
         """Apply settings."""
         public = public_url(settings)
-        self.url = None if public is None or settings.key is None else public.rstrip("/")
+        self.url = None if public is None or not settings.key else public.rstrip("/")
         self.identify = identify
 
     # --- for requests ---------------------------------------------------------------------------
@@ -215,7 +214,7 @@ class RemoteLogins:
             self.drop(own[0])
         if len(self._tickets) >= MAX_TICKETS:
             raise Refusal(-32603, "too many logins are pending; try again later")
-        key = secrets.token_urlsafe(32)
+        key = self._new_key()
         ticket = Ticket(key=key, principal=principal, server=server, expires=time.monotonic() + TICKET_LIFE)
         self._tickets[key] = ticket
         return ticket
@@ -267,7 +266,7 @@ def check_public(settings: GatewaySettings) -> None:
         ConfigError: It is neither https nor on this machine.
     """
     public = public_url(settings)
-    if settings.key is None or public is None:
+    if not settings.key or public is None:
         return
     try:
         parts = urlsplit(public)

@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings
@@ -13,9 +14,12 @@ from mooring.core.types import hidden_document
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import METADATA, Authenticator
 from mooring.gateway.clients import Principal, account
-from mooring.gateway.http import HttpHandler, LegacySse
+from mooring.gateway.http import SESSION, HttpHandler, LegacySse
 from mooring.gateway.login_pages import LoginPages
+from mooring.gateway.logins import PATH
 from mooring.gateway.metrics import gateway_metrics
+from mooring.gateway.nodes import HOP, Cluster
+from mooring.gateway.profiles import Profile
 from mooring.gateway.web import Denied, Forwarding, Response, WebRequest, document
 
 log = logger("mooring.gateway")
@@ -39,16 +43,12 @@ class _Share:
     under_way: int = 0
 
 
-class Limits:
+class Limits(Protocol):
     """Token bucket and concurrency limit of each client."""
-
-    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self.set(rate=rate, burst=burst, concurrency=concurrency)
-        self._shares: OrderedDict[str, _Share] = OrderedDict()
 
     def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
         """Change the limits; running requests stay counted."""
-        self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
+        ...
 
     def enter(self, client: str, now: float) -> None:
         """Count a request; call `leave` at its end.
@@ -56,6 +56,22 @@ class Limits:
         Raises:
             RateLimited: A limit is exceeded; the request was not counted.
         """
+        ...
+
+    def leave(self, client: str) -> None: ...
+
+
+class ClientLimits:
+    """Limits of the clients of one process."""
+
+    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self.set(rate=rate, burst=burst, concurrency=concurrency)
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+
+    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
+
+    def enter(self, client: str, now: float) -> None:
         share = self._shares.get(client)
         if share is None:
             share = self._shares[client] = _Share(tokens=self._burst, at=now)
@@ -93,15 +109,24 @@ class Routes:
 
     def __init__(self, gateway: Gateway, authenticator: Authenticator, *, sse: bool = False) -> None:
         self.gateway, self.authenticator = gateway, authenticator
+        self._cluster = gateway.cluster
         self._legacy_sse = LegacySse(gateway) if sse else None
         settings = gateway.settings
         self._endpoint = HttpHandler(gateway)
         self._pages = LoginPages(gateway.logins)
         gateway.logins.configure(settings, authenticator.identify)
-        self._limits = Limits(rate=settings.rate, burst=settings.burst, concurrency=settings.concurrency)
+        limits: dict[str, Any] = {
+            "rate": settings.rate,
+            "burst": settings.burst,
+            "concurrency": settings.concurrency,
+        }
+        shared = None if self._cluster is None else self._cluster.limits(**limits)
+        self._limits: Limits = shared or ClientLimits(**limits)
         self._forwarding = Forwarding(settings.forwarded)
         self.admin: Callable[[WebRequest], Awaitable[Response | None]] | None = None
         """Answers requests to the admin API."""
+        self.console: Callable[[WebRequest], Awaitable[Response | None]] | None = None
+        """Answers requests to the console, if there is one."""
         self.connections: Callable[[], int] = lambda: 0
         """Returns the number of open connections; set by our own server."""
 
@@ -129,7 +154,10 @@ class Routes:
         started, status = time.monotonic(), 0
         more: dict[str, str] = {}
         try:
-            self._forwarding.apply(request)
+            if self._cluster is None or (hop := request.headers.get(HOP)) is None:
+                self._forwarding.apply(request)
+            else:
+                self._admit(self._cluster, request, hop)
             more = self.authenticator.check(request)
             response = await self._route(request, self._local_path(request), more)
             status = request.status if response is None else response.status
@@ -137,12 +165,19 @@ class Routes:
             status = denied.status
             response = document({"error": str(denied)}, status, {**more, **denied.headers})
         finally:
-            # `/ready` reports a state; it refuses nothing.
-            refused = status >= 400 and not request.records and request.route != "/ready"
-            if refused:
-                self.gateway.metrics.refused(status)
-            self.gateway.access_log.served(request, status, time.monotonic() - started, refused=refused)
+            if not request.forwarded:
+                # `/ready` reports a state; it refuses nothing.
+                refused = status >= 400 and not request.records and request.route != "/ready"
+                if refused:
+                    self.gateway.metrics.refused(status)
+                self.gateway.access_log.served(request, status, time.monotonic() - started, refused=refused)
         return response
+
+    def _admit(self, cluster: Cluster, request: WebRequest, header: str) -> None:
+        """Take over what another node says about the client."""
+        hop = request.hop = cluster.admit(request, header)
+        request.remote, request.host, request.certificate = hop.remote, hop.host, hop.certificate
+        request.base = hop.base
 
     def _local_path(self, request: WebRequest) -> str:
         """Return the path without `gateway.base_path`."""
@@ -157,6 +192,8 @@ class Routes:
 
     async def _route(self, request: WebRequest, path: str, more: dict[str, str]) -> Response | None:
         request.path = path
+        if self.console is not None and (path == "/console" or path.startswith("/console/")):
+            return await self.console(request)
         if request.method == "OPTIONS":
             return Response(status=204, headers=more)
         if path == "/mcp" or path.startswith("/mcp/"):
@@ -165,6 +202,8 @@ class Routes:
             return await self._mcp(request, "", more)
         if self._pages.owns(path):
             request.route = "/login"
+            if self._cluster is not None and request.hop is None:
+                return await self._login(self._cluster, request)
             return await self._pages.serve(request)
         if path == "/health":
             request.route = path
@@ -175,15 +214,33 @@ class Routes:
         if path == "/metrics":
             request.route = path
             await self._identified(request, self.gateway.settings.scopes)
-            if self.gateway.stateless:
-                raise Denied(501, "no metrics with --workers: each process would report its own")
-            text = self.gateway.metrics.text(gateway_metrics(self.gateway, self.connections()))
+            text = self.own_metrics()
+            if self._cluster is not None:
+                text = await self._cluster.metrics(text)
             return Response(text.encode(), content_type="text/plain; version=0.0.4; charset=utf-8")
+        if path.startswith("/peer/") and self._cluster is not None and request.hop is not None:
+            request.forwarded = True  # of the nodes among themselves: not logged
+            return await self._cluster.peer(request, path)
         if path.startswith("/admin/") and self.admin is not None:
             return await self.admin(request)
         if path.startswith(METADATA) and self.gateway.settings.oauth is not None:
             return self._metadata(path.removeprefix(METADATA))
         raise Denied(404, "not found; the MCP endpoint is /mcp")
+
+    async def _login(self, cluster: Cluster, request: WebRequest) -> Response | None:
+        """Answer for a login page: the node that keeps the login does."""
+        owner = cluster.owner(request.raw_path.removeprefix(PATH))
+        if owner is not None and owner != cluster.me:
+            return await cluster.forward(request, owner, None)
+        if self._pages.is_elsewhere(request):
+            found = await cluster.found(request)
+            if found is not None:
+                return found
+        return await self._pages.serve(request)
+
+    def own_metrics(self) -> str:
+        """Return the metrics of this process."""
+        return self.gateway.metrics.text(gateway_metrics(self.gateway, self.connections()))
 
     async def _identified(
         self, request: WebRequest, scopes: tuple[str, ...], profile: str | None = None
@@ -193,7 +250,11 @@ class Routes:
         return principal
 
     async def _mcp(self, request: WebRequest, name: str, more: dict[str, str]) -> Response | None:
-        gateway = self.gateway
+        gateway, cluster = self.gateway, self._cluster
+        if cluster is not None and request.hop is None:
+            key = request.headers.get(SESSION) or (request.query_string and request.query.get("session_id"))
+            if key and (owner := cluster.owner(key)) is not None and owner != cluster.me:
+                return await cluster.forward(request, owner, None)  # the owner checks the token
         profile = gateway.profile(name)
         scopes = (*gateway.settings.scopes, *(profile.settings.scopes if profile else ()))
         principal = await self._identified(request, scopes, name)
@@ -201,7 +262,11 @@ class Routes:
             raise Denied(404, f"unknown profile {name[:80]!r}")
         request.route, request.profile = request.path, profile.name
         if gateway.draining:
+            if cluster is not None and request.hop is None and SESSION not in request.headers:
+                return await cluster.elsewhere(request)
             raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
+        if request.hop is not None and request.hop.counted:
+            return await self._serve(request, profile, principal, more)
         client = account(principal, request.remote)
         try:
             self._limits.enter(client, time.monotonic())
@@ -210,11 +275,16 @@ class Routes:
                 429, str(problem), {"Retry-After": str(max(1, round(problem.retry_after)))}
             ) from None
         try:
-            if self._legacy_sse is not None and not request.path.startswith("/mcp"):
-                return await self._legacy_sse.serve(request, profile, principal, more)
-            return await self._endpoint.serve(request, profile, principal, more)
+            return await self._serve(request, profile, principal, more)
         finally:
             self._limits.leave(client)
+
+    async def _serve(
+        self, request: WebRequest, profile: Profile, principal: Principal, more: dict[str, str]
+    ) -> Response | None:
+        if self._legacy_sse is not None and not request.path.startswith("/mcp"):
+            return await self._legacy_sse.serve(request, profile, principal, more)
+        return await self._endpoint.serve(request, profile, principal, more)
 
     # --- operation ------------------------------------------------------------------------------
 
@@ -232,8 +302,15 @@ class Routes:
             await self._identified(request, gateway.settings.scopes)
         except Denied:
             details = False
-        hidden = hidden_document(gateway.host.hidden(), gateway.host.redact, details=details)
-        return document({"ready": good, "hidden": hidden}, 200 if good else 503)
+        found: dict[str, Any] = {
+            "ready": good,
+            "hidden": hidden_document(gateway.host.hidden(), gateway.host.redact, details=details),
+        }
+        if self._cluster is not None:
+            found["ready"] = good = good and not self._cluster.problems()
+            if details:
+                found["cluster"] = self._cluster.document()
+        return document(found, 200 if good else 503)
 
     def _metadata(self, path: str) -> Response:
         gateway = self.gateway

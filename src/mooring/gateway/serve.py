@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mooring.auth.cipher import LoginCipher
+from mooring.auth.cipher import key_secrets
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -28,9 +28,10 @@ from mooring.errors import ConfigError
 from mooring.gateway.app import Gateway
 from mooring.gateway.auth import Authenticator, is_loopback
 from mooring.gateway.clients import ANONYMOUS, Principal
-from mooring.gateway.http_server import WebServer, check_workers, is_worker, shared_key
+from mooring.gateway.http_server import WebServer
 from mooring.gateway.logins import check_public
 from mooring.gateway.logs import ApplicationLog
+from mooring.gateway.nodes import Cluster
 from mooring.gateway.routes import Routes
 from mooring.gateway.tls import Certificates
 from mooring.gateway.tokens import CreatedTokens, TokenFile, token_path
@@ -66,7 +67,7 @@ class Service:
         bind: The address on which it is served; None if another server listens.
         url: The URL of the gateway, unless the configuration has one.
         default_profile: The tools, resources and prompts that `/mcp` serves. Default: all of them.
-        shared: Whether other processes listen on the same port.
+        cluster: The other nodes, if there are any.
         sse: Whether the HTTP+SSE transport of 2024-11-05 is served as well.
 
     Raises:
@@ -80,14 +81,14 @@ class Service:
         url: str,
         *,
         default_profile: ProfileSettings | None = None,
-        shared: bool = False,
+        cluster: Cluster | None = None,
         sse: bool = False,
     ) -> None:
         self._host, self._bind, self._url = host, bind, url
-        self._check = partial(check_workers, default_profile=default_profile or ProfileSettings(), sse=sse)
-        self._shared = shared
-        if shared:
-            self._check(host.config)
+        self._profile = default_profile or ProfileSettings()
+        self._cluster = cluster
+        if cluster is not None:
+            cluster.check(host.config, self._profile)
         settings = host.config.gateway
         self.tokens = CreatedTokens(TokenFile(token_path(settings)))
         self.tokens.load()
@@ -96,8 +97,7 @@ class Service:
         self.gateway = Gateway(
             host,
             default_profile=default_profile,
-            stateless=shared,
-            key=shared_key(),
+            cluster=cluster,
             logins=authenticator.open,
         )
         self.routes = Routes(self.gateway, authenticator, sse=sse)
@@ -118,6 +118,8 @@ class Service:
         """
         await _open_audit_log(self._host, audit)
         self._check_access_log()
+        if self._cluster is not None:
+            await self._cluster.start(self.routes)
         self._tasks.append(asyncio.create_task(self.gateway.run()))
         self._tasks.append(asyncio.create_task(self.tokens.watch(self._tokens_changed)))
         if self.certificates is not None:
@@ -127,9 +129,17 @@ class Service:
     async def stop(self) -> None:
         """Refuse new requests, wait for running ones, and close everything."""
         runtime_of(self._host).config.vet = None
+        if self._cluster is not None and self.web is not None:
+            await self._cluster.leave()
         if self.web is not None:
+            await asyncio.sleep(0)  # take what has connected already: closing the port resets it
             self.web.refuse_new()
+        if self._cluster is not None and self.web is not None:
+            self.gateway.draining = True
+            await asyncio.sleep(self._cluster.grace)
         await self.gateway.drain()
+        if self._cluster is not None:
+            await self._cluster.stop()
         if self.web is not None:
             await self.web.stop()
         for task in self._tasks:
@@ -186,8 +196,8 @@ class Service:
 
     def _vet(self, config: HostConfig) -> Callable[[], Awaitable[None]]:
         """Check a new configuration; return the function that applies it."""
-        if self._shared:
-            self._check(config)
+        if self._cluster is not None:
+            self._cluster.check(config, self._profile)
         old, new = self.gateway.settings, config.gateway
         if (old.tls is None) != (new.tls is None):
             raise ConfigError("TLS cannot be switched on or off while it runs; restart", place="gateway.tls")
@@ -212,9 +222,8 @@ class Service:
         if "log" in changed:
             self.log.use(new.log)
         if self.web is not None:
-            await self.web.reconfigure(new, authenticator)
-        else:
-            await self.routes.reconfigure(new, authenticator)
+            self.web.limit_connections(new.max_connections)
+        await self.routes.reconfigure(new, authenticator)
 
     def _authenticator(self, config: HostConfig) -> Authenticator:
         """Return the request checks of this configuration.
@@ -226,8 +235,8 @@ class Service:
         _refuse_doubtful(config)
         settings = config.gateway
         check_public(settings)
-        if settings.key is not None:
-            LoginCipher(settings.key).key()
+        if settings.key:
+            key_secrets(settings.key)
         tokens = resolved_tokens(settings)
         self._host.redact.learn(value for _, value, _ in tokens)
         made = Authenticator(
@@ -261,7 +270,7 @@ async def serve_http(
     *,
     default_profile: ProfileSettings | None = None,
     audit: str | None = None,
-    shared: bool = False,
+    cluster: Cluster | None = None,
     sse: bool = False,
 ) -> AsyncGenerator[Serving]:
     """Serve a running host over Streamable HTTP while the block runs.
@@ -276,8 +285,7 @@ async def serve_http(
         port: The TCP port; 0 lets the system choose.
         default_profile: The tools, resources and prompts that `/mcp` serves. Default: all of them.
         audit: Path of the audit log. Default: `gateway.audit` of the configuration, then `audit`.
-        shared: Whether other processes listen on the same port. Clients then get no session and are sent
-            no requests, and settings that need shared state are refused.
+        cluster: The other nodes, if there are any.
         sse: Whether to serve the HTTP+SSE transport of 2024-11-05 at `/sse` as well.
 
     Yields:
@@ -286,19 +294,23 @@ async def serve_http(
     Raises:
         ConfigError: The address is not loopback and no token, OAuth or client certificate is configured; or
             the port, a log, a token, a certificate or a key file cannot be used; or a setting does not work
-            with `shared`.
+            with other nodes.
     """
     shown = f"[{bind}]" if ":" in bind else bind
     scheme = "http" if host.config.gateway.tls is None else "https"
     service = Service(
-        host, bind, f"{scheme}://{shown}:{port}", default_profile=default_profile, shared=shared, sse=sse
+        host, bind, f"{scheme}://{shown}:{port}", default_profile=default_profile, cluster=cluster, sse=sse
     )
     try:
-        web = WebServer(service.routes)
+        web = WebServer(service.routes, host.config.gateway.max_connections)
+        service.routes.connections = lambda: web.connection_limit.count
         context = await service.context()
         await service.start(audit)
         try:
+            shared = cluster is not None and cluster.socket is not None
             chosen = await web.start(bind, port, shared=shared, tls=context)
+            if cluster is not None and cluster.socket is not None:
+                await web.start_for_peers(cluster.socket)
         except OSError as problem:
             raise ConfigError(f"Cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
         service.web = web
@@ -410,7 +422,7 @@ GC_THRESHOLD = 50_000
 
 
 async def wait_for_shutdown(
-    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None]
+    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None], *, worker: bool = False
 ) -> None:
     """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
     the configuration; clients stay connected.
@@ -424,7 +436,7 @@ async def wait_for_shutdown(
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
-        if is_worker():
+        if worker:
             loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
     reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
     try:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mooring.config.operation import ForwardedSettings
     from mooring.gateway.access import RequestRecord
+    from mooring.gateway.nodes import Hop
 
 __all__ = ["Denied", "Forwarding", "Response", "WebRequest", "document", "json_response"]
 
@@ -58,8 +59,9 @@ class WebRequest(ABC):
     None. The task of the handler is cancelled if the client disconnects."""
 
     __slots__ = (
-        "base", "certificate", "headers", "host", "local", "method", "path", "peer", "principal", "profile",
-        "query_string", "raw_headers", "raw_path", "received", "records", "remote", "route", "sent", "status",
+        "base", "certificate", "forwarded", "headers", "hop", "host", "local", "method", "path", "peer",
+        "principal", "profile", "query_string", "raw_headers", "raw_path", "received", "records", "remote",
+        "route", "sent", "status",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +99,10 @@ class WebRequest(ABC):
         """Principal of the verified client certificate; None without one."""
         self.local: bool | None = None
         """Whether the server listens on loopback; None: as the authenticator was started."""
+        self.hop: Hop | None = None
+        """What the node says that forwards the request; None if it comes from a client."""
+        self.forwarded = False
+        """Whether another node answers the request, which also logs it."""
         self.route = ""
         """Which route answers, for the access log; empty if none does."""
         self.principal: str | None = None

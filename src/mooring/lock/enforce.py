@@ -8,7 +8,7 @@ before any server runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -92,6 +92,7 @@ class LockEnforcer:
         self._withhold = withhold
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
+        self._pinned: dict[str, tuple[Pin, frozenset[str]]] = {}
         self._recollections: dict[str, SnapshotCache] = {}
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
@@ -113,6 +114,11 @@ class LockEnforcer:
         return self._memory.lock
 
     @property
+    def path(self) -> Path | None:
+        """Where that lock is stored."""
+        return self._memory.path
+
+    @property
     def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
         """Hidden tools by server and the server's own name."""
         return self._aside
@@ -127,8 +133,17 @@ class LockEnforcer:
     def is_pinned(self, tool: Tool) -> bool:
         """Return whether a lock holds an approved definition of the tool. The private cache does not
         count."""
-        pin = None if tool.server in self._cached else self._pins.get(tool.server)
-        return pin is not None and any(one.remote_name == tool.remote_name for one in pin.snapshot.tools)
+        return tool.remote_name in self.pinned(tool.server)
+
+    def pinned(self, server: str) -> Collection[str]:
+        """Return the server's own names of the tools that a lock holds an approved definition of."""
+        pin = None if server in self._cached else self._pins.get(server)
+        if pin is None:
+            return ()
+        known = self._pinned.get(server)
+        if known is None or known[0] is not pin:
+            known = self._pinned[server] = (pin, frozenset(one.remote_name for one in pin.snapshot.tools))
+        return known[1]
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""

@@ -65,6 +65,8 @@ def parse(text: str) -> Lock:
         raise LockError(f"is damaged: nested too deep; {_AGAIN}") from None
     except json.JSONDecodeError as error:
         raise _broken(text, error) from None
+    except ValueError:  # thousands of digits
+        raise LockError(f"is damaged: it has a number that is too large; {_AGAIN}") from None
     if not isinstance(document, dict):
         raise LockError(f"is not a lock; {_AGAIN}", place="line 1")
     fields = cast("dict[str, Any]", document)
@@ -402,7 +404,7 @@ def _skill(raw: _Raw, server: str) -> Skill:
 
 def _file(item: tuple[str, Json]) -> SkillFile:
     digest, _, size = str(item[1]).partition(" ")
-    if not size.isdecimal():
+    if not size.isdecimal() or len(size) > 15:
         raise _Damage(f"{_shown(item[0])} must have a digest and a size")
     return SkillFile(uri=item[0], digest=digest, size=int(size))
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from mooring.audit import SCRIPT
+from mooring.core.callers import SCRIPT
 from mooring.core.events import Event, ScriptCalled
 from mooring.core.names import OWNER
 from mooring.core.render import label

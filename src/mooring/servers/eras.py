@@ -261,7 +261,7 @@ class EraConnections:
         supervisor = self._make(
             replace(self._config, protocol=NEWEST[era], start="background", transport=wire, min_protocol=None)
         )
-        supervisor.access, supervisor.principal = main.access, main.principal
+        supervisor.access, supervisor.principal, supervisor.lease = main.access, main.principal, main.lease
         supervisor.privately(main.session, self._listed)
         if wire == "stdio":  # another process: the first one does not know about its changes
             supervisor.notices.watched = main.notices.watched

@@ -126,10 +126,10 @@ class Launcher:
             self._starts = StartLimit(self._starting)
         if self._pool is None:
             self._pool = HttpPool()
-        if self._pool.cipher is None and (key := self.config.gateway.key) is not None:
+        if self._pool.cipher is None and (keys := self.config.gateway.key):
             from mooring.auth.cipher import LoginCipher
 
-            self._pool.cipher = LoginCipher(key)
+            self._pool.cipher = LoginCipher(*keys)
         if self._questions is None:
             self._questions = ElicitationHandler(self._on_elicit, self._relay, self.extensions)
         return Connection(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mooring import concurrency
@@ -109,6 +109,16 @@ class ConcurrencyLimiter:
                 turn.set_result(None)
 
 
+shared_gate: Callable[[str], ConcurrencyLimiter] | None = None
+"""Returns the limiter of a server that several processes share; None: each process counts for itself."""
+
+
+def _new_gate(supervisor: Supervisor) -> ConcurrencyLimiter:
+    if shared_gate is None or supervisor.session is not None:
+        return ConcurrencyLimiter()
+    return shared_gate(supervisor.config.name)
+
+
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Errors that do not count against the transport: the server has responded."""
@@ -128,7 +138,7 @@ class RequestSender:
     def __init__(self, supervisor: Supervisor, gate: ConcurrencyLimiter | None = None) -> None:
         self.supervisor = supervisor
         self._breaker = Breaker()
-        self._gate = gate or ConcurrencyLimiter()
+        self._gate = gate or _new_gate(supervisor)
         self._known: MooringError | None = None
         """Last reason why there was no connection."""
         self._under_way = 0
@@ -176,6 +186,8 @@ class RequestSender:
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
                 left = max(end - concurrency.monotonic(), 0.0)
+                if self.supervisor.lease is not None:
+                    self._check_lease(about)
                 try:
                     result = await live.ask(
                         method, params, timeout=left, idle=idle, on_progress=on_progress, meta=meta
@@ -187,6 +199,8 @@ class RequestSender:
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
                     left = max(end - concurrency.monotonic(), 0.0)
+                    if self.supervisor.lease is not None:
+                        self._check_lease(about)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
                 self.supervisor.attempts.restarts.forgive()
@@ -205,6 +219,14 @@ class RequestSender:
                 self._idle.set()
             if probe and not counted:
                 self._breaker.abandoned()
+
+    def _check_lease(self, about: str) -> None:
+        """Refuse a request to a server that this node may not use any more."""
+        lease = self.supervisor.lease
+        if lease is not None and (problem := lease.problem()) is not None:
+            raise CallError(
+                f"{about!r} was not sent: {problem}", server=self._name, tool=about, outcome="not sent"
+            )
 
     async def idle(self) -> None:
         """Wait until no request is running."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
@@ -23,7 +23,7 @@ from mooring.local import Provider
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import OwnHeaders, checked, identity_of
 from mooring.servers.manager import ServerManager
-from mooring.servers.state import CurrentConfig
+from mooring.servers.state import CurrentConfig, ServerLease
 
 if TYPE_CHECKING:
     from mooring.servers.active import Guard
@@ -72,6 +72,11 @@ class SessionIdentity:
         """By server: HTTP headers that this session sends in addition to, or instead of, the configured
         ones."""
         return self._headers
+
+
+def is_busy(session: SessionIdentity) -> bool:
+    """Return whether a call of the session is running."""
+    return session._calls > 0  # pyright: ignore[reportPrivateUsage]
 
 
 S = TypeVar("S", bound=SessionIdentity)
@@ -131,6 +136,10 @@ class HostSessions(Generic[S]):
         self._used_in_common: set[str] = set()
         """Isolated servers whose shared connection the shared session has used: no session takes it over."""
         self._closing: set[asyncio.Task[None]] = set()
+        self.lease_of: Callable[[str, str], ServerLease | None] = lambda session, server: None
+        """Returns the lease that a session needs for its connection to a server; set by a cluster."""
+        self.ended: Callable[[str], Awaitable[None]] | None = None
+        """Called after the connections of a session were closed; set by a cluster."""
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -179,6 +188,12 @@ class HostSessions(Generic[S]):
         self._events.emit(SessionEnded(session=session.id, reason=reason))
         with shielded():
             await self._close(own.values())
+            if self.ended is not None:
+                await self.ended(session.id)
+
+    def find(self, session_id: str) -> S | None:
+        """Return an open session."""
+        return self._open.get(session_id)
 
     async def end_idle(self) -> None:
         """End sessions that have not been used for `session_ttl` seconds, periodically. Never returns."""
@@ -267,14 +282,14 @@ class HostSessions(Generic[S]):
         # A listing for one identity is not published. Child processes have no logins.
         principal = session.principal if config.url is not None else None
         public = headers is None and principal is None
-        connection = None
-        if public and config.name not in self._used_in_common:
+        connection, lease = None, self.lease_of(session.id, config.name)
+        if public and lease is None and config.name not in self._used_in_common:
             connection = self._manager.hand_over(config.name)
         if connection is None:
             cached = CachedSnapshot.of(listed) if listed else None
             connection = self._manager.private(config, cached, headers)
         private = PrivateConnection(connection, config)
-        connection.supervisor.principal = principal
+        connection.supervisor.principal, connection.supervisor.lease = principal, lease
         connection.supervisor.privately(session.id, partial(self._listed, private, public))
         return private
 

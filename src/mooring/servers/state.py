@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from mooring.config.models import HostConfig, ServerConfig, Style
 from mooring.core.discovery import Mode, checked_mode
@@ -13,7 +14,7 @@ from mooring.core.names import may_belong
 from mooring.core.search import Ranker
 from mooring.core.types import Tool
 from mooring.core.value import Value
-from mooring.errors import ConfigError, NotTrusted
+from mooring.errors import ConfigError, ConnectError, NotTrusted
 from mooring.local import LocalTools, Provider
 from mooring.results.pipeline import directory
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mooring.policy.guards import Guard
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
+    from mooring.transport.base import Transport
     from mooring.transport.message import ClientBridge
 
 
@@ -78,6 +80,39 @@ class CurrentConfig:
     def artifacts(self) -> Path | None:
         """Return the directory for records of calls; None: calls are not recorded."""
         return directory(self._artifacts or self.config.artifacts)
+
+
+class ServerLease(Protocol):
+    """Permission to run and use a server that only one node of a cluster may run."""
+
+    def problem(self) -> str | None:
+        """Return why the server must not be used now; None if it may."""
+        ...
+
+    def started(self, pid: int) -> None: ...
+    def ended(self, pid: int) -> None: ...
+
+
+@asynccontextmanager
+async def under_lease(
+    lease: ServerLease, server: str, opening: AbstractAsyncContextManager[Transport]
+) -> AsyncGenerator[Transport]:
+    """Open a transport under a lease, which knows its process until that has ended.
+
+    Raises:
+        ConnectError: The lease does not permit it.
+    """
+    if (problem := lease.problem()) is not None:
+        raise ConnectError(problem, server=server)
+    pid: int | None = None
+    try:
+        async with opening as channel:
+            if (pid := channel.pid) is not None:
+                lease.started(pid)
+            yield channel
+    finally:
+        if pid is not None:
+            lease.ended(pid)
 
 
 class ServerTable:

@@ -26,6 +26,7 @@ from mooring.servers.freshness import Freshness, Relister, differs
 from mooring.servers.negotiate import doubted, first_era, negotiate, refuse_older
 from mooring.servers.notifications import NotificationRouter
 from mooring.servers.start_queue import ConnectTimer, StartLimit, StartSlot, Urgency
+from mooring.servers.state import ServerLease, under_lease
 from mooring.servers.status import (
     STABLE,
     ConnectHistory,
@@ -93,6 +94,8 @@ class Supervisor(StateReporter):
         self.principal: str | None = None
         """Principal whose login is used; None for the user who runs the host."""
         self.caller: Subject | None = None
+        self.lease: ServerLease | None = None
+        """Of a server that one node of a cluster runs."""
         self.log_level: str | None = None
         """Log level for a handshake server; None: its own default."""
         self.ended = asyncio.Event()
@@ -386,7 +389,10 @@ class Supervisor(StateReporter):
                 self._slot.release()
             self._slot = await self._starts.enter(lambda: self._urgency)
             timer.resume()
-        async with open_channel(kind, self.config, target, self._pool, self.redact, self.access) as channel:
+        opening = open_channel(kind, self.config, target, self._pool, self.redact, self.access)
+        if self.lease is not None:
+            opening = under_lease(self.lease, self.config.name, opening)
+        async with opening as channel:
             channel.on_flood = self.attempts.opened()
             if self._slot is not None and channel.pid is not None:
                 self._slot.started(channel.pid)

@@ -58,17 +58,22 @@ class Recorder:
         base.listeners.remove(self._keep)
 
     def _keep(self, exchange: base.TracedExchange) -> None:
-        entry: dict[str, Any] = {
-            "server": exchange.server,
-            "method": exchange.method,
-            "params": {name: value for name, value in exchange.params.items() if name != "_meta"},
-        }
-        entry |= {"result": exchange.result} if exchange.error is None else {"error": exchange.error}
-        text = json.dumps(_masked(entry), ensure_ascii=False)
+        text = recorded(exchange)
         for secret in self._secrets:
             text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], HIDDEN)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(text + "\n")
+
+
+def recorded(exchange: base.TracedExchange) -> str:
+    """Return an exchange as a line of a recording, with values under names such as `password` replaced."""
+    entry: dict[str, Any] = {
+        "server": exchange.server,
+        "method": exchange.method,
+        "params": {name: value for name, value in exchange.params.items() if name != "_meta"},
+    }
+    entry |= {"result": exchange.result} if exchange.error is None else {"error": exchange.error}
+    return json.dumps(_masked(entry), ensure_ascii=False)
 
 
 class Replay:

@@ -330,7 +330,7 @@ Edits = list[tuple[int, int, str]]
 
 def put(text: str, path: KeyPath, value: object) -> str:
     """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
-    root = _Spans(text).document()
+    root = located(text)
     way, rest = descend(root, path)
     unit = unit_of(text, root)
     if not rest:
@@ -342,10 +342,15 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 def drop(text: str, path: KeyPath) -> str:
     """Return `text` without the value at `path`. Raises KeyError when there is none."""
-    way, rest = descend(_Spans(text).document(), path)
+    way, rest = descend(located(text), path)
     if rest:
         raise KeyError(path)
     return spliced(text, flow_drop(text, way[-2], way[-1]))
+
+
+def located(text: str) -> Node:
+    """Return the nodes of a text."""
+    return _Spans(text).document()
 
 
 class _Spans(JsoncParser):

@@ -34,7 +34,7 @@ class _Table:
 
 def put(text: str, path: KeyPath, value: object) -> str:
     """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
-    tables = _tables(text)
+    tables = tables_in(text)
     own = [table for table in tables if table.key[: len(path)] == path]
     home = next((table for table in tables if table.key == path[:-1]), None)
     if home is not None and not is_mapping(value) and not _stands(text, path):
@@ -73,7 +73,7 @@ def _stands(text: str, path: KeyPath) -> bool:
 
 def drop(text: str, path: KeyPath) -> str:
     """Return `text` without the value at `path`. Raises KeyError when there is none."""
-    own = [table for table in _tables(text) if table.key[: len(path)] == path]
+    own = [table for table in tables_in(text) if table.key[: len(path)] == path]
     if own:
         rest = "".join(_cut(text.splitlines(keepends=True), own))
         # An empty file would look like an accident.
@@ -96,7 +96,7 @@ def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
     return lines
 
 
-def _tables(text: str) -> list[_Table]:
+def tables_in(text: str) -> list[_Table]:
     """Return the tables in order, without arrays of tables."""
     lines = text.splitlines(keepends=True)
     headers = list(_headers(text))

@@ -34,7 +34,7 @@ _UNIT = "  "
 
 def put(text: str, path: KeyPath, value: object) -> str:
     """Return `text` with `value` at `path`: replaced, or added after its last sibling."""
-    root = _located(text)
+    root = located(text)
     if root is None:  # comments at most
         head = text if not text or text.endswith("\n") else f"{text}\n"
         return head + "\n".join(_lines(wrapped(value, path))) + "\n"
@@ -52,7 +52,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 def drop(text: str, path: KeyPath) -> str:
     """Return `text` without the value at `path`. Raises KeyError when there is none."""
-    root = _located(text)
+    root = located(text)
     way, rest = descend(root, path) if root else ([], path)
     if rest:
         raise KeyError(path)
@@ -66,7 +66,8 @@ def drop(text: str, path: KeyPath) -> str:
     return spliced(text, edits)
 
 
-def _located(text: str) -> Node | None:
+def located(text: str) -> Node | None:
+    """Return the nodes of a text; None if it has none."""
     root = _YAML.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     if root is None:
         return None

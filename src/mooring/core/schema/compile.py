@@ -65,7 +65,8 @@ class References:
                 place = members.get(name)
             else:
                 items = as_list(place)
-                place = items[int(name)] if name.isdecimal() and int(name[:6]) < len(items) else None
+                within = name.isdecimal() and len(name) <= 6 and int(name) < len(items)
+                place = items[int(name)] if within else None
         return place
 
 

@@ -1,0 +1,540 @@
+"""Nodes that find each other through an engine, and place what may run only once in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import ssl
+from base64 import b32encode
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from mooring import __version__
+from mooring.auth.cipher import key_secrets
+from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
+from mooring.cluster.engine import EngineAccess, EngineError
+from mooring.cluster.fencing import clock
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
+from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
+from mooring.cluster.status import describe
+from mooring.config import default_lookup
+from mooring.config.logs import logger
+from mooring.config.models import ConfigSource, HostConfig
+from mooring.config.references import expand
+from mooring.core.value import Value
+from mooring.errors import ConfigError
+from mooring.gateway.auth import is_loopback
+from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
+from mooring.gateway.routes import ClientLimits
+from mooring.gateway.web import Denied, Response, WebRequest, document
+from mooring.host import runtime_of
+from mooring.servers.sessions import is_busy
+
+if TYPE_CHECKING:
+    from mooring.config.operation import ClusterSettings
+    from mooring.config.sections import GatewaySettings, ProfileSettings
+    from mooring.gateway.clients import Principal
+    from mooring.gateway.profiles import Profile
+    from mooring.gateway.routes import Limits, Routes
+    from mooring.host import Host
+    from mooring.servers.state import ServerLease
+
+__all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
+
+log = logger("mooring.cluster")
+
+FIND_WAIT = 1.0
+ARRIVED_WAIT = 0.5
+"""Seconds in which a node that got a request must become its owner."""
+PEER_WAIT = 3.0
+"""Seconds to wait for the address of a node that owns a session."""
+SESSION = "gateway:"
+"""Start of the ids of sessions that belong to a principal, not to one handshake."""
+_OF_ONE_NODE = frozenset(
+    (
+        "node",
+        "nodes",
+        "cluster",
+        "tls",
+        "log",
+        "access_log",
+        "audit",
+        "metrics",
+        "forwarded",
+        "token_file",
+        "key",
+    )
+)
+"""Settings of the gateway that may differ between nodes."""
+_WHERE = ("file", "source", "warnings")
+
+
+def placement_key(kind: str, name: str) -> str:
+    """Return the key for something that runs once; the engine allows few characters in it."""
+    return f"{kind}.{b32encode(sha256(name.encode()).digest()[:20]).decode().lower()}"
+
+
+def configuration_hash(config: HostConfig) -> str:
+    """Return a hash of the settings that all nodes must share. Secrets are references in them."""
+
+    def plain(value: object) -> Any:
+        if isinstance(value, Value):
+            given = {**type(value).field_defaults(), **vars(value)}
+            return {name: plain(one) for name, one in given.items() if name not in _WHERE}
+        if isinstance(value, Mapping):
+            return {str(name): plain(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if isinstance(value, list | tuple | set | frozenset):
+            return [plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+    known = plain(config)
+    known["gateway"] = {name: one for name, one in known["gateway"].items() if name not in _OF_ONE_NODE}
+    known["servers"] = sorted(known["servers"], key=lambda one: one["name"])
+    return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def engine_access(settings: ClusterSettings) -> EngineAccess:
+    """Return how to reach the engine, with the secrets behind the references.
+
+    Raises:
+        ConfigError: A reference has no value, or a certificate cannot be read.
+    """
+    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
+
+    def secret(reference: str | None) -> str | None:
+        return None if reference is None else expand(reference, lookup)
+
+    context: ssl.SSLContext | None = None
+    if settings.tls is not None or any(url.startswith("tls:") for url in settings.url):
+        tls = settings.tls
+        try:
+            context = ssl.create_default_context(cafile=tls.ca if tls else None)
+            if tls is not None and tls.cert is not None:
+                context.load_cert_chain(tls.cert, tls.key)
+        except (OSError, ssl.SSLError) as problem:
+            raise ConfigError(
+                f"a certificate for the engine cannot be used: {problem}", place="gateway.cluster.tls"
+            ) from None
+    return EngineAccess(
+        urls=settings.url,
+        name=settings.name,
+        ttl=settings.ttl,
+        replicas=settings.replicas,
+        user=settings.user,
+        password=secret(settings.password),
+        token=secret(settings.token),
+        nkey=secret(settings.nkey),
+        credentials=settings.credentials,
+        tls=context,
+    )
+
+
+class SessionLease:
+    """Permission of one principal's private servers to run on this node."""
+
+    def __init__(self, coordinator: Coordinator, key: str) -> None:
+        self._coordinator, self._key = coordinator, key
+
+    def problem(self) -> str | None:
+        if self._coordinator.may_send(self._key) is not None:
+            return None
+        return (
+            f"node {self._coordinator.me.name!r} does not own this session any more, because its lease in "
+            "the cluster ended. Send the request again"
+        )
+
+    def started(self, pid: int) -> None:
+        self._coordinator.watchdog.add(pid)
+
+    def ended(self, pid: int) -> None:
+        self._coordinator.watchdog.remove(pid)
+
+
+class DividedLimits(ClientLimits):
+    """`rate` and `burst` divided by the number of nodes. The limit of concurrent requests is that of a node.
+
+    A load balancer that spreads the requests of a client evenly gives it the whole rate; another one less,
+    never more.
+    """
+
+    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self._nodes = 1
+        self._whole = (rate, burst, concurrency)
+        super().__init__(rate=rate, burst=burst, concurrency=concurrency)
+
+    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
+        self._whole = (rate, burst, concurrency)
+        part = None if rate is None else rate / self._nodes
+        super().set(rate=part, burst=max(1, burst // self._nodes), concurrency=concurrency)
+
+    def share(self, nodes: int) -> None:
+        """Set the number of nodes that share the limits."""
+        if nodes != self._nodes:
+            self._nodes = nodes
+            rate, burst, concurrency = self._whole
+            self.set(rate=rate, burst=burst, concurrency=concurrency)
+
+
+class EngineNodes(NodeCluster):
+    """The nodes that announce themselves in an engine.
+
+    Args:
+        host: The host that is served.
+        name: Name of this node.
+        address: URL at which the others reach it.
+        settings: The settings of the cluster.
+
+    Raises:
+        ConfigError: A setting that nodes need is missing or unsafe.
+    """
+
+    def __init__(self, host: Host, name: str, address: str, settings: ClusterSettings) -> None:
+        gateway = host.config.gateway
+        if not gateway.key:
+            raise ConfigError("a cluster needs a `gateway.key` that all nodes share", place="gateway.key")
+        secrets = key_secrets(gateway.key)
+        super().__init__(NodeId(name, new_incarnation()), secrets)
+        self._host, self._address, self._given = host, address, gateway.cluster
+        _check_plain(gateway, address)
+        self._key_mark = hmac.digest(secrets[0], b"mooring cluster", "sha256").hex()[:16]
+        self._key_marks = {hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets}
+        self._hash = configuration_hash(host.config)
+        self.coordinator = Coordinator(
+            self.me,
+            engine_access(settings),
+            about=self._about,
+            on_fence=self._fenced,
+            on_members=self._members_changed,
+            answers=self._answers,
+            find=self._find,
+        )
+        self._limits: DividedLimits | None = None
+        self._changes: asyncio.Task[None] | None = None
+        self._sessions: dict[str, str] = {}
+        """Session ids of the keys that this node owns."""
+        self._leaving = False
+
+    def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
+        if config.gateway.cluster != self._given or config.gateway.nodes:
+            raise ConfigError("the cluster cannot change while it runs; restart", place="gateway.cluster")
+        once = [one.name for one in config.active if one.placement == "cluster"]
+        if once:
+            raise ConfigError(
+                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server "
+                "as an HTTP server beside the nodes, and give its `url`"
+            )
+        self._hash = configuration_hash(config)
+
+    async def start(self, routes: Routes) -> None:
+        sessions = runtime_of(self._host).sessions
+        sessions.lease_of, sessions.ended = self._lease_of, self._session_ended
+        try:
+            await self.coordinator.start()
+        except BaseException:
+            await self.coordinator.close()
+            raise
+        await super().start(routes)
+        self._members_changed()
+
+    async def leave(self) -> None:
+        """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
+        self._leaving = True
+        self.coordinator.drain()
+        try:
+            async with asyncio.timeout(self.settings.drain):
+                await asyncio.gather(*(self._give_up(key) for key in list(self.coordinator.placement.owned)))
+        except TimeoutError:
+            log.warning("calls of private servers were still running at the end of `drain`")
+        for key in list(self.coordinator.placement.owned):
+            await self._give_up(key, wait=False)
+
+    async def stop(self) -> None:
+        if self._changes is not None:
+            self._changes.cancel()
+        await self.coordinator.stop()
+        await super().stop()
+
+    # --- membership -----------------------------------------------------------------------------
+
+    def _about(self) -> Mapping[str, Any]:
+        return {
+            "url": self._address,
+            "version": __version__,
+            "configuration": self._hash,
+            "key": self._key_mark,
+        }
+
+    def _others(self) -> dict[str, Member]:
+        return {name: one for name, one in self.coordinator.members.items() if name != self.me.name}
+
+    def _members_changed(self) -> None:
+        if self._limits is not None:
+            self._limits.share(len(self.coordinator.members) or 1)
+        self.coordinator.bar(self._leaving or bool(self._drift()))
+        if self._routes is not None and (self._changes is None or self._changes.done()):
+            self._changes = asyncio.create_task(self._update_peers())
+
+    async def _update_peers(self) -> None:
+        """Begin and end the checks of nodes that joined and left."""
+        wanted = {name: str(one.about.get("url", "")) for name, one in self._others().items()}
+        for name, peer in list(self.peers.items()):
+            if wanted.get(name) != peer.url:
+                del self.peers[name]
+                await self.unwatch(peer)
+        for name, url in wanted.items():
+            if name not in self.peers and urlsplit(url).scheme in ("http", "https"):
+                peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
+                member = self.coordinator.members.get(name)
+                if member is not None:
+                    peer.incarnation = member.incarnation
+                self.peers[name] = peer
+                self.watch(peer)
+                log.info("node joined node=%s url=%s", name, url)
+
+    def _drift(self) -> list[str]:
+        """Return how this node differs from more than half of the nodes; the oldest decide a tie."""
+        found: list[str] = []
+        others = self._others()
+        mine = self.coordinator.members.get(self.me.name)
+        if mine is None:
+            return found
+        for field, name, same in (
+            ("configuration", "another configuration", {self._hash}),
+            ("key", "another `gateway.key`", self._key_marks),
+        ):
+            differing = [one for one in others.values() if one.about.get(field) not in same]
+            agreeing = 1 + len(others) - len(differing)
+            tie = len(differing) == agreeing and self._is_youngest(differing)
+            if len(differing) > agreeing or tie:
+                names = ", ".join(sorted(one.name for one in differing))
+                found.append(f"{name} than the nodes {names}")
+        return found
+
+    def _is_youngest(self, others: Iterable[Member]) -> bool:
+        """Whether the lease of this node began after those of all others."""
+        seen = self.coordinator.placement.seen
+        mine = self.coordinator.placement.holder
+        if mine is None:
+            return True
+        for one in others:
+            known = seen.get(one.name)
+            if known is not None and known.record is not None:
+                epoch = known.record.epoch
+                if (epoch.revision if epoch else known.revision) > mine.epoch.revision:
+                    return False
+        return True
+
+    def problems(self) -> list[str]:
+        found = [*super().problems(), *self._drift()]
+        if self.coordinator.placement.duplicate is not None:
+            found.append(f"another node with the name {self.me.name!r} is in the cluster")
+        return sorted(set(found))
+
+    def document(self) -> Mapping[str, Any]:
+        placement, engine = self.coordinator.placement, self.coordinator.engine
+        return {
+            "node": self.me.name,
+            "engine": "connected" if engine.connected else f"not reachable: {engine.problem}",
+            "lease": round(max(placement.usable_until - clock(), 0.0), 1) if placement.holder else None,
+            "owned": len(placement.owned),
+            "fenced": self.coordinator.fenced,
+            "nodes": {name: self._shown(one) for name, one in sorted(self.coordinator.members.items())},
+            "problems": self.problems(),
+        }
+
+    async def status(self) -> Mapping[str, Any]:
+        """Return what the engine knows; what this node knows while the engine is not reachable."""
+        heard = {(one.name, one.incarnation) for one in self.coordinator.members.values()}
+        try:
+            return await describe(self.coordinator.engine, heard)
+        except EngineError as problem:
+            return {**await super().status(), "problem": str(problem)}
+
+    def _shown(self, member: Member) -> dict[str, Any]:
+        peer = self.peers.get(member.name)
+        state = "here" if member.name == self.me.name else "up" if peer is not None and peer.up else "down"
+        return {
+            "incarnation": member.incarnation,
+            "state": "draining" if member.draining else state,
+            **{name: member.about.get(name) for name in ("url", "version", "configuration")},
+            "heard": round(clock() - member.heard, 1),
+            **({} if peer is None or peer.problem is None else {"problem": peer.problem}),
+        }
+
+    def limits(self, **settings: Any) -> Limits | None:
+        self._limits = DividedLimits(**settings)
+        return self._limits
+
+    def _answers(self, node: NodeId, since: float) -> bool:
+        """Whether a node has answered since then, on the monotonic clock."""
+        peer = self.peers.get(node.name)
+        return peer is not None and peer.up and peer.incarnation == node.incarnation and peer.answered > since
+
+    async def peer(self, request: WebRequest, path: str) -> Response | None:
+        if path == "/peer/owns":
+            owns = self.coordinator.may_send(request.query.get("key", "")) is not None
+            return document({"owns": owns}, 200, {NODE: self.me.incarnation})
+        return await super().peer(request, path)
+
+    async def _find(self, key: str) -> NodeId | None:
+        """Ask the other nodes which of them owns a key."""
+
+        async def asked(peer: PeerNode) -> NodeId | None:
+            with suppress(aiohttp.ClientError, OSError, ValueError, TimeoutError):
+                async with (
+                    asyncio.timeout(FIND_WAIT),
+                    self.ask(peer, "GET", f"/peer/owns?key={key}") as response,
+                ):
+                    if response.status == 200 and (await response.json()).get("owns") is True:
+                        return NodeId(peer.name, response.headers.get(NODE, ""))
+            return None
+
+        found = await asyncio.gather(*(asked(peer) for peer in self.peers.values() if peer.up))
+        return next((one for one in found if one is not None), None)
+
+    # --- placement ------------------------------------------------------------------------------
+
+    async def home(
+        self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
+    ) -> NodeId | None:
+        try:
+            return await self._place(profile, principal, self.coordinator.rules.ttl + 2)
+        except NotPlaced as problem:
+            raise Denied(503, str(problem), {"Retry-After": "2"}) from None
+
+    async def _place(self, profile: Profile, principal: Principal, wait: float) -> NodeId:
+        session = f"{SESSION}{profile.name}:{principal.name}"
+        key = placement_key("session", session)
+        about = {"profile": profile.name, "principal": principal.name}
+        node = await self.coordinator.place(key, about, wait)
+        if node == self.me:
+            self._sessions[key] = session
+        return node
+
+    async def arrived(
+        self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
+    ) -> None:
+        try:
+            node = await self._place(profile, principal, ARRIVED_WAIT)
+        except NotPlaced:  # the node that forwarded it waits, and finds the next owner
+            node = None
+        if node != self.me:
+            raise Denied(
+                421,
+                f"node {self.me.name!r} does not own this session",
+                {NODE: self.me.incarnation, REFUSED: MOVED},
+            )
+
+    async def forward(
+        self, request: WebRequest, owner: NodeId, body: bytes | None, *, counted: bool = False
+    ) -> Response | None:
+        await self._know(owner)
+        try:
+            return await super().forward(request, owner, body, counted=counted)
+        except OwnerGone as problem:
+            self.coordinator.forget(owner, gone=not isinstance(problem, OwnerMoved))
+            raise
+
+    async def _know(self, owner: NodeId) -> None:
+        """Wait for the address of a node; after a pause of this process, ask whether it is still there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PEER_WAIT):
+                while (peer := self.peers.get(owner.name)) is None:  # noqa: ASYNC110 (it depends on the engine)
+                    await asyncio.sleep(0.05)
+                if peer.silence > SILENT_AFTER:
+                    await self.probe(peer)
+
+    def _lease_of(self, session: str, server: str) -> ServerLease | None:
+        if not session.startswith(SESSION):
+            return None
+        return SessionLease(self.coordinator, placement_key("session", session))
+
+    async def _session_ended(self, session: str) -> None:
+        """Give up the key of a session that was idle."""
+        if session.startswith(SESSION):
+            key = placement_key("session", session)
+            self._sessions.pop(key, None)
+            await self.coordinator.release(key)
+
+    async def _give_up(self, key: str, *, wait: bool = True) -> None:
+        sessions = runtime_of(self._host).sessions
+        session = sessions.find(self._sessions.get(key, ""))
+        with self.coordinator.closing(key):
+            while wait and session is not None and is_busy(session):  # noqa: ASYNC110 (there is no event)
+                await asyncio.sleep(0.05)
+            if session is not None:
+                await sessions.end(session, "left")
+            await self.coordinator.release(key)
+
+    async def _fenced(self, keys: Iterable[str], reason: str) -> None:
+        """End the sessions of a lost lease; their processes are dead already."""
+        sessions = runtime_of(self._host).sessions
+        for key in keys:
+            session = sessions.find(self._sessions.pop(key, ""))
+            if session is not None:
+                with suppress(Exception):
+                    await sessions.end(session, "left")
+
+
+def _check_plain(gateway: GatewaySettings, address: str) -> None:
+    """Refuse plain HTTP between machines: requests carry the tokens of clients."""
+    parts = urlsplit(address)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and not gateway.plain_nodes:
+        raise ConfigError(
+            f"other nodes would reach this one over plain HTTP at {address}; use `gateway.tls`, or set "
+            "`gateway.plain_nodes: true` in an encrypted network",
+            place="gateway.cluster.address",
+        )
+
+
+def engine_nodes(
+    host: Host, url: str | None, name: str | None, address: str | None, listen: tuple[str, int]
+) -> EngineNodes | None:
+    """Return the nodes of the engine that `--cluster` or the configuration names; None without one.
+
+    Args:
+        host: The host that is served.
+        url: `--cluster`.
+        name: `--node`.
+        address: `--address`.
+        listen: Address and port of this node.
+
+    Raises:
+        ConfigError: A setting that nodes need is missing or unsafe.
+    """
+    gateway = host.config.gateway
+    settings = gateway.cluster
+    if url is not None:
+        from mooring.config.operation import ClusterSettings
+        from mooring.core.value import replace
+
+        settings = ClusterSettings(url=(url,)) if settings is None else replace(settings, url=(url,))
+    if settings is None:
+        return None
+    if gateway.nodes:
+        raise ConfigError("set `gateway.nodes` or `gateway.cluster`, not both", place="gateway.cluster")
+    if (name or gateway.node) is None:
+        raise ConfigError(
+            "this node needs a name: start it with `--node NAME`, or set `gateway.node`", place="gateway.node"
+        )
+    mine = address or settings.address or _address(gateway, listen)
+    return EngineNodes(host, name or gateway.node or "", mine, settings)
+
+
+def _address(gateway: GatewaySettings, listen: tuple[str, int]) -> str:
+    bind, port = listen
+    if bind in ("0.0.0.0", "::", "") or not port:
+        raise ConfigError(
+            "the other nodes need an address of this one: start it with `--address URL`, or set "
+            "`gateway.cluster.address`",
+            place="gateway.cluster.address",
+        )
+    shown = f"[{bind}]" if ":" in bind else bind
+    return f"{'http' if gateway.tls is None else 'https'}://{shown}:{port}"

@@ -1,0 +1,207 @@
+"""Forward a request of a client to another node over HTTP, and the response of that node to the client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from mooring.gateway.nodes import HOP, NodeId, OwnerGone
+from mooring.gateway.web import Denied, Response, WebRequest
+
+__all__ = ["PeerNode", "PeerRefused", "relay"]
+
+CONNECT_TIMEOUT = 3.0
+SILENT_AFTER = 10.0
+"""Seconds without any answer after which requests that wait for a node fail."""
+GONE_AFTER = 30.0
+"""Seconds without any answer after which what a node keeps counts as lost."""
+STREAMED = 2**18
+"""Bytes of a response from which on it is passed on in parts."""
+LARGE = 2**20
+"""Bytes of a body from which on it is sent in parts."""
+NODE, REFUSED = "Mooring-Node", "Mooring-Refused"
+"""Headers of the response to a forwarded request: the incarnation of the node, and why it refused the hop."""
+MOVED = "moved"
+"""Why a node refuses a request for a session that it does not own any more."""
+_OF_CONNECTION = frozenset(
+    (
+        *("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization"),
+        *("proxy-authenticate", "proxy-connection", "content-length", "expect", "date", "server"),
+        *(HOP.lower(), NODE.lower(), REFUSED.lower()),
+    )
+)
+_NOT_SENT = (*_OF_CONNECTION, "content-encoding")  # the body was decoded
+
+
+class PeerRefused(Exception):
+    """The node did not accept the hop: another key, another incarnation, or a header that was used before."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class PeerNode:
+    """Another node: its address, its connections, and when it answered last."""
+
+    def __init__(self, name: str, url: str, *, socket: str | None = None, ssl: Any = True) -> None:
+        self.name, self.url = name, url
+        self._socket, self._ssl = socket, ssl
+        self._http: aiohttp.ClientSession | None = None
+        self.incarnation: str | None = None
+        """The last one known; None before the node answered, and after it ended."""
+        self.answered = time.monotonic()
+        """When it answered last, on the monotonic clock."""
+        self.problem: str | None = None
+        """Why it cannot be used."""
+        self._waiting: set[asyncio.Timeout] = set()
+
+    @property
+    def up(self) -> bool:
+        return self.problem is None and self.incarnation is not None
+
+    @property
+    def silence(self) -> float:
+        """Seconds since it answered."""
+        return time.monotonic() - self.answered
+
+    def heard(self, incarnation: str) -> None:
+        """Note an answer of this start of the node."""
+        self.answered, self.incarnation, self.problem = time.monotonic(), incarnation, None
+
+    def give_up(self) -> None:
+        """End everything that waits for this node."""
+        now = asyncio.get_running_loop().time()
+        for waiting in self._waiting:
+            with suppress(RuntimeError):  # it ended in this moment
+                waiting.reschedule(now)
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the connections to this node."""
+        if self._http is None:
+            connector: Any = (
+                aiohttp.TCPConnector(limit=0, ssl=self._ssl)
+                if self._socket is None
+                else aiohttp.UnixConnector(self._socket, limit=0)
+            )
+            self._http = aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            )
+        return self._http
+
+    async def forward(
+        self, request: WebRequest, owner: NodeId, target: str, hop: str, body: bytes | None
+    ) -> Response | None:
+        """Have the node answer a request.
+
+        Raises:
+            OwnerGone: It has ended, or is another incarnation; it did not get the request.
+            PeerRefused: It did not accept the hop.
+            Denied: It does not answer; it may have got the request.
+        """
+        if self.silence > SILENT_AFTER:
+            raise OwnerGone(owner) if self.silence > GONE_AFTER else self._silent(sent=False)
+        headers = _headers(request)
+        headers[HOP] = hop
+        patience = asyncio.timeout(None)
+        try:
+            async with patience:
+                self._waiting.add(patience)
+                async with self.session().request(
+                    request.method,
+                    URL(self.url + target, encoded=True),
+                    headers=headers,
+                    data=body if body is None or len(body) < LARGE else BytesIO(body),
+                    allow_redirects=False,
+                ) as response:
+                    self._check(response, owner)
+                    request.forwarded = True
+                    return await relay(request, response)
+        except aiohttp.ClientConnectorError as problem:
+            raise self._unreachable(owner, problem) from None
+        except TimeoutError:
+            if request.status:  # a stream that was started
+                request.abort()
+                return None
+            raise self._silent(sent=patience.expired()) from None
+        except (aiohttp.ClientError, OSError):
+            if request.status:
+                request.abort()
+                return None
+            raise self._lost() from None
+        finally:
+            self._waiting.discard(patience)
+
+    def _check(self, response: aiohttp.ClientResponse, owner: NodeId) -> None:
+        self.answered = time.monotonic()
+        incarnation = response.headers.get(NODE)
+        reason = response.headers.get(REFUSED)
+        if incarnation is not None:
+            self.heard(incarnation)
+        if reason == "incarnation":
+            raise OwnerGone(owner)
+        if reason is not None:
+            raise PeerRefused(reason)
+
+    def _unreachable(self, owner: NodeId, problem: aiohttp.ClientConnectorError) -> Denied:
+        """Return the error for a connection that was not made: nothing was sent."""
+        if isinstance(problem.os_error, ConnectionRefusedError | FileNotFoundError):
+            self.incarnation = None
+            return OwnerGone(owner)  # nothing listens there: the process has ended
+        return self._silent(sent=False)
+
+    def _silent(self, *, sent: bool) -> Denied:
+        if sent:
+            return Denied(
+                504,
+                f"node {self.name!r} has not answered for {SILENT_AFTER:g} s. The request may have had "
+                "effects; check before you send it again",
+            )
+        return Denied(503, f"node {self.name!r} does not answer; try again later", {"Retry-After": "2"})
+
+    def _lost(self) -> Denied:
+        return Denied(
+            502,
+            f"the connection to node {self.name!r} ended during the request. The request may have had "
+            "effects; check before you send it again",
+        )
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+
+def _headers(request: WebRequest) -> CIMultiDict[str]:
+    """Return the headers of the client, also repeated ones, without those of its connection."""
+    return CIMultiDict(
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in request.raw_headers
+        if name.decode("latin-1").lower() not in _NOT_SENT
+    )
+
+
+async def relay(request: WebRequest, response: aiohttp.ClientResponse) -> Response | None:
+    """Return a response to the client; streams and large ones are written in parts, as the client reads."""
+    headers: Mapping[str, str] = {
+        name: value for name, value in response.headers.items() if name.lower() not in _OF_CONNECTION
+    }
+    stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
+    if response.status != 200 or not (stream or (response.content_length or 0) > STREAMED):
+        return Response(await response.read(), response.status, headers)
+    await request.start_stream(headers)
+    async for part in response.content.iter_any():
+        await request.write(part)
+    await request.end_stream()
+    return None

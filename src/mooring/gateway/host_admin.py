@@ -1,0 +1,142 @@
+"""Changes of a running host, for the admin API and the console: servers on and off, approval of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from mooring.config.logs import logger
+from mooring.config.models import ServerConfig
+from mooring.core.text import nearest
+from mooring.core.types import Tool
+from mooring.core.value import replace
+from mooring.errors import UnknownServer
+from mooring.gateway.web import Denied
+from mooring.host import Host, runtime_of
+from mooring.lock.diff import Change, describe
+
+__all__ = ["HostAdmin", "lock_changes"]
+
+log = logger("mooring.gateway")
+
+LONGEST_DEFINITION = 16_384
+"""Characters of a definition in the document of a change."""
+
+
+class HostAdmin:
+    """Changes a running host. One change is made after the other."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._turn = asyncio.Lock()
+
+    def server(self, name: str) -> ServerConfig:
+        """Return the configuration of a server.
+
+        Raises:
+            UnknownServer: There is none.
+        """
+        servers = self._host.config.servers
+        for server in servers:
+            if server.name == name:
+                return server
+        raise UnknownServer(name[:80], nearest(name[:80], [one.name for one in servers]))
+
+    async def switch(self, name: str, steps: Sequence[bool]) -> str:
+        """Disable or enable a server until the configuration is next reloaded; return its state.
+
+        Args:
+            name: The server.
+            steps: Values of `disabled`, applied in order: True and False reconnect it.
+        """
+        self.server(name)
+        async with self._turn:
+            for disabled in steps:
+                config = self._host.config
+                servers = tuple(
+                    replace(one, disabled=disabled) if one.name == name else one for one in config.servers
+                )
+                await self._host.apply(replace(config, servers=servers))
+        return next(status.state for status in self._host.status() if status.name == name)
+
+    async def approve(self, name: str, tool: str | None, revision: object, by: str) -> int:
+        """Approve what the caller saw; return the number of changes that are left.
+
+        Args:
+            name: The server.
+            tool: One tool by the server's own name; None: everything.
+            revision: The revision of the changes as they were listed; it must still be the current one.
+            by: The principal, for the log.
+
+        Raises:
+            Denied: The server is not connected or has not changed, or the revision is another one.
+        """
+        runtime = runtime_of(self._host)
+        async with self._turn:
+            connection = runtime.servers.connections.get(self.server(name).name)
+            if connection is None or connection.state != "connected":
+                raise Denied(409, f"the server {name!r} is not connected")
+            pins, snapshot = runtime.builder.pins, connection.snapshot
+            changes = pins.changes(connection.config, snapshot)
+            if not changes:
+                raise Denied(409, f"{name!r} has not changed since it was approved")
+            if change_document(self._host, name, changes)["revision"] != revision:
+                raise Denied(409, "the changes are no longer the same; list them again")
+            await asyncio.to_thread(pins.approve, connection.config, snapshot, tool)
+            log.info("lock approved server=%r tool=%r by=%r", name, tool, by)
+            await self._host.refresh(name)
+        return len(pins.changes(connection.config, connection.snapshot))
+
+
+def lock_changes(host: Host, *, complete: bool = False) -> list[dict[str, Any]]:
+    """Return the changes of each connected server since it was approved.
+
+    Args:
+        host: The host.
+        complete: With both definitions of a changed tool, and with suspicious texts of the server.
+    """
+    runtime = runtime_of(host)
+    found: list[dict[str, Any]] = []
+    for name, connection in sorted(runtime.servers.connections.items()):
+        if connection.state != "connected":
+            continue
+        changes = runtime.builder.pins.changes(connection.config, connection.snapshot)
+        if not changes:
+            continue
+        row = change_document(host, name, changes)
+        if complete:
+            from mooring.core.injection_scan import doubts
+
+            both = [{"before": _definition(one.before), "after": _definition(one.after)} for one in changes]
+            more = host.redact.within(both)
+            row["changes"] = [{**one, **two} for one, two in zip(row["changes"], more, strict=True)]
+            row["findings"] = list(doubts(connection.snapshot))[:50]
+        found.append(row)
+    return found
+
+
+def change_document(host: Host, name: str, changes: Sequence[Change]) -> dict[str, Any]:
+    """Return the changes of one server with their revision; approvals name it."""
+    rows = [
+        {"subject": one.subject, "name": one.name, "kind": one.kind, "text": describe(one)} for one in changes
+    ]
+    revision = sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    return host.redact.within({"server": name, "revision": revision, "changes": rows})
+
+
+def _definition(entry: object) -> str | None:
+    """Return the definition of a tool as JSON text; None for anything else."""
+    if not isinstance(entry, Tool):
+        return None
+    parts = {
+        "title": entry.title,
+        "description": entry.description,
+        "input_schema": entry.input_schema,
+        "output_schema": entry.output_schema,
+        "annotations": entry.annotations,
+    }
+    text = json.dumps({key: value for key, value in parts.items() if value}, indent=2, default=dict)
+    return text if len(text) <= LONGEST_DEFINITION else f"{text[:LONGEST_DEFINITION]}…"

@@ -1,0 +1,340 @@
+"""Nodes with an engine: a real nats-server, real `mooring serve` processes, real child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.engine_lab import (
+    TTL,
+    EngineCluster,
+    alive,
+    engine_nodes,
+    errors_of,
+    joined,
+    owner_number,
+    until,
+)
+from tests.cluster.lab import free_ports
+from tests.lab.caller import Caller, Reply
+
+pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+async def placed(cluster: EngineCluster) -> tuple[int, int, Caller]:
+    """A 2026 client whose private server runs: the number of its owner, its process id, and the client."""
+    client = await cluster.nodes.caller(0, modern=True)
+    pid = int((await client.call("pid")).text)
+    return await owner_number(cluster), pid, client
+
+
+async def first_answer(client: Caller) -> Reply:
+    """Ask again and again, with a short patience, until a server answers."""
+    async with asyncio.timeout(TTL + 30):
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    reply = await client.call("pid")
+                    if reply.status == 200 and not reply.result.get("isError"):
+                        return reply
+            await asyncio.sleep(0.02)
+
+
+async def test_the_private_server_of_a_2026_client_runs_once_in_the_cluster(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        through = [cluster.nodes.through(client, number) for number in range(3)]
+        replies = await asyncio.gather(*(one.call("pid") for one in through * 5))
+        assert len({reply.text for reply in replies}) == 1, errors_of(cluster)
+        owned = [(await cluster.state(number))["owned"] for number in range(3)]
+        assert sorted(owned) == [0, 0, 1]
+
+
+async def test_the_placement_of_a_killed_node_is_taken_over(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster[owner].kill()
+        other = cluster.nodes.through(client, (owner + 1) % 3)
+        reply = await other.call("pid")  # it waits for the end of the lease
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
+        assert int(reply.text) != pid
+        assert not alive(pid)
+        third = cluster.nodes.through(client, (owner + 2) % 3)
+        assert (await third.call("pid")).text == reply.text
+
+
+async def test_a_stopped_node_is_fenced_before_another_one_takes_over(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster[owner].signal(signal.SIGSTOP)
+        # Requests that are sent to the stopped node wait there: their fate is not known.
+        reply = await first_answer(cluster.nodes.through(client, (owner + 1) % 3))
+        assert int(reply.text) != pid, errors_of(cluster)
+        assert not alive(pid), "the server of the stopped node must be dead when another one answers"
+        cluster[owner].signal(signal.SIGCONT)
+        again = await cluster.nodes.through(client, owner).call("pid")
+        assert again.status == 200, (again.messages, errors_of(cluster))
+        assert again.text == reply.text
+
+
+async def test_a_node_that_loses_the_engine_fences_itself_before_the_takeover(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster.proxies[owner].cut()
+        await until(lambda: not alive(pid), TTL + 10)
+        reply = await cluster.nodes.through(client, (owner + 1) % 3).call("pid")
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
+        cut_off = await cluster.nodes.through(client, owner).call("pid")  # it forwards, or says what is wrong
+        assert cut_off.status in (200, 503)
+        if cut_off.status == 200:
+            assert cut_off.text == reply.text
+        cluster.proxies[owner].heal()
+        await joined(cluster, owner, 3)
+        assert (await cluster.nodes.through(client, owner).call("pid")).text == reply.text
+
+
+async def test_an_engine_that_is_silent_to_one_node_counts_as_lost(tmp_path: Path) -> None:
+    """Packets are dropped, nothing is closed: only timeouts show it."""
+    async with engine_nodes(tmp_path) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster.proxies[owner].silent = True
+        await until(lambda: not alive(pid), TTL + 10)
+        reply = await cluster.nodes.through(client, (owner + 1) % 3).call("pid")
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
+        assert int(reply.text) != pid
+
+
+async def test_owned_and_stateless_calls_go_on_while_the_engine_is_down(tmp_path: Path) -> None:
+    from tests.cluster.lab import lab_entry
+
+    servers = {
+        "private": lab_entry(tools=["pid"], settings={"isolation": "session"}),
+        "shared": lab_entry(tools=["echo"]),
+    }
+    async with engine_nodes(tmp_path, servers=servers, ttl=20.0) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        first = await client.call("pid")
+        assert first.status == 200, (first.messages, errors_of(cluster))
+        pid = first.text
+        handshake = await cluster.nodes.caller(1)
+        cluster.engine.kill()
+        for number in range(3):
+            through = cluster.nodes.through(client, number)
+            reply = await through.call("pid")
+            assert reply.status == 200, (number, reply.messages, errors_of(cluster))
+            assert reply.text == pid
+            assert (await through.call("echo", {"text": "x"})).status == 200
+            assert (await cluster.nodes.through(handshake, number).call("pid")).status == 200
+        await cluster.engine.start()
+        await joined(cluster, 0, 3)
+        assert (await client.call("pid")).text == pid  # the lease was not lost
+
+
+async def test_a_new_placement_waits_for_the_engine_and_then_says_what_is_missing(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1, ttl=2.0) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        cluster.engine.kill()
+        reply = await client.call("pid")
+        assert reply.status == 503
+        assert "engine" in reply.messages[0]["error"]
+        await cluster.engine.start()
+        async with asyncio.timeout(30):
+            while (reply := await client.call("pid")).status != 200:
+                await asyncio.sleep(0.1)
+
+
+async def test_a_restarted_engine_costs_no_lease(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, ttl=10.0) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster.engine.kill()
+        await cluster.engine.start()
+        for number in range(3):
+            await joined(cluster, number, 3)
+        assert (await client.call("pid")).text == str(pid)
+        assert (await cluster.state(owner))["fenced"] == 0
+
+
+async def test_an_engine_that_lost_its_data_ends_all_leases_and_starts_again(tmp_path: Path) -> None:
+    import shutil
+
+    async with engine_nodes(tmp_path) as cluster:
+        _, pid, client = await placed(cluster)
+        cluster.engine.kill()
+        shutil.rmtree(tmp_path / "js")
+        await cluster.engine.start()
+        await until(lambda: not alive(pid), TTL + 10)
+        for number in range(3):
+            await joined(cluster, number, 3)
+        replies = [await cluster.nodes.through(client, number).call("pid") for number in range(3)]
+        assert len({reply.text for reply in replies}) == 1, errors_of(cluster)
+
+
+async def test_a_slow_engine_does_not_slow_the_calls_of_owned_sessions(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1, ttl=12.0) as cluster:
+        owner, pid, client = await placed(cluster)
+        cluster.proxies[owner].delay = 0.5
+        started = asyncio.get_running_loop().time()
+        for _ in range(60):  # with a request to the engine for each, they would take 60 s
+            assert (await client.call("pid")).text == str(pid)
+        assert asyncio.get_running_loop().time() - started < 45
+        assert (await cluster.state(owner))["fenced"] == 0
+
+
+async def test_servers_that_run_once_per_cluster_are_refused_with_a_reason(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1) as cluster:
+        text = cluster.file.read_text().replace('"isolation": "session"', '"placement": "cluster"')
+        file = tmp_path / "once.json"
+        file.write_text(text)
+        [port] = free_ports(1)
+        node = cluster.node("b", port, cluster.engine.port, file=file)
+        node.start()
+        assert await asyncio.to_thread(node.process.wait, 60) == 2
+        assert "`placement: cluster` is not available yet (servers: lab)" in node.errors.read_text()
+
+
+async def test_status_shows_nodes_owners_and_the_fencing_number(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        owner, _, _ = await placed(cluster)
+        words = ["--config", str(cluster.file), "--json", "cluster", "status"]
+        asked = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asked.communicate()
+        report = json.loads(out)
+        assert [(node["name"], node["state"]) for node in report["nodes"]] == [("a", "live"), ("b", "live")]
+        [row] = report["owners"]
+        assert (row["node"], row["lease"], row["principal"]) == (cluster[owner].name, "current", "anonymous")
+        assert row["fence"] > 0
+        assert asked.returncode == 0
+        cluster[1 - owner].signal(signal.SIGSTOP)
+        asked = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asked.communicate()
+        states = {node["name"]: node["state"] for node in json.loads(out)["nodes"]}
+        assert states[cluster[1 - owner].name] == "silent"
+        assert asked.returncode == 1
+
+
+async def test_an_engine_that_needs_a_password_is_used_with_it_and_refuses_others(tmp_path: Path) -> None:
+    options = ("--user", "mooring", "--pass", "secret-of-nats")
+    os.environ["NATS_TEST_PASSWORD"] = "secret-of-nats"
+    try:
+        access = {"user": "mooring", "password": "${NATS_TEST_PASSWORD}"}
+        async with engine_nodes(tmp_path, 1, options=options, cluster=access) as cluster:
+            await placed(cluster)
+            [port] = free_ports(1)
+            node = cluster.node("b", port, cluster.engine.port)
+            node.environment["NATS_TEST_PASSWORD"] = "wrong-secret"
+            node.start()
+            assert await asyncio.to_thread(node.process.wait, 60) == 2
+            message = node.errors.read_text()
+            assert "cannot be used" in message
+            assert "wrong-secret" not in message
+            assert "Traceback" not in message
+    finally:
+        del os.environ["NATS_TEST_PASSWORD"]
+
+
+async def test_a_second_node_with_the_same_name_is_refused(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        [port] = free_ports(1)
+        second = cluster.node("a", port, cluster.engine.port)
+        second.errors = tmp_path / "second.err"
+        second.start()
+        assert await asyncio.to_thread(second.process.wait, 60) == 2
+        message = second.errors.read_text()
+        assert "A node with the name 'a' runs already" in message
+        assert "--node" in message
+        assert "Traceback" not in message
+        client = await cluster.nodes.caller(0, modern=True)
+        assert (await client.call("pid")).status == 200
+
+
+async def test_a_node_with_another_configuration_is_not_ready_and_says_why(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        await other_node(cluster, tmp_path, "another configuration than the nodes a, b", change='"pid"')
+
+
+async def test_a_node_with_another_key_is_not_ready_and_says_why(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        await other_node(cluster, tmp_path, "another `gateway.key` than the nodes a, b", key="k" * 40)
+
+
+async def other_node(
+    cluster: EngineCluster, folder: Path, expected: str, *, change: str = "", key: str | None = None
+) -> None:
+    """Start a node that differs, and read why it is not ready."""
+    file = folder / "other.json"
+    text = cluster.file.read_text()
+    file.write_text(text.replace('"drain": 5', '"drain": 6') if change else text)
+    [port] = free_ports(1)
+    node = cluster.node("c", port, cluster.engine.port, file=file, **({"key": key} if key else {}))
+    node.start()
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                assert node.process.poll() is None, node.errors.read_text()
+                try:
+                    async with cluster.nodes.http.get(node.base + "/ready") as response:
+                        report = await response.json()
+                except OSError:
+                    report = {}
+                if expected in report.get("cluster", {}).get("problems", ()):
+                    assert response.status == 503
+                    break
+                await asyncio.sleep(0.1)
+        for number in range(2):  # the others stay ready
+            assert (await cluster.state(number))["problems"] == []
+    finally:
+        await asyncio.to_thread(node.end)
+
+
+async def test_a_node_that_ends_in_order_hands_its_placements_on_without_a_failed_call(
+    tmp_path: Path,
+) -> None:
+    async with engine_nodes(tmp_path, ttl=12.0) as cluster:
+        owner, pid, client = await placed(cluster)
+        through = [cluster.nodes.through(client, number) for number in range(3) if number != owner]
+        ending = asyncio.create_task(asyncio.to_thread(cluster[owner].end))
+        seen = {str(pid)}
+        while not ending.done() or len(seen) < 2:
+            for one in through:
+                reply = await one.call("pid")
+                assert reply.status == 200, (reply.messages, errors_of(cluster))
+                seen.add(reply.text)
+            assert len(seen) <= 2
+        assert not alive(pid)
+        assert await ending == 0
+
+
+async def test_a_watchdog_that_is_killed_ends_the_lease_and_is_replaced(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 1) as cluster:
+        _, pid, client = await placed(cluster)
+        [watchdog] = [
+            int(one.name)
+            for one in Path("/proc").iterdir()
+            if one.name.isdigit() and _is_watchdog(one, cluster[0].process.pid)
+        ]
+        os.kill(watchdog, signal.SIGKILL)
+        await until(lambda: not alive(pid), 20)
+        async with asyncio.timeout(30):
+            while (reply := await client.call("pid")).status != 200 or reply.result.get("isError"):
+                await asyncio.sleep(0.05)
+        assert int(reply.text) != pid
+
+
+def _is_watchdog(process: Path, parent: int) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes()
+        status = (process / "stat").read_text()
+    except OSError:
+        return False
+    return b"watchdog.py" in words and int(status.rpartition(")")[2].split()[1]) == parent
