@@ -71,7 +71,9 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
     browser: Chromium, config: Any, project: Path
 ) -> None:
     document = demo("clock", "notes")
-    document["gateway"] = {"profiles": {"reading": {"servers": ["notes"], "allow": ["read_*", "list_*"]}}}
+    document["gateway"] = {
+        "profiles": {"reading": {"servers": ["notes"], "allow": ["notes/read_*", "notes/list_*"]}}
+    }
     path = config(document)
     made = {}
     for name, scope in (("ana", "admin"), ("agent", "tools")):

@@ -3,7 +3,7 @@
 import { h } from "../dom.js";
 import { ago, count } from "../format.js";
 import { table } from "../table.js";
-import { empty, foreign, section, statePill } from "../ui.js";
+import { callout, empty, foreign, section, statePill } from "../ui.js";
 
 /** @type {import("../main.js").Page} */
 const page = {
@@ -25,7 +25,10 @@ function make({ store }) {
       { class: "centered wide-page" },
       h("div", { class: "page-head" }, h("h1", null, "Cluster")),
       cluster
-        ? [part("Nodes", cluster.nodes, store.now()), part("Owners", cluster.owners, store.now())]
+        ? [
+            cluster.problem && callout("bad", h("p", { dir: "auto" }, cluster.problem)),
+            part("Nodes", cluster.nodes, store.now()), part("Owners", cluster.owners, store.now()),
+          ]
         : empty("This gateway is not part of a cluster", "Set gateway.cluster in the configuration to join one."),
     );
   };
