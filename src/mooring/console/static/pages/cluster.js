@@ -37,6 +37,7 @@ function make({ store }) {
 /** @param {string} title @param {Record<string, unknown>[]} rows @param {number} now */
 function part(title, rows, now) {
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].slice(0, 8);
+  if (!rows.length) return section(title, h("p", { class: "muted" }, "None."));
   const named = rows.map((row, index) => ({ index, row }));
   return section(
     title,
@@ -49,10 +50,9 @@ function part(title, rows, now) {
           rows: named,
           id: ({ index }) => String(index),
           rowHeight: 40,
-          empty: "None.",
           columns: keys.map((key, index) => ({
             id: key,
-            title: key.replaceAll("_", " "),
+            title: (key[0] ?? "").toUpperCase() + key.slice(1).replaceAll("_", " "),
             width: "minmax(90px, 1fr)",
             wide: index > 2,
             sort: ({ row }) => (typeof row[key] === "number" ? /** @type {number} */ (row[key]) : String(row[key])),
@@ -68,8 +68,9 @@ function part(title, rows, now) {
 /** @param {string} key @param {unknown} value @param {number} now */
 function cell(key, value, now) {
   if (value === null || value === undefined) return "–";
-  if (key === "state") return statePill(String(value));
+  if (key === "state" || key === "lease") return statePill(String(value));
   if (typeof value === "number") return value > 1e9 && value < 1e10 ? ago(value, now) : count(value);
+  if (Array.isArray(value)) return value.length ? foreign(value.join(", ")) : "–";
   return foreign(
     typeof value === "string" ? value : JSON.stringify(value),
     key === "name" || key === "id" ? "strong" : "",
