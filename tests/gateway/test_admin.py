@@ -222,10 +222,10 @@ async def test_the_stream_of_events_holds_no_id_of_a_session_that_could_be_used(
 ) -> None:
     """The id of a session is a credential of its client; a reader of events must not get it."""
     async with serving(lab_server()) as here:
-        client = await here.caller(modern=False, headers={"Authorization": f"Bearer {admin}"})
+        client = await here.caller(modern=False, token=admin)
         headers = {"Authorization": f"Bearer {admin}"}
         async with asyncio.timeout(30), here.http.get(f"{here.base}/admin/v1/events", headers=headers) as got:
-            await client.call("mcp_lab_echo", {"text": "x"})
+            assert (await client.call("echo", {"text": "x"})).text == "x"
             seen = ""
             while "CallFinished" not in seen:
                 seen += (await got.content.readline()).decode()
