@@ -16,7 +16,7 @@ from tests.cluster.lab import free_ports, fresh, lab_entry, static_nodes
 from tests.lab.caller import Caller
 from tests.lab.wait import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.cluster]
 DOCS = Path(__file__).parents[2] / "docs" / "cluster.md"
 
 

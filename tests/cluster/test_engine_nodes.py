@@ -25,7 +25,7 @@ from tests.cluster.engine_lab import (
 from tests.cluster.lab import free_ports
 from tests.lab.caller import Caller, Reply
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 async def placed(cluster: EngineCluster) -> tuple[int, int, Caller]:

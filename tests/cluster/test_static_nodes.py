@@ -29,7 +29,7 @@ from tests.gateway.test_reverse import ABLE, ACCEPTED, FIXTURE, QUESTION, answer
 from tests.lab.caller import soon
 from tests.lab.wait import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.cluster]
 
 
 async def test_a_session_is_answered_by_its_owner_through_every_node(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.lab.http import HttpLab
 from tests.lab.libraries import SCRIPT as LIBRARY
 from tests.lab.wait import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.cluster]
 
 MANY = 16
 """Requests on connections of their own. Of 2**15 runs, one would reach the same of two workers with all."""

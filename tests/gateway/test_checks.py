@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mooring.gateway.auth import Denied, check_host, check_origin, check_parameters, is_loopback
 from mooring.gateway.protocol import Refusal
-from mooring.gateway.routes import Limits, RateLimited
+from mooring.gateway.routes import ClientLimits, RateLimited
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_encoding_that_cannot_be_read_is_refused(value: str) -> None:
 
 @given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 5))
 def test_no_client_exceeds_rate_and_burst(waits: list[float], burst: int) -> None:
-    limits = Limits(rate=2.0, burst=burst, concurrency=1000)
+    limits = ClientLimits(rate=2.0, burst=burst, concurrency=1000)
     now, taken = 0.0, 0
     for wait in waits:
         now += wait
@@ -113,7 +113,7 @@ def test_no_client_exceeds_rate_and_burst(waits: list[float], burst: int) -> Non
 
 
 def test_a_finished_request_frees_its_place() -> None:
-    limits = Limits(rate=None, burst=1, concurrency=1)
+    limits = ClientLimits(rate=None, burst=1, concurrency=1)
     limits.enter("one", 0)
     with pytest.raises(RateLimited):
         limits.enter("one", 0)

@@ -35,6 +35,7 @@ from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.routes import ClientLimits
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
+from mooring.servers.sessions import is_busy
 
 if TYPE_CHECKING:
     from mooring.config.operation import ClusterSettings
@@ -466,7 +467,7 @@ class EngineNodes(NodeCluster):
         sessions = runtime_of(self._host).sessions
         session = sessions.find(self._sessions.get(key, ""))
         with self.coordinator.closing(key):
-            while wait and session is not None and session.busy:  # noqa: ASYNC110 (there is no event)
+            while wait and session is not None and is_busy(session):  # noqa: ASYNC110 (there is no event)
                 await asyncio.sleep(0.05)
             if session is not None:
                 await sessions.end(session, "left")

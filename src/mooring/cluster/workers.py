@@ -23,8 +23,8 @@ from urllib.parse import quote
 
 import aiohttp
 
+from mooring.cluster import limits as counts
 from mooring.cluster.forward import PeerNode
-from mooring.cluster.limits import EVERYONE, ClientTable, SharedGate, SharedLimits, SharedSessions
 from mooring.cluster.metrics import Retired, merged
 from mooring.cluster.nodes import NodeCluster, new_incarnation
 from mooring.config.logs import logger
@@ -68,10 +68,10 @@ class WorkerNodes(NodeCluster):
             for name in names
             if name != self.me.name
         }
-        self._table = ClientTable(folder, count, number)
-        self._sessions = SharedSessions(self._table)
+        self._table = counts.ClientTable(folder, count, number)
+        self._sessions = counts.SharedSessions(self._table)
         self._retired = Retired(folder)
-        requests.shared_gate = partial(SharedGate, folder)
+        requests.shared_gate = partial(counts.SharedGate, folder)
         self._parent = os.getppid()
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
@@ -93,14 +93,14 @@ class WorkerNodes(NodeCluster):
 
     # --- limits ---------------------------------------------------------------------------------
 
-    def limits(self, **settings: Any) -> SharedLimits:
-        return SharedLimits(self._table, **settings)
+    def limits(self, **settings: Any) -> counts.SharedLimits:
+        return counts.SharedLimits(self._table, **settings)
 
-    def session_counts(self) -> SharedSessions:
+    def session_counts(self) -> counts.SharedSessions:
         return self._sessions
 
     async def make_room(self, account: str, asking: str) -> bool:
-        if account == EVERYONE:
+        if account == counts.EVERYONE:
             found = {self._registry.majority()}
             found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
             limit = self.settings.max_sessions
@@ -294,7 +294,7 @@ class _Supervisor:
 
     def _clear(self, number: int) -> None:
         """Forget the running requests and sessions of a worker that ended."""
-        ClientTable(self._shared["folder"], self._shared["count"], number).close()
+        counts.ClientTable(self._shared["folder"], self._shared["count"], number).close()
 
     async def _report(self, output: asyncio.StreamReader) -> None:
         """Report the first URL, or with `--json` the first error; standard output holds one document."""

@@ -364,6 +364,8 @@ def _audit(value: object) -> AuditSettings | None:
 
 
 def _keys(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
     known = (some_text(value),) if isinstance(value, str) else list_of_text(value)
     if len(known) > 2 or not all(map(is_reference, known)):
         raise ValueError("must be one reference without a default, such as ${VAR}, or a list of two")

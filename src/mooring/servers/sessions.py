@@ -68,15 +68,15 @@ class SessionIdentity:
         return self._principal
 
     @property
-    def busy(self) -> bool:
-        """Whether a call is running."""
-        return self._calls > 0
-
-    @property
     def headers(self) -> Mapping[str, OwnHeaders]:
         """By server: HTTP headers that this session sends in addition to, or instead of, the configured
         ones."""
         return self._headers
+
+
+def is_busy(session: SessionIdentity) -> bool:
+    """Return whether a call of the session is running."""
+    return session._calls > 0  # pyright: ignore[reportPrivateUsage]
 
 
 S = TypeVar("S", bound=SessionIdentity)
