@@ -27,7 +27,8 @@ function make({ store }) {
       cluster
         ? [
             cluster.problem && callout("bad", h("p", { dir: "auto" }, cluster.problem)),
-            part("Nodes", cluster.nodes, store.now()), part("Owners", cluster.owners, store.now()),
+            part("Nodes", cluster.nodes, store.now()),
+            part("Owners", cluster.owners, store.now()),
           ]
         : empty("This gateway is not part of a cluster", "Set gateway.cluster in the configuration to join one."),
     );
