@@ -133,10 +133,10 @@ class Console:
         while True:
             try:
                 async with asyncio.timeout(CLUSTER_TIMEOUT):
-                    found = dict(await cluster.status())
+                    found: dict[str, Any] = dict(await cluster.status())
             except Exception as problem:  # the nodes that were known stay on the page, with the reason
                 said = "no answer" if isinstance(problem, TimeoutError) else str(problem)
-                known = self.journal.values.get("cluster") or {"nodes": [], "owners": []}
+                known: dict[str, Any] = self.journal.values.get("cluster") or {"nodes": [], "owners": []}
                 found = {**known, "problem": f"The state of the cluster is not known: {said}"}
             self.journal.set("cluster", self.host.redact.within(found))
             await asyncio.sleep(CLUSTER_INTERVAL)

@@ -306,7 +306,7 @@ class AdminApi:
                 event, waiting = waiting.result(), None
                 if event is None:
                     break
-                said = {"event": type(event).__name__, "time": time.time(), **asdict(event)}
+                said: dict[str, Any] = {"event": type(event).__name__, "time": time.time(), **asdict(event)}
                 if isinstance(said.get("session"), str):
                     said["session"] = shown_session(said["session"])
                 line = json.dumps(self._host.redact.within(said), default=str)
