@@ -10,7 +10,7 @@ from mooring.cluster.placement import Action, Holder, LeaseRules, Placement
 from tests.simulation.world import Options, World
 
 SCHEDULES = 25
-TRIES = 150
+TRIES = 250
 """Schedules in which a broken rule must show. Most show within ten."""
 
 
@@ -74,7 +74,7 @@ class DoesNotCheckTheLeaseWhenItSends(Placement):
         return []
 
 
-# That a lease counts from the sending of a renewal is tested in tests/cluster/test_placement.py: the simulated
+# That a lease counts from the sending of a renewal is tested in tests/cluster/test_placement.py: simulated
 # acknowledgements are rarely late enough to show it.
 BROKEN = {
     "no margin": Options(rules=LeaseRules(margin=0.0)),

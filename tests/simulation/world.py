@@ -256,7 +256,7 @@ class Node:
         """Read a lease key; the answer may be out of date."""
         world = self.world
         stale = world.random.choice((0.0, 0.0, 0.0, 1.0, 8.0))
-        world.interest.setdefault(node, set()).add(self)
+        world.interest.setdefault(node, {})[self] = None
         self.ask(
             lambda: world.engine.lease(node, world.now - stale),
             lambda found: self.do(self.rules.lease_seen(node, found[0], found[1], self.clock())),
@@ -387,7 +387,8 @@ class World:
         self.engine = Engine(self)
         self.processes: list[Node] = []
         self.current: dict[str, Node] = {}
-        self.interest: dict[str, set[Node]] = {}
+        self.interest: dict[str, dict[Node, None]] = {}
+        """Ordered, so that a seed gives one schedule."""
         self.first: dict[str, Holder] = {}
         self.touched: set[int] = set()
         self.started_by: dict[int, list[tuple[Node, Holder, int]]] = {}
@@ -483,7 +484,7 @@ class World:
         """Choose the faults and the requests of this schedule."""
         rng, options = self.random, self.options
         keys = [rng.randrange(options.sessions) for _ in range(options.hot)]
-        names = {f"n{key % options.nodes}" for key in keys}
+        names = dict.fromkeys(f"n{key % options.nodes}" for key in keys)
         for name in sorted(names):
             if rng.random() < 0.6:
                 self.at(rng.uniform(0, options.length * 0.6), self._fault, name)
