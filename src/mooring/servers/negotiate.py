@@ -244,7 +244,11 @@ class _Negotiation:
 
     async def _initialize(self) -> dict[str, Any]:
         # All lists depend on these extensions: `mooring lock` and every host must get the same ones.
-        known = {SKILLS: {}, UI: ALL_MIME_TYPES, **self._capabilities.get("extensions", EMPTY)}
+        known: dict[str, Any] = {
+            SKILLS: {},
+            UI: ALL_MIME_TYPES,
+            **self._capabilities.get("extensions", EMPTY),
+        }
         return await self._channel.request(
             "initialize",
             {
