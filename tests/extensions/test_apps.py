@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from mooring.core.catalog import merge
 from mooring.core.discovery import answer, deferrable, namespaces, plan_exposure, prompt_section
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
-from mooring.testing import FakeServer
+from mooring.testing import FakeServer, hang
 
 PAGE = "text/html;profile=mcp-app"
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": [PAGE]}}
@@ -191,6 +193,12 @@ def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": key, "method": method, "params": params}
 
 
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not met():
+            await asyncio.sleep(0)
+
+
 def notice(method: str, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
@@ -230,8 +238,12 @@ async def test_a_page_calls_and_reads_only_what_its_server_keeps_for_pages(hosti
         sent: list[dict[str, Any]] = []
         bridge = (await host.view("mcp_app_show")).bridge(sent.append)
         allowed = {"tick": "ticked", "show": "shown"}
-        for name in (*allowed, "think", "secret", "mcp_other_secret", "mcp_app_tick", "read_mcp_resource"):
+        names = (*allowed, "think", "secret", "mcp_other_secret", "mcp_app_tick", "read_mcp_resource")
+        await bridge.receive(request("ui/initialize", 0))
+        sent.clear()
+        for name in names:
             await bridge.receive(request("tools/call", name, name=name))
+        await until(lambda: len(sent) == len(names))
         answers = {message["id"]: message for message in sent}
         for name, text in allowed.items():
             assert answers[name]["result"]["content"][0]["text"] == text
@@ -316,15 +328,71 @@ async def test_a_page_that_does_not_answer_does_not_delay_its_removal(hosting: A
 @pytest.mark.parametrize(
     "message",
     [None, 7, "x", [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "id": 1},
-     {"jsonrpc": "2.0", "id": [1], "method": "ping"}, {"jsonrpc": "2.0", "method": "no/such"},
+     {"jsonrpc": "2.0", "id": [1], "method": "ping"}, {"jsonrpc": "2.0", "id": 1, "method": 7},
+     {"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "params": {}},
      {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": ["y"] * 50_000}}],
 )  # fmt: skip
-async def test_a_malformed_message_of_a_page_is_ignored(hosting: Any, message: Any) -> None:
+async def test_a_malformed_message_of_a_page_is_logged_and_ignored(
+    hosting: Any, message: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = app()
     async with server, hosting(server.http(), lock=False) as host:
         sent: list[dict[str, Any]] = []
         await (await host.view("mcp_app_show")).bridge(sent.append).receive(message)
         assert sent == []
+        assert "message of a page ignored" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_does_not_end_delays_no_other_message_and_ends_with_the_page(hosting: Any) -> None:
+    server = app()
+    server.fail("tick", hang, times=None)
+    async with server, hosting(server.http(), lock=False) as host:
+        sent: list[dict[str, Any]] = []
+        bridge = (await host.view("mcp_app_show")).bridge(sent.append)
+        async with asyncio.timeout(30):
+            await bridge.receive(request("tools/call", 1, name="show"))
+            await until(lambda: len(sent) == 1)
+            assert "ui/initialize" in sent.pop()["error"]["message"]
+            assert server.calls("show") == []
+            await bridge.receive(request("ui/initialize", 2))
+            sent.clear()
+            for key in range(100, 180):
+                await bridge.receive(request("tools/call", key, name="tick"))
+            assert [one["id"] for one in sent] == list(range(164, 180))
+            assert all("too many requests" in one["error"]["message"] for one in sent)
+            await bridge.receive(request("tools/call", 100, name="show"))
+            await bridge.receive(notice("ui/notifications/initialized"))
+            assert len(sent) == 16
+            await bridge.teardown("closed", timeout=0.01)
+            await until(lambda: not bridge._under_way)
+            sent.clear()
+            await bridge.receive(request("tools/call", 100, name="show"))
+            await until(lambda: len(sent) == 1)
+            assert sent[0]["result"]["content"][0]["text"] == "shown"
+            assert len(server.calls("show")) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "url",
+    ["http:", "https://", "https:///path", "https:evil.example", "https://a b.example",
+     "https://a.example/x y",
+     "https://a.example/\n", "\thttps://a.example", "https://a.example\x00", "https://[",
+     "https://a.example:x",
+     "https://a.example\\@b.example", "https://a.example/\u202e", "ftp://a.example",
+     "//a.example", "file:///x"],
+)  # fmt: skip
+async def test_only_valid_web_addresses_reach_the_application(hosting: Any, url: str) -> None:
+    server = app()
+    async with server, hosting(server.http(), lock=False) as host:
+        sent: list[dict[str, Any]] = []
+        opened: list[str] = []
+        bridge = (await host.view("mcp_app_show")).bridge(sent.append, on_open_link=opened.append)
+        await bridge.receive(request("ui/open-link", 1, url=url))
+        assert sent[0]["error"]["code"] == -32000
+        await bridge.receive(request("ui/open-link", 2, url="https://a.example:8443/x?y=%20#z"))
+        assert opened == ["https://a.example:8443/x?y=%20#z"]
 
 
 @pytest.mark.anyio
@@ -345,11 +413,14 @@ def test_a_sync_host_shows_pages_and_reads_skills() -> None:
     server.skill("refunds", "Do it.")
     with server, SyncHost([server.http()], extensions=UI, lock=False) as host:
         assert host.ready(20)
-        sent: list[dict[str, Any]] = []
+        sent: Queue[dict[str, Any]] = Queue()
         view = host.view("mcp_app_show")
-        bridge = view.bridge(sent.append)
+        bridge = view.bridge(sent.put)
+        bridge.receive(request("ui/initialize", 0))
+        assert sent.get(timeout=20)["id"] == 0
         bridge.receive(request("tools/call", 1, name="tick"))
-        assert (view.html, sent[0]["result"]["content"][0]["text"]) == ("<p>page</p>", "ticked")
+        answer = sent.get(timeout=20)["result"]["content"][0]["text"]
+        assert (view.html, answer) == ("<p>page</p>", "ticked")
         assert [skill.name for skill in host.skills()] == ["app/refunds"]
         assert "Do it." in host.session("x").read_skill("refunds").text
 

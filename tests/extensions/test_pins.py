@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,52 @@ def test_a_tool_that_becomes_one_for_pages_stays_hidden_after_a_restart(project:
         made.define({"name": "tick", "inputSchema": {"type": "object"}, "_meta": meta}, "ticked")
         assert "mcp_shop_tick" not in anyio.run(shown, True)
         assert "mcp_shop_tick" not in anyio.run(shown, False)
+
+
+GATED = """
+import json, sys
+shows_pages = False
+for text in sys.stdin:
+    message = json.loads(text)
+    method, params = message.get("method"), message.get("params") or {}
+    if "id" not in message:
+        continue
+    if method == "initialize":
+        shows_pages = "io.modelcontextprotocol/ui" in params["capabilities"].get("extensions", {})
+        answer = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "gated", "version": "1"}}
+    elif method == "tools/list":
+        described = "Shows the cart" if shows_pages else "Returns the cart as text"
+        given = {} if shows_pages else {"columns": {"type": "integer"}}
+        schema = {"type": "object", "properties": given}
+        answer = {"tools": [{"name": "show", "description": described, "inputSchema": schema}]}
+    elif method == "tools/call":
+        answer = {"content": [{"type": "text", "text": "shown"}]}
+    else:
+        answer = None
+    body = {"error": {"code": -32601, "message": "unknown"}} if answer is None else {"result": answer}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}), flush=True)
+"""
+
+
+def test_a_server_that_words_its_tools_for_pages_lists_what_was_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gated.py").write_text(GATED)
+    file = tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": [str(tmp_path / "gated.py")]}
+    file.write_text(json.dumps({"mcpServers": {"gated": entry}}))
+    assert main(["--config", str(file), "--quiet", "lock"]) == 0
+    assert "volatile" not in (tmp_path / "mooring.lock").read_text()
+
+    async def use() -> None:
+        async with Host.from_config(file, trust=True) as host:
+            await host.ready(20)
+            await host.refresh("gated")  # until then, the lock has the definitions
+            result = await host.call("mcp_gated_show")
+            assert (result.is_error, result.text) == (False, "shown")
+            assert host.hidden() == ()
+            assert host.catalog.tools["mcp_gated_show"].description == "Shows the cart"
+
+    anyio.run(use)

@@ -346,12 +346,16 @@ async def test_pages_and_files_of_skills_have_no_second_reading_path_for_models(
     made.resource("ui://shop/view", "<p>page</p>", mime_type="text/html;profile=mcp-app")
     made.resource("memo://a", "a memo")
     made.skill("refunds", "Do it.", **{"more.md": "More."})
+    unlisted = ("skill://refunds/hidden.md", "skill://refunds/./SKILL.md", "skill://other/SKILL.md")
+    for uri in unlisted:
+        made.resource(uri, "Do it secretly.", listed=False)
     async with made, Host([made.http()], lock=False) as host:
         await host.ready(20)
         chat = host.session("a")
         skill = host.skills()[0]
         for server in ({"server": "shop"}, {}):
-            for uri in ("ui://shop/view", skill.uri, skill.uri.replace("SKILL.md", "more.md")):
+            listed = (skill.uri, skill.uri.replace("SKILL.md", "more.md"))
+            for uri in ("ui://shop/view", *listed, *unlisted):
                 result = await chat.call("read_mcp_resource", {"uri": uri, **server})
                 assert result.is_error, uri
                 assert "Do it" not in result.text

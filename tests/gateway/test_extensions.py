@@ -8,6 +8,7 @@ import json
 import random
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def app_server(name: str, era: Any = "both") -> FakeServer:
     server.resource("ui://app/view", f"<p>{name}</p>", mime_type=PAGE)
     server.skill("refunds", f"Instructions of {name}.", **{"more.md": f"More of {name}."})
     return server
+
+
+async def until(met: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not met():
+            await asyncio.sleep(0)
 
 
 async def ask(client: Caller, method: str, /, **params: Any) -> Reply:
@@ -383,11 +390,14 @@ async def test_a_page_behind_two_gateways_calls_the_tools_of_its_own_server(serv
                 assert view.html == "<p>two</p>"
                 sent: list[dict[str, Any]] = []
                 bridge = view.bridge(sent.append)
+                await bridge.receive({"jsonrpc": "2.0", "id": 0, "method": "ui/initialize"})
                 for name in ("tick", "mcp_one_tick", "mcp_inner_mcp_one_tick"):
                     call = {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": name}}
                     await bridge.receive(call)
-                assert sent[0]["result"]["content"][0]["text"] == "two"
-                assert all("error" in answer for answer in sent[1:])
+                await until(lambda: len(sent) == 4)
+                answers = {one["id"]: one for one in sent[1:]}
+                assert answers.pop("tick")["result"]["content"][0]["text"] == "two"
+                assert all("error" in answer for answer in answers.values())
                 assert (len(one.calls("tick")), len(two.calls("tick"))) == (0, 1)
                 assert not any(name.endswith("tick") for name in host.catalog.tools)
 
@@ -517,6 +527,7 @@ async def test_a_page_uses_the_addresses_of_its_own_server_behind_any_number_of_
 
             async def do(method: str, bridge: Any = bridge, sent: Any = sent, **params: Any) -> Any:
                 await bridge.receive({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+                await until(lambda: sent)
                 return sent.pop()["result"]
 
             hello = await do("ui/initialize")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ __all__ = [
     "InvalidSkillError",
     "altered",
     "changed_field",
+    "entries_of",
     "file_of",
     "frontmatter",
     "read_skill_entry",
@@ -136,6 +137,44 @@ def file_of(skill: Skill, path: str | None) -> tuple[str, SkillFile | None]:
     known = [file.uri[len(root) + 1 :] for file in skill.files if file.uri != skill.uri]
     shown = ", ".join(line(one, 80) for one in known[:20]) or "none"
     raise InvalidSkillError(f"it has no file {line(path or '', 80)!r}; its supporting files: {shown}")
+
+
+def entries_of(skills: Iterable[Skill], uri: str) -> tuple[tuple[Skill, SkillFile | None], ...] | None:
+    """Return the skills whose manifest has exactly this address, each with its entry (None for generated
+    files). None: the address is in no directory of a skill, however a server decodes it.
+
+    Args:
+        skills: Those of one server.
+        uri: The address, as the server gets it.
+
+    Raises:
+        InvalidSkillError: It is in the directory of a skill, and no manifest has it.
+    """
+    found: list[tuple[Skill, SkillFile | None]] = []
+    nearest: tuple[str, Skill] | None = None
+    for skill in skills:
+        root = _plain(root_of(skill.uri) or "")
+        if _plain(uri) == root or _plain(uri).startswith(f"{root}/"):
+            found += [(skill, file) for file in skill.files or () if file.uri == uri]
+            nearest = max((root, skill), nearest or (root, skill), key=lambda pair: len(pair[0]))
+    if found or nearest is None:
+        return tuple(found) or None
+    skill = nearest[1]
+    if skill.files is None and _inside(uri, root_of(skill.uri) or ""):
+        return ((skill, None),)
+    raise InvalidSkillError(f"the manifest of skill {skill.name!r} has no file of exactly this address")
+
+
+def _plain(address: str) -> str:
+    """Return an address in the form that different spellings of it have in common."""
+    scheme, _, rest = unquote(unquote(address)).replace("\\", "/").partition(":")
+    steps: list[str] = []
+    for step in re.split("[?#]", rest, maxsplit=1)[0].split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in ("", "."):
+            steps.append(step)
+    return f"{scheme}:{'/'.join(steps)}".casefold()
 
 
 def altered(file: SkillFile, data: bytes) -> str | None:

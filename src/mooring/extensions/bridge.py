@@ -68,7 +68,9 @@ class ViewBridge:
         self._input_sent = False
         self._requests = 0
         self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
-        self._under_way = 0
+        self._greeted = False
+        self._under_way: dict[int | str, asyncio.Task[None] | None] = {}
+        """Requests of the page that have no answer yet; calls of tools with their task."""
 
     # --- host to page ---------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class ViewBridge:
         await self._notify("ui/notifications/host-context-changed", dict(fields))
 
     async def teardown(self, reason: str = "", timeout: float = TEARDOWN_TIMEOUT) -> bool:
-        """Ask the page to save its state before it is removed.
+        """Ask the page to save its state before it is removed; then cancel its calls that still run.
 
         Args:
             reason: For the page.
@@ -114,8 +116,13 @@ class ViewBridge:
         Returns:
             Whether it answered in time.
         """
-        if not self.initialized:
-            return False
+        try:
+            return await self._ask_to_end(reason, timeout) if self.initialized else False
+        finally:
+            for task in [task for task in self._under_way.values() if task is not None]:
+                task.cancel()
+
+    async def _ask_to_end(self, reason: str, timeout: float) -> bool:
         self._requests += 1
         key, answer = self._requests, asyncio.get_running_loop().create_future()
         self._asked[key] = answer
@@ -146,37 +153,76 @@ class ViewBridge:
     # --- page to host ---------------------------------------------------------------------------
 
     async def receive(self, message: object) -> None:
-        """Handle one message of the page. A malformed one is logged and ignored."""
+        """Handle one message of the page. A malformed one is logged and ignored.
+
+        A call of a tool is answered when it ends; this method does not wait for it.
+        """
         fields = _mapping(message)
         method, key = fields.get("method"), fields.get("id")
         if fields.get("jsonrpc") != "2.0" or heavy(message):
-            log.warning(
-                "message of a page ignored, it is malformed or too large: page=%s", line(self.view.uri, 200)
-            )
-            return
-        if not isinstance(method, str):
-            waiter = self._asked.get(key) if isinstance(key, int) else None
-            if waiter is not None and not waiter.done():
-                waiter.set_result(_mapping(fields.get("result")))
-            return
-        params = _mapping(fields.get("params"))
-        log.debug("message of a page: page=%s method=%s", line(self.view.uri, 200), line(method, 80))
-        if "id" not in fields:
-            await self._noticed(method, params)
-            return
-        if isinstance(key, bool) or not isinstance(key, int | str):
-            return
+            self._ignore("it is malformed or too large")
+        elif not isinstance(method, str):
+            self._answered(fields)
+        elif "id" not in fields:
+            await self._noticed(method, _mapping(fields.get("params")))
+        elif isinstance(key, bool) or not isinstance(key, int | str):
+            self._ignore("its 'id' is neither a number nor a text")
+        elif key in self._under_way:
+            self._ignore("a request with the same 'id' has no answer yet")
+        else:
+            log.debug("request of a page: page=%s method=%s", line(self.view.uri, 200), line(method, 80))
+            await self._start(key, method, _mapping(fields.get("params")))
+
+    def _ignore(self, problem: str) -> None:
+        log.warning("message of a page ignored, %s: page=%s", problem, line(self.view.uri, 200))
+
+    def _answered(self, fields: Mapping[str, Any]) -> None:
+        """Handle the answer of the page to a request of the bridge."""
+        key = fields.get("id")
+        waiter = self._asked.get(key) if type(key) is int else None
+        if waiter is None or ("result" in fields) == ("error" in fields):
+            self._ignore("it has no method and is no answer to a request")
+        elif not waiter.done():
+            waiter.set_result(_mapping(fields.get("result")))
+
+    async def _start(self, key: int | str, method: str, params: Mapping[str, Any]) -> None:
+        """Answer a request: a call of a tool in a task of its own, others at once."""
+        if len(self._under_way) >= MOST_WAITING:
+            problem = "too many requests are under way; wait for their answers"
+            await self._deliver({"id": key, "error": {"code": _DENIED, "message": problem}})
+        elif method == "tools/call":
+            task = asyncio.create_task(self._respond_later(key, method, params))
+            self._under_way[key] = task
+            task.add_done_callback(lambda ended: self._forget(key, ended))
+        else:
+            self._under_way[key] = None
+            try:
+                await self._respond(key, method, params)
+            finally:
+                del self._under_way[key]
+
+    async def _respond_later(self, key: int | str, method: str, params: Mapping[str, Any]) -> None:
         try:
-            result = await self._within_limit(method, params)
+            await self._respond(key, method, params)
+        except Exception:
+            log.exception("an answer was not delivered to a page: page=%s", line(self.view.uri, 200))
+        finally:
+            self._forget(key, asyncio.current_task())
+
+    def _forget(self, key: int | str, ended: asyncio.Task[None] | None) -> None:
+        """Release the id of a call that has ended. A task that was cancelled early has not run."""
+        if self._under_way.get(key) is ended:
+            self._under_way.pop(key, None)
+
+    async def _respond(self, key: int | str, method: str, params: Mapping[str, Any]) -> None:
+        try:
+            result = await self._guarded(method, params)
         except _Refused as refused:
             await self._deliver({"id": key, "error": {"code": refused.code, "message": str(refused)}})
         else:
             await self._deliver({"id": key, "result": result})
 
-    async def _within_limit(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._under_way >= MOST_WAITING:
-            raise _Refused(_DENIED, "too many requests are under way; wait for their answers")
-        self._under_way += 1
+    async def _guarded(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             return await self._answer(method, params)
         except MooringError as problem:
@@ -188,8 +234,6 @@ class ViewBridge:
                 "callback for a page failed: page=%s method=%s", line(self.view.uri, 200), line(method, 80)
             )
             raise _Refused(_INTERNAL, "the host failed to handle this request") from None
-        finally:
-            self._under_way -= 1
 
     async def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
         match method:
@@ -223,6 +267,7 @@ class ViewBridge:
     async def _answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         match method:
             case "ui/initialize":
+                self._greeted = True
                 return self._hello()
             case "ping":
                 return {}
@@ -236,8 +281,8 @@ class ViewBridge:
                 return {"contents": [self._contents(block.raw["resource"]) for block in contents.blocks]}
             case "ui/open-link":
                 url = _text(params, "url")
-                if urlsplit(url).scheme not in ("http", "https"):
-                    raise _Refused(_DENIED, "only http and https addresses can be opened")
+                if not _is_web_address(url):
+                    raise _Refused(_DENIED, "only valid http and https addresses can be opened")
                 await self._permitted("openLinks", url)
                 return {}
             case "ui/message":
@@ -276,6 +321,8 @@ class ViewBridge:
 
     async def _tool_call(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool of the page's own server, by the server's own name."""
+        if not self._greeted:
+            raise _Refused(_DENIED, "send `ui/initialize` before `tools/call`")
         name, given = _text(params, "name"), params.get("arguments")
         known = self._views.tools(self.view)
         tool = known.get(name)
@@ -346,6 +393,17 @@ def _text(params: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise _Refused(_INVALID, f"{key!r} must be a text")
     return value
+
+
+def _is_web_address(url: str) -> bool:
+    """Whether programs agree on what this address opens: http or https, a host, nothing invisible."""
+    if not url.isprintable() or " " in url or "\\" in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _number(value: object) -> float | None:

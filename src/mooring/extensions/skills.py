@@ -10,7 +10,8 @@ from typing import Any
 
 from mooring.core.builtin_tools import READ_SKILL
 from mooring.core.discovery import OWNER
-from mooring.core.skills import InvalidSkillError, altered, changed_field, file_of, frontmatter
+from mooring.core.extensions import SKILLS, declared
+from mooring.core.skills import InvalidSkillError, altered, changed_field, entries_of, file_of, frontmatter
 from mooring.core.text import line, nearest, quote
 from mooring.core.types import EMPTY, Block, Contents, Group, Result, Skill, SkillFile, Snapshot, Tool
 from mooring.core.uris import scheme_of
@@ -19,7 +20,7 @@ from mooring.local import Progress, StaticProvider
 from mooring.resources import BUILTIN, Resources, ResourceTools
 from mooring.servers.catalog import CatalogBuilder
 
-__all__ = ["BuiltinTools", "SkillVerbs", "Skills", "check_file"]
+__all__ = ["BuiltinTools", "SkillVerbs", "Skills"]
 
 MOST_LISTED = 100
 _LINE = 200
@@ -57,6 +58,10 @@ class Skills:
     def list(self) -> tuple[Skill, ...]:
         """Implement `Host.skills`."""
         return self._builder.catalog.skills
+
+    def servers(self) -> frozenset[str]:
+        """Return the servers that declare skills."""
+        return frozenset(one.server for one in self._builder.catalog.extensions if one.name == SKILLS)
 
     def find(self, name: str) -> Skill:
         """Return the skill of this name.
@@ -105,24 +110,77 @@ class Skills:
         if (current := next((one for one in self.list() if (one.server, one.uri) == here), skill)) != skill:
             skill, (uri, listed) = current, self._file(current, file)
         if uri == skill.uri or listed is not None:
-            try:
-                check_file(skill, uri, listed, contents)
-            except ToolChanged:
-                self._refused[here] = skill
-                raise
+            self._checked(skill, uri, listed, contents)
         return contents
+
+    def check_address(
+        self, server: str, uri: str, *, of_skill: bool = False
+    ) -> tuple[tuple[Skill, SkillFile | None], ...]:
+        """Return the skills that have this address of a server as a file, with its manifest entries; none if
+        it is a resource of another kind.
+
+        Args:
+            server: The server that would be asked.
+            uri: Its own address.
+            of_skill: Whether the caller used it as the address of a skill, whatever its scheme.
+
+        Raises:
+            CallError: It may not be read: no manifest has exactly this address, and it is in the directory of
+                a skill, or it is a `skill` address of a server that declares skills.
+            ToolChanged: A file of the skill was not the listed one.
+        """
+        try:
+            found = entries_of((one for one in self.list() if one.server == server), uri)
+        except InvalidSkillError as problem:
+            raise _unlisted(uri, str(problem), server) from None
+        if found is None:
+            if (of_skill or scheme_of(uri) == "skill") and self._declares(server):
+                raise _unlisted(uri, f"no skill that {server!r} lists has a file of this address", server)
+            return ()
+        for skill, _ in found:
+            self._check_unaltered(skill)
+        return found
+
+    def check_contents(
+        self, found: tuple[tuple[Skill, SkillFile | None], ...], uri: str, contents: Contents
+    ) -> None:
+        """Check what was read for the entries of `check_address`, and remember a contradiction.
+
+        Raises:
+            ToolChanged: It contradicts the list of the server.
+        """
+        for skill, listed in found:
+            if uri == skill.uri or listed is not None:
+                self._checked(skill, uri, listed, contents)
+
+    def _declares(self, server: str) -> bool:
+        """Whether a server declares skills, approved or not."""
+        snapshot = self._builder.snapshot(server)
+        offered = () if snapshot is None else declared(server, snapshot.info.capabilities)
+        every = (*offered, *self._builder.catalog.extensions)
+        return any((one.server, one.name) == (server, SKILLS) for one in every)
+
+    def _checked(self, skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
+        try:
+            _check_file(skill, uri, listed, contents)
+        except ToolChanged:
+            self._refused[(skill.server, skill.uri)] = skill
+            raise
+
+    def _check_unaltered(self, skill: Skill) -> None:
+        if self._refused.get((skill.server, skill.uri)) == skill:
+            raise _altered(skill, "one of its files was not the listed one, so none of them is read")
 
     def _file(self, skill: Skill, file: str | None) -> tuple[str, SkillFile | None]:
         """Return the address and the manifest entry of a file that may be read."""
-        if self._refused.get((skill.server, skill.uri)) == skill:
-            raise _altered(skill, "one of its files was not the listed one, so none of them is read")
+        self._check_unaltered(skill)
         try:
             return file_of(skill, file)
         except InvalidSkillError as problem:
             raise _not_read(skill.name, str(problem), skill.server) from None
 
 
-def check_file(skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
+def _check_file(skill: Skill, uri: str, listed: SkillFile | None, contents: Contents) -> None:
     """Check what was read for a file of a skill.
 
     Raises:
@@ -225,8 +283,11 @@ class BuiltinTools(StaticProvider):
         if scheme_of(uri) == "ui":
             raise _unchecked(uri, "it is a page, which the application shows (`host.view`)")
         for skill in self._skills.list():
-            if server in (None, skill.server) and uri.startswith(skill.uri.removesuffix("SKILL.md")):
+            if server in (None, skill.server) and _within(skill, uri):
                 raise _unchecked(uri, f"it is a file of a skill; call {READ_SKILL} with name {skill.name!r}")
+        owners = [server] if isinstance(server, str) else self._skills.servers()
+        for owner in owners:
+            self._skills.check_address(owner, uri)
 
     def _listed(self) -> tuple[tuple[Block, ...], dict[str, Any]]:
         found = self._skills.list()
@@ -238,6 +299,14 @@ class BuiltinTools(StaticProvider):
             lines.append(f"There are {len(found) - MOST_LISTED} more: find them with tools_search.")
         text = quote("\n".join(lines), "MCP servers") if lines else "No server has skills."
         return (Block({"type": "text", "text": text}),), {"skills": entries}
+
+
+def _within(skill: Skill, uri: str) -> bool:
+    """Whether an address is in the directory of a skill, listed or not."""
+    try:
+        return entries_of((skill,), uri) is not None
+    except InvalidSkillError:
+        return True
 
 
 def _own_name(skill: Skill) -> str:
@@ -286,6 +355,11 @@ def _other_field(skill: Skill, data: bytes) -> str | None:
 def _not_read(name: str, problem: str, server: str = OWNER) -> CallError:
     what = f"skill {line(name, 80)!r}" if name else READ_SKILL
     return CallError(f"{what} was not read: {problem}", server=server, tool=READ_SKILL, outcome="not sent")
+
+
+def _unlisted(uri: str, problem: str, server: str) -> CallError:
+    text = f"{line(uri, 200)!r} was not read: {problem}. Use an address from `skills/list`"
+    return CallError(text, server=server, tool=uri, outcome="not sent")
 
 
 def _unchecked(uri: str, problem: str) -> CallError:

@@ -34,14 +34,21 @@ from mooring.core.extensions import (
 )
 from mooring.core.skills import DYNAMIC
 from mooring.core.text import line
-from mooring.core.types import Json, Page, Resource, Skill, Tool
+from mooring.core.types import Json, Page, Resource, Skill, SkillFile, Tool
+from mooring.core.uris import scheme_of
 from mooring.core.value import replace
-from mooring.errors import MooringError, ServerError
-from mooring.extensions.skills import check_file
+from mooring.errors import CallError, MooringError, PolicyDenied, ServerError
 from mooring.extensions.views import read_page
 from mooring.gateway.clients import Client
 from mooring.gateway.profiles import Profile
-from mooring.gateway.protocol import CHOSEN_SERVER, INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields
+from mooring.gateway.protocol import (
+    CHOSEN_SERVER,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Refusal,
+    fields,
+)
 from mooring.host import runtime_of
 from mooring.transport import wire
 
@@ -223,20 +230,44 @@ def check_page(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) 
 # --- skills
 
 
-def check_skill_file(profile: Profile, server: str, uri: str, raw: Mapping[str, Any]) -> None:
-    """Raise ToolChanged if what was read is a file of a listed skill and contradicts its manifest."""
-    for skill in profile.catalog.skills:
-        file = next((one for one in skill.files or () if one.uri == uri), None)
-        if skill.server == server and (file is not None or skill.uri == uri):
-            try:
-                check_file(skill, uri, file, wire.contents(server, uri, raw))
-            except wire.Invalid as problem:
-                raise ServerError(
-                    f"what {server!r} sent for {line(uri, 200)!r} is not valid: {problem}",
-                    server=server,
-                    tool=uri,
-                    code=0,
-                ) from None
+def check_skill_address(
+    profile: Profile, server: str, own: str, asked: str
+) -> tuple[tuple[Skill, SkillFile | None], ...]:
+    """Return the entries of manifests for an address of a server: a file of a skill must be in one.
+
+    Args:
+        profile: The profile of the client.
+        server: The server in the address.
+        own: The server's own address.
+        asked: The address that the client used.
+
+    Raises:
+        Refusal: It may not be read.
+    """
+    skills, of_skill = runtime_of(profile.host).skills, scheme_of(asked) == "skill"
+    try:
+        return skills.check_address(server, own, of_skill=of_skill)
+    except (CallError, PolicyDenied) as problem:
+        raise Refusal(INVALID_PARAMS, str(problem)) from None
+
+
+def check_contents(profile: Profile, server: str, own: str, asked: str, raw: Mapping[str, Any]) -> None:
+    """Check what was read: a page must be the approved one, a file of a skill the listed one.
+
+    Raises:
+        Refusal: It is not, or it is not valid.
+    """
+    # The read may have started the server: what it lists now counts, not what was known before.
+    found = check_skill_address(profile, server, own, asked)
+    try:
+        check_page(profile, server, own, raw)
+        if found:
+            runtime_of(profile.host).skills.check_contents(found, own, wire.contents(server, own, raw))
+    except wire.Invalid as problem:
+        text = f"what {server!r} sent for {line(own, 200)!r} is not valid: {problem}"
+        raise Refusal(INTERNAL_ERROR, text) from None
+    except PolicyDenied as problem:
+        raise Refusal(INVALID_PARAMS, str(problem)) from None
 
 
 def skill_entry(skill: Skill) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from mooring.gateway.clients import Client, ClientExchange
 from mooring.gateway.era_bridge import EraBridge, SuspendedCall
 from mooring.gateway.extensions import (
     advertised,
-    check_page,
-    check_skill_file,
+    check_contents,
+    check_skill_address,
     owner_of_method,
     page_tool,
     server_cursor,
@@ -58,7 +58,6 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
-from mooring.transport import wire
 from mooring.transport.message import ForwardedRequest
 
 MAX_INSTRUCTIONS = 8_000
@@ -420,15 +419,10 @@ class RequestHandlers:
         if found is None:
             raise no_resource(uri, era)
         server, own = found
+        check_skill_address(request.client.profile, server, own, uri)
         raw = await self._forward(server, request, {"uri": own}, own)
-        try:
-            if raw.get("resultType") != "input_required":
-                check_page(request.client.profile, server, own, raw)
-                check_skill_file(request.client.profile, server, own, raw)
-        except PolicyDenied as problem:
-            raise Refusal(INVALID_PARAMS, str(problem)) from None
-        except ServerError as problem:
-            raise Refusal(INTERNAL_ERROR, str(problem)) from None
+        if raw.get("resultType") != "input_required" or "contents" in raw:
+            check_contents(request.client.profile, server, own, uri, raw)
         raw = shown_contents(raw, server, own, uri)
         return shaped(raw if raw.get("resultType") == "input_required" else {**HINTS, **raw}, era)
 
@@ -473,16 +467,10 @@ class RequestHandlers:
         profile, uri = request.client.profile, text(request.params, "uri")
         server, own = server_of_skill(profile, uri)
         listed = (one for one in profile.catalog.skills if (one.server, one.uri) == (server, own))
-        skill, more = next(listed, None), dict[str, Any]()
-        if skill is None:  # a server may have skills that it does not list
-            more = await self._forward(server, request, {"uri": own}, own)
-            try:
-                skill = wire.skill(server, fields(more.get("skill")))
-            except wire.Invalid as problem:
-                raise Refusal(
-                    INTERNAL_ERROR, f"what {server!r} sent for the skill is not valid: {problem}"
-                ) from None
-        return shaped({**HINTS, **more, "skill": skill_entry(skill)}, request.client.era)
+        if (skill := next(listed, None)) is None:
+            problem = f"unknown skill: {server!r} does not list it, or it is not approved"
+            raise Refusal(INVALID_PARAMS, problem, {"uri": uri[:2_000]})
+        return shaped({**HINTS, "skill": skill_entry(skill)}, request.client.era)
 
     async def _directory(self, request: ClientRequest) -> Answer:
         server, own = server_of_skill(request.client.profile, text(request.params, "uri"))

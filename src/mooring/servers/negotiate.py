@@ -243,11 +243,17 @@ class _Negotiation:
         )
 
     async def _initialize(self) -> dict[str, Any]:
+        # All lists depend on these extensions: `mooring lock` and every host must get the same ones.
+        known: dict[str, Any] = {
+            SKILLS: {},
+            UI: ALL_MIME_TYPES,
+            **self._capabilities.get("extensions", EMPTY),
+        }
         return await self._channel.request(
             "initialize",
             {
                 "protocolVersion": self._newest,
-                "capabilities": self._capabilities,
+                "capabilities": {**self._capabilities, "extensions": known},
                 "clientInfo": CLIENT_INFO,
             },
             # Servers of the handshake era ignore it; a modern server that gets a handshake may check it.
