@@ -24,11 +24,11 @@ from mooring.scripts.calls import (
     Settled,
     Stopped,
     cancel,
-    encoded,
     script_error,
     summary,
 )
-from mooring.scripts.plan import Approvals, PlannedCall, WritePlan
+from mooring.scripts.dryrun import DryRun
+from mooring.scripts.plan import Approvals, StandIns, WritePlan
 from mooring.scripts.stubs import HEADER, Stub, function_names, identifiers, stub_of
 from mooring.scripts.workers import Worker, WorkerLost, Workers
 
@@ -45,10 +45,6 @@ SHOWN_BEFORE = 2_000
 """Characters of the output that an error repeats."""
 META = "mooring/script"
 """Key of the `meta` of a result: the id of the script and its calls."""
-
-
-class Refused(Stopped):
-    """The dry run showed that the script must not continue."""
 
 
 class ScriptRun:
@@ -194,7 +190,7 @@ class ScriptRun:
         """Handle the events of the script until it ends; return its value."""
         while True:
             assert self._worker is not None
-            self._heard(event, self._calls)
+            self._heard(event)
             event["calls"], event["printed"] = [], ""
             self._at_rest = event["event"] in ("done", "invalid", "error")
             match event["event"]:
@@ -217,13 +213,12 @@ class ScriptRun:
                 case _:
                     raise Stopped(self._problem(event))
 
-    def _heard(self, event: dict[str, Any], calls: CallsById) -> None:
+    def _heard(self, event: dict[str, Any]) -> None:
         """Store the printed text, and start the calls that the script made."""
-        if calls is self._calls:
-            self._printed.append(event["printed"])
-            self._length += len(event["printed"])
+        self._printed.append(event["printed"])
+        self._length += len(event["printed"])
         for one in event["calls"]:
-            self._begin(one, calls)
+            self._begin(one)
 
     def _problem(self, event: dict[str, Any]) -> MooringError:
         match event["event"]:
@@ -250,16 +245,17 @@ class ScriptRun:
             return f"`{line(name, 60)}` is not defined{more}"
         return text
 
-    def _begin(self, one: dict[str, Any], calls: CallsById, *, planned: int | None = None) -> ScriptCall:
-        """Start a read of the script; a write is only noted."""
+    def _noted(self, one: dict[str, Any]) -> ScriptCall:
         name = one["name"]
         given = self._caller.arguments(self._stubs[name], one["arguments"])
-        call = calls[one["id"]] = ScriptCall(self._functions[name], given, write=name in self._pausing)
+        return ScriptCall(self._functions[name], given, write=name in self._pausing)
+
+    def _begin(self, one: dict[str, Any], *, planned: int | None = None) -> ScriptCall:
+        """Start a read of the script; a write is only noted."""
+        call = self._calls[one["id"]] = self._noted(one)
         call.planned = planned
         if not call.write:
             self._caller.start(call)
-            if calls is not self._calls:
-                self._planning.append(call)
         return call
 
     async def _settled(self, calls: CallsById, pending: list[int]) -> list[Settled]:
@@ -291,7 +287,7 @@ class ScriptRun:
         if decision == "ask":
             return await self._planned(code)
         assert index is not None
-        self._held[index] = self._begin(one, self._calls, planned=index)
+        self._held[index] = self._begin(one, planned=index)
         for ready in self._approvals.release(index):
             self._caller.start(self._held.pop(ready))
         event, _ = await self._worker.exchange("go")
@@ -356,59 +352,42 @@ class ScriptRun:
         """Run the rest of the script with stand-ins for the results of writes. Reads are made."""
         assert self._worker is not None
         calls: CallsById = dict(self._calls)
-        planned: list[PlannedCall] = []
-        stood: dict[int, bytes] = {}
         before = len(self._planning)
+        self._approvals.stand_ins = StandIns()
+        search = DryRun(
+            self._worker,
+            snapshot,
+            self._approvals.stand_ins,
+            calls=calls,
+            frame=self._frame([], dry=True),
+            noted=self._noted,
+            send=self._read_for_plan,
+            settled=lambda pending: self._settled(calls, pending),
+        )
         try:
-            event, _ = await self._worker.exchange("load", snapshot, **self._frame([], dry=True))
-            while True:
-                for one in event["calls"]:
-                    call = self._begin(one, calls)
-                    if call.write:
-                        tool = call.tool
-                        stand_in = self._approvals.stand_ins.make(len(planned), tool.output_schema)
-                        stood[one["id"]] = encoded(stand_in)
-                        planned.append(
-                            PlannedCall(
-                                function=one["name"],
-                                tool=tool.name,
-                                server=tool.server,
-                                arguments=call.arguments,
-                            )
-                        )
-                if event["event"] != "waiting":
-                    return self._found(event, tuple(planned), len(self._planning) - before)
-                ready = [(id_, True, stood[id_]) for id_ in event["pending"] if id_ in stood]
-                if not ready:
-                    ready = await self._settled(calls, event["pending"])
-                event, _ = await self._worker.results(ready)
-        except Refused:
-            raise
-        except Stopped as stopped:
-            return WritePlan(calls=tuple(planned), complete=False, why_open=line(str(stopped), 200))
+            plan, event = await search.find()
         finally:
             await cancel([call for id_, call in calls.items() if id_ not in self._calls])
+        self._check(plan, event, len(self._planning) - before)
+        return plan
 
-    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...], reads: int) -> WritePlan:
-        """Return the plan, if the script may make all of its calls: the reads for it count as well."""
+    def _read_for_plan(self, call: ScriptCall) -> None:
+        self._planning.append(call)
+        self._caller.start(call)
+
+    def _check(self, plan: WritePlan, event: dict[str, Any] | None, reads: int) -> None:
+        """Refuse a plan with more calls than the script may make: the reads for it count as well."""
         made = len(self._calls) + len(self._planning)
-        most = made + reads + len(planned) > self._settings.calls
-        if most or (event["event"] == "limit" and "more calls" in event["text"]):
-            raise Refused(
+        most = made + reads + len(plan.calls) > self._settings.calls
+        if most or (event is not None and event["event"] == "limit" and "more calls" in event["text"]):
+            raise Stopped(
                 script_error(
                     "The script was stopped before its first write: it would make more than "
                     f"{self._settings.calls} calls (`scripts.calls`), including the reads for the plan."
                 )
             )
-        if event["event"] == "done":
-            return WritePlan(calls=planned, complete=True)
-        if event["event"] == "error":
-            return WritePlan(
-                calls=planned,
-                complete=False,
-                why_open="the script then uses the result of a write, and may ask again",
-            )
-        raise Refused(self._problem(event))
+        if event is not None and event["event"] not in ("done", "error"):
+            raise Stopped(self._problem(event))
 
     def _denied(self, function: str, why: str) -> MooringError:
         tool = self._functions[function]
