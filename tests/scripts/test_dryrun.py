@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mooring.errors import PolicyDenied
 from mooring.testing import FakeServer
 from tests.scripts.shop import shop_host, structured
 from tests.scripts.test_writes import Person
@@ -187,3 +188,38 @@ async def test_gathered_tasks_that_read_and_write_stay_one_question(box: FakeSer
     assert len(person.asked) == 1
     assert not result.is_error, result.text
     assert sorted(call["v"][1] for call in box.calls("put")) == [0, 1, 2, 3]
+
+
+async def test_a_script_that_asks_too_often_is_stopped_with_the_limit(box: FakeServer) -> None:
+    code = "x = 1\nfor i in range(7):\n    a = await mcp_box_mk(v=x)\n    x = a['id'] + 1"
+    person = Person()
+    async with shop_host(box, on_approval=person) as host:
+        result = await host.session().run_script(code)
+    assert len(person.asked) == 5 == len(box.calls("mk"))
+    assert "may ask for 5 plans only" in result.text
+
+
+RULE = {"when": 'tool == "put" && arguments.v > 2', "then": "deny", "reason": "three is too much"}
+
+
+async def test_a_plan_with_a_call_that_a_rule_denies_is_not_asked_for(box: FakeServer) -> None:
+    person = Person()
+    config = {"policy": {"rules": [RULE]}}
+    async with shop_host(box, on_approval=person, config=config) as host:
+        result = await host.session().run_script("for i in range(5):\n    await mcp_box_put(v=i)")
+        assert isinstance(result.error, PolicyDenied)
+        assert "three is too much" in result.text
+        assert "'mcp_box_put' with {\"v\":3}" in result.text
+        assert (person.asked, box.calls("put")) == ([], [])
+        result = await host.session().run_script("for i in range(3):\n    await mcp_box_put(v=i)")
+    assert not result.is_error, result.text
+
+
+async def test_a_rule_about_a_result_is_decided_when_the_result_is_known(box: FakeServer) -> None:
+    """The stand-in is above the limit of the rule, the result is not."""
+    rule = {"when": 'tool == "put" && arguments.v > 1000', "then": "deny", "reason": "too large"}
+    code = "a = await mcp_box_mk(v=1)\nawait mcp_box_put(v=a['id'])"
+    async with shop_host(box, on_approval=Person(), config={"policy": {"rules": [rule]}}) as host:
+        result = await host.session().run_script(code)
+    assert not result.is_error, result.text
+    assert box.calls("put") == [{"v": 41}]

@@ -149,7 +149,7 @@ class StandIns:
             return value == again
         if (source := self._source(value)) is not None:
             return source == second._source(again)
-        return type(value) is type(again) and value == again
+        return canonical(value) == canonical(again)
 
     def used(self, value: Any) -> bool:
         """Return whether a value contains a stand-in."""
@@ -286,6 +286,17 @@ class Approvals:
         """Record the result of a planned write."""
         if index is not None:
             self._results[index] = value
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the script needs another plan and may not ask for one."""
+        return (
+            self._plan is not None
+            and self._approved
+            and not self._plan.complete
+            and not self._left
+            and self.questions >= self._most
+        )
 
     @property
     def left(self) -> tuple[PlannedCall, ...]:

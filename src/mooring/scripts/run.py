@@ -28,7 +28,7 @@ from mooring.scripts.calls import (
     summary,
 )
 from mooring.scripts.dryrun import DryRun
-from mooring.scripts.plan import Approvals, StandIns, WritePlan
+from mooring.scripts.plan import MOST_QUESTIONS, Approvals, StandIns, WritePlan
 from mooring.scripts.stubs import HEADER, Stub, function_names, identifiers, stub_of
 from mooring.scripts.workers import Worker, WorkerLost, Workers
 
@@ -56,6 +56,7 @@ class ScriptRun:
         call: Callable[..., Awaitable[Result]],
         tools: Mapping[str, Tool],
         plans: Callable[[Tool], str | None],
+        denies: Callable[[Tool, Mapping[str, Any]], str | None],
         approve: Callable[[ApprovalRequest, float], Awaitable[bool]],
         emit: Callable[[Event], None],
         observed: Callable[[], bool],
@@ -70,6 +71,7 @@ class ScriptRun:
             call: `Session.call` of the session.
             tools: The tools that the model of this session may call, by local name.
             plans: Returns why a tool must be planned, or None for one that may be called at once.
+            denies: Returns why the policy denies a call with these arguments, or None.
             approve: Asks for approval of a plan.
             emit: Receives the events of the script.
             observed: Returns whether a stream delivers the events of calls.
@@ -79,7 +81,7 @@ class ScriptRun:
             timeout: Seconds for everything but waiting for a person.
             on_call: Called after each call, with the number of finished calls and a text.
         """
-        self._plans, self._approve, self._emit = plans, approve, emit
+        self._plans, self._denies, self._approve, self._emit = plans, denies, approve, emit
         self._workers, self._settings, self._session_id = workers, settings, session
         self._timeout = timeout
         self._functions = function_names(tools.values())
@@ -274,6 +276,17 @@ class ScriptRun:
             raise Stopped(self._denied(one["name"], "`scripts.writes` is `deny`"))
         given = self._caller.arguments(self._stubs[one["name"]], one["arguments"])
         decision, index = self._approvals.decide(one["name"], given)
+        if decision == "refuse" and self._approvals.exhausted:
+            raise Stopped(
+                PolicyDenied(
+                    f"The script was stopped before {self._functions[one['name']].name!r}: it needs the "
+                    f"results of its writes again and again, and a script may ask for {MOST_QUESTIONS} plans "
+                    "only. Split it into several scripts.",
+                    server=OWNER,
+                    tool="script_run",
+                    reason=f"more than {MOST_QUESTIONS} plans",
+                )
+            )
         if decision == "refuse":
             raise Stopped(
                 PolicyDenied(
@@ -313,6 +326,7 @@ class ScriptRun:
             raise Stopped(self._problem(event))
         plan = await self._dry_run(snapshot)
         await self._give_back()
+        self._refuse_denied(plan)
         self._approvals.propose(plan)
         reasons = {self._plans(self._functions[call.function]) or "" for call in plan.calls}
         request = ApprovalRequest(
@@ -336,6 +350,23 @@ class ScriptRun:
         self._worker, self._at_rest = await self._workers.acquire(), False
         event, _ = await self._worker.exchange("load", snapshot, **self._frame(self._pausing))
         return event
+
+    def _refuse_denied(self, plan: WritePlan) -> None:
+        """End the script before the question if the policy denies a call of the plan in any case."""
+        for call in plan.calls:
+            if self._approvals.stand_ins.used(call.arguments):
+                continue  # decided when the result is known
+            if (why := self._denies(self._functions[call.function], call.arguments)) is not None:
+                raise Stopped(
+                    PolicyDenied(
+                        f"The script was stopped before its next write: its plan has {call.tool!r} with "
+                        f"{line(dumps(call.arguments), 200)}, which the policy denies ({line(why, 200)}). "
+                        "Leave this call out.",
+                        server=OWNER,
+                        tool="script_run",
+                        reason=why,
+                    )
+                )
 
     async def _asked(self, request: ApprovalRequest) -> bool:
         """Ask a person. The time limit of the script does not run meanwhile."""
